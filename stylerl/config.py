@@ -1,0 +1,445 @@
+"""Parameters: one frozen dataclass per stage, checked at the door.
+
+The dataclasses below are the only place where an option, its default and
+its meaning are written down.  `params.yaml` is rendered from them, a preset
+(`presets/NAME.yaml`) changes some of their numbers, and every stage receives
+the dataclass of its own section, already validated: an unknown key, a wrong
+type or a value out of range is one `ConfigError` that names the key, the
+value and the rule.
+"""
+
+import dataclasses
+import textwrap
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stylerl.errors import ConfigError
+
+PRESETS = Path(__file__).resolve().parent.parent / "presets"
+
+
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    choices: tuple[str, ...] | None = None,
+) -> Any:
+    """Declare one parameter: its default, its meaning and its bounds.
+
+    `least` and `most` are inclusive bounds, `above` an exclusive lower one;
+    `choices` lists the strings allowed.
+    """
+    rule = {"least": least, "most": most, "above": above, "choices": choices}
+    return dataclasses.field(
+        default=default, metadata={"meaning": meaning, **rule}
+    )
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """The style guide: which flake8 rules count, and at what width."""
+
+    select: tuple[str, ...] = setting(
+        ("E", "W", "F"), "rule prefixes that count"
+    )
+    ignore: tuple[str, ...] = setting(
+        (
+            "E121",
+            "E123",
+            "E126",
+            "E226",
+            "E24",
+            "E704",
+            "W503",
+            "W504",
+            "F821",
+            "F822",
+        ),
+        "rule prefixes that do not count: flake8's own default list, and "
+        "names that a snippet cut from its file cannot define",
+    )
+    max_line_length: int = setting(79, "columns", least=20, most=1000)
+    plugins: tuple[str, ...] = setting(
+        (), "installed flake8 plugins to use, by distribution name"
+    )
+    config: str | None = setting(
+        None,
+        "a setup.cfg, tox.ini or .flake8 whose options replace the four "
+        "above",
+    )
+    time_limit: float = setting(
+        10.0, "seconds flake8 may spend on one source", above=0
+    )
+
+
+@dataclass(frozen=True)
+class FilterConfig:
+    """From raw files to snippets, split without leakage."""
+
+    unit: str = setting(
+        "function",
+        "what a snippet is: every function of a file, or the file whole",
+        choices=("function", "file"),
+    )
+    min_chars: int = setting(60, "shortest snippet, characters", least=1)
+    max_chars: int = setting(600, "longest snippet, characters", least=1)
+    max_files: int = setting(
+        0, "read only so many files, drawn by hash; 0 reads all", least=0
+    )
+    valid_share: float = setting(
+        0.05, "share of groups that measure training", least=0, most=0.5
+    )
+    test_share: float = setting(
+        0.1, "share of groups that only evaluation sees", least=0, most=0.5
+    )
+    jobs: int = setting(0, "processes; 0 takes every core", least=0)
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """Snippets, some of them roughened, with flake8's verdict on each."""
+
+    snippets: int = setting(16000, "snippets to label", least=1)
+    rough_share: float = setting(
+        0.5, "share of snippets whose body is roughened", least=0, most=1
+    )
+    jobs: int = setting(0, "processes; 0 takes every core", least=0)
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """The embedded base model: tokenizer and language model from scratch."""
+
+    vocabulary: int = setting(4096, "tokens of the byte-level BPE", least=300)
+    hidden: int = setting(256, "width of the model", least=8)
+    layers: int = setting(8, "transformer blocks", least=1)
+    heads: int = setting(4, "attention heads", least=1)
+    context: int = setting(512, "longest sequence, tokens", least=32)
+    rough_share: float = setting(
+        0.7, "share of snippets whose body is roughened", least=0, most=1
+    )
+    tokens: int = setting(30_000_000, "training budget, tokens", least=1)
+    batch_tokens: int = setting(8192, "tokens an optimiser step", least=1)
+    learning_rate: float = setting(3e-3, "peak of AdamW's rate", above=0)
+    weight_decay: float = setting(0.1, "on matrices only", least=0)
+    warmup: float = setting(
+        0.02, "share of steps that warm up", least=0, most=1
+    )
+    decay: float = setting(
+        0.3, "share of steps that decay to zero", least=0, most=1
+    )
+    threads: int = setting(0, "CPU threads; 0 leaves torch's choice", least=0)
+
+
+@dataclass(frozen=True)
+class SFTConfig:
+    """Supervised fine-tuning on compliant snippets."""
+
+    base: str = setting(
+        "artifacts/base", "model to start from: a folder or a hub name"
+    )
+    revision: str = setting("main", "revision of a hub model")
+    snippets: int = setting(4000, "compliant snippets to learn", least=1)
+    epochs: float = setting(1.0, "passes over them", above=0)
+    batch_size: int = setting(32, "snippets an optimiser step", least=1)
+    learning_rate: float = setting(5e-4, "peak of AdamW's rate", above=0)
+    warmup: float = setting(
+        0.05, "share of steps that warm up", least=0, most=1
+    )
+    max_tokens: int = setting(320, "longer snippets are left out", least=8)
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Reward models: P(compliant), and pairwise Bradley-Terry."""
+
+    base: str = setting(
+        "artifacts/sft", "model to start from: a folder or a hub name"
+    )
+    revision: str = setting("main", "revision of a hub model")
+    labels: int = setting(6000, "labels the classifier learns", least=1)
+    pairs: int = setting(2000, "pairs the pairwise model learns", least=1)
+    epochs: float = setting(1.0, "passes over them", above=0)
+    batch_size: int = setting(32, "texts an optimiser step", least=1)
+    learning_rate: float = setting(3e-4, "peak of AdamW's rate", above=0)
+    warmup: float = setting(
+        0.05, "share of steps that warm up", least=0, most=1
+    )
+    max_tokens: int = setting(320, "texts are cut to this length", least=8)
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation; names follow arXiv 1707.06347."""
+
+    reward: str = setting(
+        "classifier",
+        "what scores a completion: the classifier, the pairwise model, or "
+        "the linter itself",
+        choices=("classifier", "pairwise", "linter"),
+    )
+    substance: float = setting(
+        1.0,
+        "weight of the substance part: statements written against what the "
+        "reference writes for the same prompt",
+        least=0,
+    )
+    prompt_texts: tuple[str, ...] = setting(
+        (), "literal prompts; empty draws them from the training split"
+    )
+    updates: int = setting(60, "rollout batches, one update each", least=0)
+    batch_size: int = setting(64, "episodes a rollout batch", least=1)
+    minibatches: int = setting(4, "optimiser steps an epoch", least=1)
+    epochs: int = setting(4, "passes over a rollout batch", least=1)
+    micro_batch: int = setting(
+        0, "sequences a forward pass; 0 takes the minibatch whole", least=0
+    )
+    max_new_tokens: int = setting(128, "tokens a completion", least=1)
+    temperature: float = setting(0.8, "of sampling and training", above=0)
+    learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
+    warmup: float = setting(
+        0.05, "share of updates that warm up", least=0, most=1
+    )
+    adam_eps: float = setting(1e-5, "Adam's epsilon", above=0)
+    max_grad_norm: float = setting(1.0, "gradients are clipped to", above=0)
+    gamma: float = setting(1.0, "discount", least=0, most=1)
+    lam: float = setting(0.95, "GAE's lambda", least=0, most=1)
+    cliprange: float = setting(0.2, "of the policy ratio", above=0)
+    cliprange_value: float = setting(0.2, "of the value", above=0)
+    vf_coef: float = setting(0.1, "weight of the value loss", least=0)
+    entropy_coef: float = setting(
+        0.0, "weight of the entropy bonus", least=0
+    )
+    kl_coef: float = setting(
+        0.05, "weight of the KL penalty to the reference", least=0
+    )
+    missing_eos_penalty: float = setting(
+        1.0, "taken from the score of a completion that was cut", least=0
+    )
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Before and after, on prompts that no training saw."""
+
+    prompts: int = setting(200, "held-out prompts", least=1)
+    prompt_texts: tuple[str, ...] = setting(
+        (), "literal prompts; empty draws them from the test split"
+    )
+    samples: int = setting(2, "completions a prompt and model", least=1)
+    max_new_tokens: int = setting(160, "tokens a completion", least=1)
+    temperature: float = setting(0.8, "of sampling", above=0)
+    batch_size: int = setting(64, "completions sampled at once", least=1)
+    bootstrap: int = setting(2000, "resamples for the intervals", least=100)
+    human_snippets: int = setting(
+        200, "held-out snippets for bits per byte", least=1
+    )
+
+
+@dataclass(frozen=True)
+class Params:
+    """All of params.yaml; each field below is one section of it."""
+
+    preset: str = "default"
+    seed: int = setting(0, "of every draw in every stage", least=0)
+    judge: JudgeConfig = JudgeConfig()
+    filter: FilterConfig = FilterConfig()
+    label: LabelConfig = LabelConfig()
+    pretrain: PretrainConfig = PretrainConfig()
+    sft: SFTConfig = SFTConfig()
+    reward: RewardConfig = RewardConfig()
+    ppo: PPOConfig = PPOConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+
+
+def load(path: Path = Path("params.yaml")) -> Params:
+    """Read and validate a parameter file.
+
+    Raises:
+        ConfigError: the file is missing, not YAML, or breaks a rule.
+    """
+    return _build(Params, _read_mapping(path), "")
+
+
+def from_preset(name: str) -> Params:
+    """The defaults with the numbers of `presets/NAME.yaml` on top.
+
+    Raises:
+        ConfigError: there is no such preset, or it breaks a rule.
+    """
+    if name == "default":
+        return Params()
+    path = PRESETS / f"{name}.yaml"
+    if not path.exists():
+        known = ["default", *sorted(p.stem for p in PRESETS.glob("*.yaml"))]
+        raise ConfigError(
+            f"preset must be one of {', '.join(known)}; got {name!r}"
+        )
+    return _build(Params, {**_read_mapping(path), "preset": name}, "")
+
+
+def override(params: Params, changes: Mapping[str, Any]) -> Params:
+    """Replace values by dotted key, such as `{"ppo.kl_coef": 0.1}`.
+
+    Raises:
+        ConfigError: a key is unknown or a value breaks its rule.
+    """
+    tree = to_dict(params)
+    for key, value in changes.items():
+        section, _, name = key.rpartition(".")
+        target = tree.get(section) if section else tree
+        if not isinstance(target, dict) or name not in target:
+            raise ConfigError(
+                f"unknown parameter {key!r}; write SECTION.NAME as it stands "
+                "in params.yaml"
+            )
+        target[name] = value
+    return _build(Params, tree, "")
+
+
+def to_dict(params: Any) -> dict[str, Any]:
+    """The parameters as plain dicts and lists, in declaration order."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in (
+            (f.name, _plain(getattr(params, f.name)))
+            for f in dataclasses.fields(params)
+        )
+    }
+
+
+def render(params: Params) -> str:
+    """The text of params.yaml: every value under a line of its meaning."""
+    lines = [
+        "# Written by `stylerl params`; the meanings come from",
+        "# stylerl/config.py.  Edit values here, or start again from a",
+        "# preset: stylerl params --preset smoke",
+        "",
+        f"preset: {params.preset}",
+    ]
+    for field in dataclasses.fields(Params):
+        value = getattr(params, field.name)
+        if dataclasses.is_dataclass(value):
+            lines += ["", f"{field.name}:  # {_first_line(value)}"]
+            for inner in dataclasses.fields(value):
+                lines += _render_field(inner, getattr(value, inner.name), 2)
+        elif field.metadata:
+            lines += _render_field(field, value, 0)
+    return "\n".join(lines) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    return to_dict(value) if dataclasses.is_dataclass(value) else value
+
+
+def _first_line(section: Any) -> str:
+    return (type(section).__doc__ or "").strip().splitlines()[0]
+
+
+def _render_field(
+    field: dataclasses.Field[Any], value: Any, indent: int
+) -> list[str]:
+    pad = " " * indent
+    comment = textwrap.wrap(field.metadata["meaning"], 76 - indent)
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(plain, default_flow_style=True, width=60)
+    text = f"{field.name}: {text.removesuffix('...' + chr(10))}"
+    return [f"{pad}# {line}" for line in comment] + [
+        pad + line for line in text.splitlines()
+    ]
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path} does not exist; `stylerl params --preset default` "
+            "writes one"
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold sections, as params.yaml does")
+    return content
+
+
+def _build(cls: type[Any], content: Any, prefix: str) -> Any:
+    """Make `cls` from a mapping, checking keys, types and bounds."""
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{prefix.rstrip('.')} must be a section of keys and values; "
+            f"got {content!r}"
+        )
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in content.items():
+        if key not in fields:
+            raise ConfigError(
+                f"unknown parameter {prefix}{key} = {value!r}; allowed: "
+                f"{', '.join(fields)}"
+            )
+        name = f"{prefix}{key}"
+        if dataclasses.is_dataclass(hints[key]):
+            values[key] = _build(hints[key], value, f"{name}.")
+        else:
+            typed = _typed(name, value, hints[key])
+            _check_bounds(name, typed, fields[key].metadata)
+            values[key] = typed
+    return cls(**values)
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the field's type; whole numbers may stand for floats."""
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, (list, tuple)) and all(
+            isinstance(item, str) for item in value
+        ):
+            return tuple(value)
+        raise ConfigError(f"{name} must be a list of strings; got {value!r}")
+    allowed = (
+        typing.get_args(hint)
+        if isinstance(hint, types.UnionType)
+        else (hint,)
+    )
+    if float in allowed and type(value) is int:
+        return float(value)
+    if type(value) in allowed:
+        return value
+    rule = " or ".join(
+        "null" if t is type(None) else t.__name__ for t in allowed
+    )
+    hint_text = (
+        " (YAML reads 1e-5 as text: write 1.0e-5)"
+        if isinstance(value, str) and float in allowed
+        else ""
+    )
+    raise ConfigError(f"{name} must be {rule}; got {value!r}{hint_text}")
+
+
+def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
+    """Raise ConfigError when a value is outside its declared bounds."""
+    if rule.get("choices") and value not in rule["choices"]:
+        allowed = ", ".join(rule["choices"])
+        raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return
+    bounds = (
+        ("least", "at least", lambda bound: value >= bound),
+        ("most", "at most", lambda bound: value <= bound),
+        ("above", "above", lambda bound: value > bound),
+    )
+    for key, words, holds in bounds:
+        bound = rule.get(key)
+        if bound is not None and not holds(bound):
+            raise ConfigError(f"{name} must be {words} {bound}; got {value}")

@@ -1,0 +1,100 @@
+"""Files on disk: written whole or not at all.
+
+A reader sees the old file or the new one, never half of one: everything is
+written beside its destination, flushed, and moved into place.  Tables are
+parquet, everything else JSON; the same content gives the same bytes, which
+DVC relies on.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stylerl.errors import DataError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a scratch path that becomes `path` when the block succeeds.
+
+    The scratch path may be made a file or a folder; on an exception it is
+    removed and `path` stays as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield scratch
+        _flush(scratch)
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(scratch, path)
+    except BaseException:
+        if scratch.is_dir():
+            shutil.rmtree(scratch)
+        else:
+            scratch.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text with Unix line ends."""
+    with replacing(path) as scratch:
+        scratch.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON; NaN and infinity are refused."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        DataError: the file is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} does not exist; run the stage that writes it"
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from error
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a parquet table."""
+    with replacing(path) as scratch:
+        table.to_parquet(scratch, index=False, compression="zstd")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a parquet table.
+
+    Raises:
+        DataError: the file is missing or not parquet.
+    """
+    try:
+        return pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} does not exist; run the stage that writes it"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is not a parquet table: {error}") from error
+
+
+def _flush(path: Path) -> None:
+    """Force a file, or every file of a folder, to disk."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
