@@ -1,0 +1,155 @@
+"""Style corruptions: clean Python in, rough Python out, same meaning.
+
+`RULES` holds one function a rule.  `roughen` applies a few of them to the
+body of a snippet, each at many sites, so that code of installed packages
+comes to look like unformatted code at large.  No source is executed.
+"""
+
+import ast
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from stylerl import corrupt_idioms as idioms
+from stylerl import corrupt_lines as lines
+from stylerl import corrupt_spacing as spacing
+from stylerl.lexemes import Code, Site, apply, read
+
+
+class Corruption(NamedTuple):
+    """One rule: where it can be broken, and how often it is in the wild."""
+
+    sites: tuple[Callable[[Code], Iterator[Site]], ...]  # alternatives
+    weight: float  # how often `roughen` draws it, relative to the others
+    keeps_tree: bool = True  # the syntax tree stays equal
+
+    def __call__(
+        self,
+        text: str,
+        rng: random.Random,
+        start: int = 0,
+        share: float = 0.0,
+    ) -> str | None:
+        """Break the rule in `text[start:]`; None where it has no site.
+
+        Every site is changed with probability `share`, and always one.
+        """
+        code = read(text, start)
+        found = list(rng.choice(self.sites)(code))
+        if not found:
+            return None
+        certain = rng.randrange(len(found))
+        chosen = [
+            site
+            for i, site in enumerate(found)
+            if i == certain or rng.random() < share
+        ]
+        return apply(text, chosen)
+
+
+def _rule(
+    weight: float, *sites: Callable[[Code], Iterator[Site]]
+) -> Corruption:
+    return Corruption(sites, weight)
+
+
+def _idiom(
+    weight: float, *sites: Callable[[Code], Iterator[Site]]
+) -> Corruption:
+    return Corruption(sites, weight, keeps_tree=False)
+
+
+RULES: dict[str, Corruption] = {
+    "E111": _rule(4, lines.reindent(2), lines.reindent(3)),
+    "W191": _rule(4, lines.tabs),
+    "E201": _rule(3, spacing.after_opening),
+    "E202": _rule(3, spacing.before_closing),
+    "E203": _rule(2, spacing.before_punctuation),
+    "E211": _rule(2, spacing.before_call),
+    "E221": _rule(2, spacing.before_operator("  ")),
+    "E222": _rule(1, spacing.after_operator("  ")),
+    "E225": _rule(
+        8, spacing.unspaced(spacing.COMPARISONS | spacing.ASSIGNMENTS)
+    ),
+    "E226": _rule(3, spacing.unspaced(spacing.ARITHMETIC)),
+    "E227": _rule(1, spacing.unspaced(spacing.BITWISE)),
+    "E228": _rule(1, spacing.unspaced(frozenset("%"))),
+    "E231": _rule(8, spacing.after_punctuation),
+    "E241": _rule(1, spacing.after_comma("  ")),
+    "E251": _rule(4, spacing.keyword_equals),
+    "E252": _rule(1, spacing.annotated_default),
+    "E261": _rule(3, spacing.before_comment),
+    "E262": _rule(2, spacing.comment_start("#", inline=True)),
+    "E265": _rule(4, spacing.comment_start("#", inline=False)),
+    "E266": _rule(1, spacing.comment_start("## ", inline=False)),
+    "E271": _rule(1, spacing.after_keyword("  ")),
+    "E272": _rule(1, spacing.before_keyword("  ")),
+    "E275": _rule(3, spacing.keyword_bracket),
+    "E303": _rule(3, lines.blank_lines),
+    "E501": _rule(6, lines.long_lines, lines.long_comments),
+    "E701": _rule(4, lines.one_line_block),
+    "E702": _rule(1, lines.joined_statements),
+    "E703": _rule(2, lines.semicolons),
+    "E711": _idiom(3, idioms.none_comparison),
+    "E712": _idiom(2, idioms.truth_comparison),
+    "E713": _idiom(2, idioms.not_in),
+    "E714": _idiom(1, idioms.not_is),
+    "E722": _idiom(2, idioms.bare_except),
+    "E731": _idiom(1, idioms.lambda_assignment),
+    "W291": _rule(4, spacing.trailing_blank),
+    "W293": _rule(5, spacing.blank_line_blanks),
+    "W391": _rule(1, lines.blank_end),
+}
+
+
+def roughen(
+    text: str, start: int, rng: random.Random
+) -> tuple[str, list[str]]:
+    """Break one to four rules in `text[start:]`, each at many sites.
+
+    Returns the new text and the names of the rules applied, in order of
+    application; the text unchanged and no names where no rule has a site
+    or the result would not parse.  `start` is the offset of a line's
+    beginning; a negative one stands for the whole text.
+    """
+    start = max(start, 0)
+    result, names = text, []
+    original = text
+    wanted = rng.randint(1, 4)
+    for name in _draw(rng):
+        share = 1.0 if rng.random() < 0.5 else rng.uniform(0.3, 0.9)
+        changed = RULES[name](result, rng, start, share)
+        if changed is not None and changed != result:
+            result = changed
+            names.append(name)
+            if not RULES[name].keeps_tree:
+                original = ""
+        if len(names) == wanted:
+            break
+    if not names or not _same_program(original, result):
+        return text, []
+    return result, names
+
+
+def _draw(rng: random.Random) -> list[str]:
+    """All rules in a random order that favours the weighty ones.
+
+    Exponential keys, Efraimidis and Spirakis 2006 (weighted sampling
+    without replacement).
+    """
+    keys = {name: rng.expovariate(rule.weight) for name, rule in RULES.items()}
+    return sorted(keys, key=keys.__getitem__)
+
+
+def _same_program(before: str, after: str) -> bool:
+    """Whether `after` parses, to the tree of `before` unless that is ""."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(after)
+            if not before:
+                return True
+            return ast.dump(ast.parse(before)) == ast.dump(tree)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False

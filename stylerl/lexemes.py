@@ -1,0 +1,131 @@
+"""Python source as lexemes with offsets: what corruptions edit by.
+
+One regular expression reads the source, because `tokenize` gives rows and
+columns, refuses fragments, and is slower.  Strings are opaque, f-strings
+too.  A source that this reading misunderstands (nested quotes in f-strings
+of Python 3.12) can only lead to a changed syntax tree, and `corrupt` drops
+such edits.
+"""
+
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+OPENING = frozenset("([{")
+CLOSING = frozenset(")]}")
+CONSTANTS = frozenset(("None", "True", "False"))
+KEYWORDS = frozenset(keyword.kwlist) - CONSTANTS
+
+_LEXEME = re.compile(
+    r"""
+    (?P<blank>[ \t\f]+)
+  | (?P<comment>\#[^\n]*)
+  | (?P<string>[rRbBuUfF]{0,2}(?:
+        \"\"\"(?:[^\\]|\\.)*?\"\"\" | '''(?:[^\\]|\\.)*?'''
+      | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'))
+  | (?P<number>0[xXbBoO][\da-fA-F_]+
+      | (?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?[jJ]?)
+  | (?P<name>\w+)
+  | (?P<newline>\n)
+  | (?P<backslash>\\\n)
+  | (?P<operator>\*\*=|//=|>>=|<<=|\.\.\.|->|:=|\*\*|//|>>|<<
+      |[-+*/%&|^=<>!@]=|[^\s\w])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Lexeme(NamedTuple):
+    """A piece of source, blanks left out."""
+
+    kind: str  # comment, string, number, name, newline, backslash, operator
+    text: str
+    start: int  # offset of its first character
+    end: int  # offset behind its last character
+    opener: int  # index of the innermost open bracket around it, or -1
+
+
+class Line(NamedTuple):
+    """A logical line, or a line that holds a comment alone."""
+
+    start: int  # offset of its first physical line
+    indent: str
+    first: int  # index of its first lexeme
+    last: int  # index of the newline that ends it
+
+
+class Code(NamedTuple):
+    """Lexemes of `text[start:]` with offsets into `text`."""
+
+    text: str
+    start: int
+    lexemes: list[Lexeme]
+
+    def gap(self, index: int) -> str:
+        """The text between lexeme `index` and the one before it."""
+        before = self.lexemes[index - 1].end if index else self.start
+        return self.text[before : self.lexemes[index].start]
+
+    def lines(self) -> list[Line]:
+        """Logical lines and comment lines in order, blank lines left out."""
+        return list(_lines(self))
+
+
+class Edit(NamedTuple):
+    """Replace `text[start:end]` by `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+Site = tuple[Edit, ...]  # the edits that together make one violation
+
+
+def read(text: str, start: int = 0) -> Code:
+    """Split `text[start:]` into lexemes; `start` begins a logical line."""
+    lexemes: list[Lexeme] = []
+    openers: list[int] = []
+    for match in _LEXEME.finditer(text, start):
+        kind = match.lastgroup
+        if kind is None or kind == "blank":
+            continue
+        word = match.group()
+        if word in CLOSING and openers:
+            openers.pop()
+        opener = openers[-1] if openers else -1
+        if word in OPENING:
+            openers.append(len(lexemes))
+        lexemes.append(Lexeme(kind, word, *match.span(), opener))
+    return Code(text, start, lexemes)
+
+
+def apply(text: str, sites: Sequence[Site]) -> str:
+    """`text` with the edits of all sites; overlapping edits are left out."""
+    pieces = []
+    position = 0
+    for edit in sorted(edit for site in sites for edit in site):
+        if edit.start >= position:
+            pieces += [text[position : edit.start], edit.new]
+            position = edit.end
+    return "".join([*pieces, text[position:]])
+
+
+def ends_operand(lexeme: Lexeme) -> bool:
+    """Whether an operator behind `lexeme` would be a binary one."""
+    if lexeme.kind == "name":
+        return lexeme.text not in KEYWORDS
+    return lexeme.kind in ("number", "string") or lexeme.text in CLOSING
+
+
+def _lines(code: Code) -> Iterator[Line]:
+    first = -1
+    for index, lexeme in enumerate(code.lexemes):
+        if first < 0 and lexeme.kind != "newline":
+            first = index
+        if lexeme.kind == "newline" and lexeme.opener < 0 and first >= 0:
+            begin = code.lexemes[first].start
+            start = max(code.text.rfind("\n", 0, begin) + 1, code.start)
+            yield Line(start, code.text[start:begin], first, index)
+            first = -1
