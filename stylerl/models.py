@@ -1,0 +1,311 @@
+"""Models: a tokenizer, a language model, a policy with value head, a scorer.
+
+Everything is a stock transformers model in one folder (config.json,
+model.safetensors, tokenizer.json), loaded without remote code and without
+pickle, in fp32, with every dropout off: PPO's ratio is 1 before the first
+step only if the same tokens give the same log-probabilities twice.  Two
+architectures are tested, Llama (the embedded base) and GPT-2 (codeparrot);
+any decoder whose logits are its output embedding of the last hidden state
+works.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from stylerl.errors import ModelError
+from stylerl.storage import read_json, replacing, write_json
+
+PAD_TOKEN = "<|pad|>"
+VALUE_HEAD = "value_head.safetensors"
+
+
+class PolicyWithValue(nn.Module):
+    """A causal language model and a value head on its shared trunk.
+
+    Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
+    head starts at zero, so that every value is 0 before the first step.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Wrap `model`; raises ModelError if its logits are not linear."""
+        super().__init__()
+        self.model = model
+        size = model.get_output_embeddings().weight.shape[1]
+        self.value_head = nn.Linear(size, 1)
+        nn.init.zeros_(self.value_head.weight)
+        nn.init.zeros_(self.value_head.bias)
+        self.value_head.to(model.device)
+        self._check_logits()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    def trunk(self, input_ids: Tensor, **inputs: Any) -> Any:
+        """The decoder's output; its `last_hidden_state` is (B, T, H)."""
+        return self.model.base_model(input_ids=input_ids, **inputs)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Raw logits, (..., H) -> (..., V), in the model's own precision."""
+        logits: Tensor = self.model.get_output_embeddings()(hidden)
+        return logits
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """State values in fp32, (..., H) -> (...)."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            values: Tensor = self.value_head(hidden.float())
+        return values.squeeze(-1)
+
+    def load_value_head(self, folder: Path) -> None:
+        """Take the value head that `save_model` left in `folder`."""
+        self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
+
+    def _check_logits(self) -> None:
+        """Some families scale or cap their logits after the embedding."""
+        ids = torch.arange(4, device=self.device)[None]
+        with torch.inference_mode():
+            theirs = self.model(input_ids=ids).logits
+            ours = self.logits(self.trunk(ids).last_hidden_state)
+        if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4):
+            raise ModelError(
+                "the logits must be the output embedding of the last hidden "
+                f"state; {type(self.model).__name__} changes them "
+                "afterwards: choose a Llama, GPT-2 or similar model"
+            )
+
+
+def load_tokenizer(
+    name: str | Path, revision: str = "main"
+) -> PreTrainedTokenizerBase:
+    """Load a tokenizer whose pad token exists and is never eos.
+
+    A tokenizer without a pad token of its own gets `<|pad|>` appended;
+    hand it to `load_causal_lm`, which then grows the embedding.
+
+    Raises:
+        ModelError: the tokenizer cannot be found, or has no eos token.
+    """
+    tokenizer = _from_pretrained(AutoTokenizer, name, revision)
+    if tokenizer.eos_token_id is None:
+        raise ModelError(
+            f"the tokenizer of {name} must have an eos token: a completion "
+            "ends with it"
+        )
+    if tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
+        tokenizer.add_special_tokens({"pad_token": PAD_TOKEN})
+    tokenizer.padding_side = "left"
+    loaded: PreTrainedTokenizerBase = tokenizer
+    return loaded
+
+
+def load_causal_lm(
+    name: str | Path,
+    revision: str = "main",
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    attention: str = "sdpa",
+) -> PreTrainedModel:
+    """Load a causal language model in fp32, dropout off, in eval mode.
+
+    With `tokenizer`, the embedding is grown to its length and the config
+    takes over its pad and eos ids.  `attention` is transformers' name of an
+    implementation, such as `sdpa` or `eager`.
+
+    Raises:
+        ModelError: the model cannot be found or loaded.
+    """
+    model = _load(
+        AutoModelForCausalLM, name, revision, attn_implementation=attention
+    )
+    if tokenizer is not None:
+        fit_to_tokenizer(model, tokenizer)
+    return model
+
+
+def load_scorer(
+    name: str | Path,
+    revision: str = "main",
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    labels: int = 1,
+) -> PreTrainedModel:
+    """Load a sequence classifier with `labels` outputs, dropout off.
+
+    The head is new, drawn from torch's global generator, when `name` is a
+    language model.
+
+    Raises:
+        ModelError: the model cannot be found or loaded.
+    """
+    model = _load(
+        AutoModelForSequenceClassification, name, revision, num_labels=labels
+    )
+    if tokenizer is not None:
+        fit_to_tokenizer(model, tokenizer)
+    return model
+
+
+def fit_to_tokenizer(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Give every token an embedding, and the config the tokenizer's ids.
+
+    New rows are the mean of the old ones: unlike transformers' own draw
+    they are the same on every run.
+    """
+    old = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > old:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        for embedding in (
+            model.get_input_embeddings(),
+            model.get_output_embeddings(),
+        ):
+            if embedding is not None:
+                weight = embedding.weight.data
+                weight[old:] = weight[:old].mean(dim=0)
+    for config in (model.config, getattr(model, "generation_config", None)):
+        if config is not None:
+            config.pad_token_id = tokenizer.pad_token_id
+            config.eos_token_id = tokenizer.eos_token_id
+            config.bos_token_id = tokenizer.bos_token_id
+
+
+def save_model(
+    model: PreTrainedModel | PolicyWithValue,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Write model and tokenizer to one folder, whole or not at all.
+
+    `dtype`, such as `torch.bfloat16`, is what the file holds; the model in
+    memory keeps its own.  A policy's value head goes beside it.
+    """
+    lm = model.model if isinstance(model, PolicyWithValue) else model
+    state = {
+        name: tensor.to(dtype) if dtype else tensor
+        for name, tensor in lm.state_dict().items()
+    }
+    with replacing(Path(folder)) as scratch:
+        lm.save_pretrained(scratch, state_dict=state)
+        if dtype:
+            config = read_json(scratch / "config.json")
+            config["dtype"] = str(dtype).removeprefix("torch.")
+            write_json(scratch / "config.json", config)
+        tokenizer.save_pretrained(scratch)
+        if isinstance(model, PolicyWithValue):
+            head = model.value_head.state_dict()
+            save_file(head, scratch / VALUE_HEAD)
+
+
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of a prompt, begun as every document in training was.
+
+    The first id is the bos token or, where there is none, eos.
+    """
+    first = tokenizer.bos_token_id
+    if first is None:
+        first = tokenizer.eos_token_id
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return [*([] if first is None else [first]), *ids]
+
+
+def disable_dropout(config: PreTrainedConfig) -> None:
+    """Set every dropout probability of a config to zero."""
+    for name, value in config.to_dict().items():
+        if "drop" in name and isinstance(value, float):
+            setattr(config, name, 0.0)
+
+
+def _load(
+    factory: Any, name: str | Path, revision: str, **options: Any
+) -> PreTrainedModel:
+    """Load a model by its Auto class: fp32, safetensors, no dropout."""
+    shape = {k: options.pop(k) for k in ("num_labels",) if k in options}
+    config = _from_pretrained(AutoConfig, name, revision, **shape)
+    disable_dropout(config)
+    # The same function, computed by one fused kernel.
+    if getattr(config, "activation_function", None) == "gelu_new":
+        config.activation_function = "gelu_pytorch_tanh"
+    model: PreTrainedModel = _from_pretrained(
+        factory,
+        name,
+        revision,
+        config=config,
+        dtype=torch.float32,
+        use_safetensors=True,
+        **options,
+    )
+    return model.eval()
+
+
+def _from_pretrained(
+    factory: Any, name: str | Path, revision: str, **options: Any
+) -> Any:
+    """Call `factory.from_pretrained`, or say in one sentence why not."""
+    folder = Path(name).expanduser()
+    local = folder.is_dir()
+    if not local and _is_path(str(name)):
+        raise ModelError(
+            f"model folder {name} does not exist; run the stage that writes "
+            "it, or give a hub name"
+        )
+    if local:
+        _check_files(folder, needs_weights="use_safetensors" in options)
+    load: Callable[..., Any] = factory.from_pretrained
+    try:
+        return load(
+            str(folder) if local else str(name),
+            revision=revision,
+            trust_remote_code=False,
+            local_files_only=local,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        cause = str(error).strip().splitlines()[0]
+        raise ModelError(
+            f"cannot load {name}: {cause}"
+            if local
+            else f"cannot load {name} from the hub (not reachable, or no "
+            f"such model at revision {revision}): give a local folder with "
+            f"config.json and model.safetensors; the cause was: {cause}"
+        ) from error
+
+
+def _is_path(name: str) -> bool:
+    """True where `name` cannot be a hub name, or is one of our outputs."""
+    return (
+        name.startswith((".", "~", os.sep, "artifacts/", "checkpoints/"))
+        or name.count("/") > 1
+    )
+
+
+def _check_files(folder: Path, needs_weights: bool) -> None:
+    """Raise ModelError when a model folder lacks a file."""
+    wanted = ["config.json"]
+    if (
+        needs_weights
+        and not (folder / "model.safetensors.index.json").exists()
+    ):
+        wanted.append("model.safetensors")
+    for file in wanted:
+        if not (folder / file).exists():
+            raise ModelError(
+                f"a model folder must hold {', '.join(wanted)}; {folder} "
+                f"has no {file}: run the stage that writes it again, or "
+                "save the model with save_pretrained"
+            )

@@ -1,0 +1,146 @@
+"""Tiny models and a tokenizer, built in-process: no file, no network."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from stylerl.models import save_model
+
+CORPUS = [
+    'def add(a, b):\n    """Return the sum."""\n    return a + b\n',
+    "def area(width, height):\n    result = width * height\n"
+    "    return result\n",
+    "def names(items):\n    found = []\n    for item in items:\n"
+    "        if item is not None:\n            found.append(item.name)\n"
+    "    return found\n",
+    "def first(values, default=None):\n    for value in values:\n"
+    "        return value\n    return default\n",
+]
+
+
+def build_tokenizer(vocabulary: int = 320) -> PreTrainedTokenizerFast:
+    """A byte-level BPE with `<|pad|>` (id 0) and `<|eos|>` (id 1)."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=["<|pad|>", "<|eos|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(CORPUS, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        bos_token="<|eos|>",
+        eos_token="<|eos|>",
+        pad_token="<|pad|>",
+        padding_side="left",
+    )
+
+
+def build_llama(
+    vocabulary: int, *, hidden: int = 32, layers: int = 2, seed: int = 0
+) -> LlamaForCausalLM:
+    """The embedded base's architecture, in little."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=1,
+        initializer_range=0.2,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def build_gpt2(
+    vocabulary: int, *, hidden: int = 32, layers: int = 2, seed: int = 0
+) -> GPT2LMHeadModel:
+    """codeparrot-small's architecture, in little: absolute positions."""
+    torch.manual_seed(seed)
+    config = GPT2Config(
+        vocab_size=vocabulary,
+        n_embd=hidden,
+        n_layer=layers,
+        n_head=2,
+        n_positions=256,
+        scale_attn_by_inverse_layer_idx=True,
+        reorder_and_upcast_attn=False,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=1,
+        initializer_range=0.2,
+    )
+    return GPT2LMHeadModel(config).eval()
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """The tiny byte-level tokenizer; do not change it in a test."""
+    return build_tokenizer()
+
+
+@pytest.fixture
+def tiny_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """A fresh two-layer Llama with random weights."""
+    return build_llama(len(tokenizer))
+
+
+@pytest.fixture
+def tiny_gpt2(tokenizer: PreTrainedTokenizerFast) -> GPT2LMHeadModel:
+    """A fresh two-layer GPT-2 with random weights."""
+    return build_gpt2(len(tokenizer))
+
+
+@pytest.fixture(params=[build_llama, build_gpt2], ids=["llama", "gpt2"])
+def tiny_lm(
+    request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast
+) -> PreTrainedModel:
+    """Each of the two architectures in turn."""
+    build: Callable[[int], PreTrainedModel] = request.param
+    return build(len(tokenizer))
+
+
+@pytest.fixture(scope="session")
+def llama_folder(
+    tokenizer: PreTrainedTokenizerFast,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A model folder as `artifacts/base` is one."""
+    folder = tmp_path_factory.mktemp("models") / "base"
+    save_model(build_llama(len(tokenizer)), tokenizer, folder)
+    return folder
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """A seeded generator of its own."""
+    return random.Random(0)
