@@ -1,0 +1,85 @@
+# Everything a user types.  `make run` and `make test` are enough on a fresh
+# machine with Python 3.11+, git and make; the rest is listed by `make help`.
+
+PYTHON ?= python3
+PRESET ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Where torch comes from: what pip is configured to look at, if anything;
+# PyPI (CUDA wheels) where there is an NVIDIA driver; else the CPU index.
+FIND_LINKS = $(PIP_FIND_LINKS)$(shell \
+	$(BIN)/pip config get global.find-links 2>/dev/null)
+NVIDIA = $(shell command -v nvidia-smi 2>/dev/null)
+TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
+	https://download.pytorch.org/whl/cpu)
+
+.PHONY: help run test ui serve lint lock data base screenshots
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make run          set up, collect data, run the whole flow"
+	@echo "                  (PRESET=smoke|default|notebook|gpu)"
+	@echo "make test         set up, run the test suite"
+	@echo "make ui           MLflow UI on http://127.0.0.1:5000"
+	@echo "make serve        Prefect on http://127.0.0.1:4200, deployments"
+	@echo "                  rlhf/full and rlhf/smoke; Ctrl-C stops both"
+	@echo "make lint         ruff and mypy"
+	@echo "make data         build data/ only"
+	@echo "make base         train the embedded base model again"
+	@echo "make screenshots  docs/*.png of both UIs (needs Chromium)"
+	@echo "make lock         requirements.lock from the venv as it stands"
+
+run: $(STAMP) data
+	stylerl run $(if $(PRESET),--preset $(PRESET))
+
+test: $(STAMP)
+	python -m pytest
+
+ui: $(STAMP)
+	mlflow/server.sh
+
+serve: $(STAMP)
+	python -m flows.serve
+
+lint: $(STAMP)
+	ruff check .
+	ruff format --check .
+	mypy
+
+data: data/manifest.json
+
+data/manifest.json: | $(STAMP)
+	stylerl collect
+
+base: $(STAMP) data
+	dvc repro filter
+	dvc unfreeze pretrain
+	dvc repro --single-item pretrain
+	dvc freeze pretrain
+	dvc push pretrain
+
+screenshots: $(STAMP)
+	python docs/screenshots.py
+
+lock: $(STAMP)
+	pip freeze --exclude-editable | \
+		sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+
+# The venv is made again when the lock or the package's metadata change.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "stylerl needs Python 3.11 or newer; $(PYTHON) is" \
+		"`$(PYTHON) --version`. Name another: make PYTHON=python3.12"; \
+		exit 1; }
+	@echo "[1/3] virtual environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "[2/3] PyTorch"
+	@pip install --disable-pip-version-check $(TORCH_INDEX) \
+		`grep '^torch==' requirements.lock`
+	@echo "[3/3] the other pinned packages, then stylerl itself"
+	@pip install --disable-pip-version-check -r requirements.lock
+	@pip install --disable-pip-version-check --no-deps --editable .
+	@touch $@
