@@ -9,19 +9,25 @@ import ast
 import random
 import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stylerl import corrupt_idioms as idioms
+from stylerl import corrupt_indent as indent
 from stylerl import corrupt_lines as lines
 from stylerl import corrupt_spacing as spacing
 from stylerl.lexemes import Code, Site, apply, read
+
+if TYPE_CHECKING:
+    from stylerl.judge import Judge, Verdict
+
+TRIES = 3  # sites that a minimal pair is sought at, a rule and snippet
 
 
 class Corruption(NamedTuple):
     """One rule: where it can be broken, and how often it is in the wild."""
 
     sites: tuple[Callable[[Code], Iterator[Site]], ...]  # alternatives
-    weight: float  # how often `roughen` draws it, relative to the others
+    weight: float  # how often `roughen` draws it; 0 leaves it to pairs
     keeps_tree: bool = True  # the syntax tree stays equal
 
     def __call__(
@@ -61,14 +67,30 @@ def _idiom(
 
 
 RULES: dict[str, Corruption] = {
-    "E111": _rule(4, lines.reindent(2), lines.reindent(3)),
-    "W191": _rule(4, lines.tabs),
+    "E111": _rule(
+        4, indent.reindent(2), indent.reindent(3), indent.shifted_block(-2)
+    ),
+    "E114": _rule(0, indent.shifted_comment(-2)),
+    "E115": _rule(0, indent.shifted_comment(-4)),
+    "E116": _rule(0, indent.shifted_comment(4)),
+    "E117": _rule(0, indent.shifted_block(4)),
+    "E122": _rule(0, indent.outdented_continuation(0, visual=False)),
+    "E124": _rule(0, indent.hanging_close),
+    "E125": _rule(0, indent.header_continuation),
+    "E127": _rule(0, indent.shifted_continuation(2, visual=True)),
+    "E128": _rule(0, indent.outdented_continuation(4, visual=True)),
+    "E129": _rule(0, indent.visual_header),
+    "E131": _rule(0, indent.shifted_continuation(2, visual=False)),
+    "W191": _rule(4, indent.tabs),
     "E201": _rule(3, spacing.after_opening),
     "E202": _rule(3, spacing.before_closing),
     "E203": _rule(2, spacing.before_punctuation),
+    "E204": _rule(0, spacing.after_decorator),
     "E211": _rule(2, spacing.before_call),
     "E221": _rule(2, spacing.before_operator("  ")),
     "E222": _rule(1, spacing.after_operator("  ")),
+    "E223": _rule(0, spacing.before_operator("\t")),
+    "E224": _rule(0, spacing.after_operator("\t")),
     "E225": _rule(
         8, spacing.unspaced(spacing.COMPARISONS | spacing.ASSIGNMENTS)
     ),
@@ -77,6 +99,7 @@ RULES: dict[str, Corruption] = {
     "E228": _rule(1, spacing.unspaced(frozenset("%"))),
     "E231": _rule(8, spacing.after_punctuation),
     "E241": _rule(1, spacing.after_comma("  ")),
+    "E242": _rule(0, spacing.after_comma("\t")),
     "E251": _rule(4, spacing.keyword_equals),
     "E252": _rule(1, spacing.annotated_default),
     "E261": _rule(3, spacing.before_comment),
@@ -85,21 +108,34 @@ RULES: dict[str, Corruption] = {
     "E266": _rule(1, spacing.comment_start("## ", inline=False)),
     "E271": _rule(1, spacing.after_keyword("  ")),
     "E272": _rule(1, spacing.before_keyword("  ")),
+    "E273": _rule(0, spacing.after_keyword("\t")),
+    "E274": _rule(0, spacing.before_keyword("\t")),
     "E275": _rule(3, spacing.keyword_bracket),
+    "E301": _rule(0, lines.missing_blank),
+    "E302": _rule(0, lines.missing_blank),
     "E303": _rule(3, lines.blank_lines),
+    "E304": _rule(0, lines.decorator_blank),
+    "E305": _rule(0, lines.missing_blank),
+    "E306": _rule(0, lines.missing_blank),
     "E501": _rule(6, lines.long_lines, lines.long_comments),
+    "E502": _rule(0, lines.needless_backslash),
     "E701": _rule(4, lines.one_line_block),
     "E702": _rule(1, lines.joined_statements),
     "E703": _rule(2, lines.semicolons),
+    "E704": _rule(0, lines.one_line_function),
     "E711": _idiom(3, idioms.none_comparison),
     "E712": _idiom(2, idioms.truth_comparison),
     "E713": _idiom(2, idioms.not_in),
     "E714": _idiom(1, idioms.not_is),
+    "E721": _idiom(0, idioms.type_comparison),
     "E722": _idiom(2, idioms.bare_except),
     "E731": _idiom(1, idioms.lambda_assignment),
+    "E741": _idiom(0, idioms.ambiguous_name),
     "W291": _rule(4, spacing.trailing_blank),
+    "W292": _rule(0, lines.missing_end),
     "W293": _rule(5, spacing.blank_line_blanks),
     "W391": _rule(1, lines.blank_end),
+    "W605": _rule(0, idioms.invalid_escape),
 }
 
 
@@ -132,13 +168,67 @@ def roughen(
     return result, names
 
 
+class Pair(NamedTuple):
+    """The same code twice, one rule apart."""
+
+    rule: str
+    clean: str
+    rough: str
+
+
+def minimal_pairs(
+    text: str, start: int, judge: "Judge", rng: random.Random
+) -> list[Pair]:
+    """Each rule broken at one site of a clean snippet, where it has one.
+
+    The judge finds no violation in `clean`, and in `rough` violations of
+    `rule` alone; the syntax trees are equal where the rule allows.
+    """
+    if not judge.verdict(text).compliant:
+        return []
+    pairs = []
+    for rule in RULES:
+        for _ in range(TRIES):
+            rough = break_once(rule, text, start, rng)
+            if rough is None:
+                break
+            if breaks_only(rule, judge.verdict(rough)):
+                pairs.append(Pair(rule, text, rough))
+                break
+    return pairs
+
+
+def break_once(
+    rule: str, text: str, start: int, rng: random.Random
+) -> str | None:
+    """Break `rule` at one site of `text[start:]`; None where none is.
+
+    None as well where the result would not be the same program.
+    """
+    corruption = RULES[rule]
+    rough = corruption(text, rng, max(start, 0))
+    before = text if corruption.keeps_tree else ""
+    if rough is None or not _same_program(before, rough):
+        return None
+    return rough
+
+
+def breaks_only(rule: str, verdict: "Verdict") -> bool:
+    """Whether a verdict holds violations of `rule` and of no other."""
+    return verdict.parsed and {v.code for v in verdict.violations} == {rule}
+
+
 def _draw(rng: random.Random) -> list[str]:
     """All rules in a random order that favours the weighty ones.
 
     Exponential keys, Efraimidis and Spirakis 2006 (weighted sampling
     without replacement).
     """
-    keys = {name: rng.expovariate(rule.weight) for name, rule in RULES.items()}
+    keys = {
+        name: rng.expovariate(rule.weight)
+        for name, rule in RULES.items()
+        if rule.weight
+    }
     return sorted(keys, key=keys.__getitem__)
 
 

@@ -1,4 +1,4 @@
-"""Violations of idiom: comparisons, bare except, lambda assignment.
+"""Violations of idiom: comparisons, bare except, names, escapes.
 
 As in `corrupt_spacing`, each function yields the sites of one rule.  These
 edits change the syntax tree, and most of them not the meaning.
@@ -7,7 +7,7 @@ edits change the syntax tree, and most of them not the meaning.
 import re
 from collections.abc import Iterator
 
-from stylerl.lexemes import Code, Edit, Site
+from stylerl.lexemes import Code, Edit, Lexeme, Site
 
 
 def none_comparison(code: Code) -> Iterator[Site]:
@@ -113,3 +113,64 @@ def lambda_assignment(code: Code) -> Iterator[Site]:
         head = f"lambda {arguments}" if arguments else "lambda"
         line = f"{indent}{name} = {head}: {value}\n"
         yield (Edit(*match.span(), line),)
+
+
+def type_comparison(code: Code) -> Iterator[Site]:
+    """E721: `type(x) == T` for `isinstance(x, T)`, x and T single names."""
+    words = code.lexemes
+    for i in range(len(words) - 5):
+        call = [word.text for word in words[i : i + 6]]
+        if (
+            call[0] == "isinstance"
+            and call[1:6:2] == ["(", ",", ")"]
+            and words[i + 2].kind == words[i + 4].kind == "name"
+            and words[i - 1].text in ("if", "elif", "and", "or", "return")
+        ):
+            new = f"type({call[2]}) == {call[4]}"
+            yield (Edit(words[i].start, words[i + 5].end, new),)
+
+
+def ambiguous_name(code: Code) -> Iterator[Site]:
+    """E741: a local name called `l` throughout."""
+    names = [word for word in code.lexemes if word.kind == "name"]
+    if any(word.text == "l" for word in names):
+        return
+    for line in code.lines():
+        name, equals = code.lexemes[line.first : line.first + 2]
+        if name.kind == "name" and equals.text == "=":
+            uses = _plain_uses(code, name.text)
+            if uses:
+                yield tuple(Edit(u.start, u.end, "l") for u in uses)
+
+
+def _plain_uses(code: Code, name: str) -> list[Lexeme]:
+    """The uses of a local name; none where one may be something else.
+
+    That is: an attribute or a keyword argument of that name, a mention in
+    a string, or a use before the body.
+    """
+    uses = []
+    if name in code.text[: code.start]:
+        return []
+    for i, word in enumerate(code.lexemes):
+        if word.kind == "string" and name in word.text:
+            return []
+        if word.kind == "name" and word.text == name:
+            argument = word.opener >= 0 and code.lexemes[i + 1].text == "="
+            if code.lexemes[i - 1].text == "." or argument:
+                return []
+            uses.append(word)
+    return uses
+
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_KNOWN = frozenset("\n\\'\"abfnrtvxuNU01234567")
+
+
+def invalid_escape(code: Code) -> Iterator[Site]:
+    """W605: a regular expression's escape in a string that is not raw."""
+    for word in code.lexemes:
+        if word.kind == "string" and word.text[0] in "rR":
+            escaped = _ESCAPE.findall(word.text)
+            if escaped and _KNOWN.isdisjoint(escaped):
+                yield (Edit(word.start, word.start + 1, ""),)

@@ -1,78 +1,30 @@
-"""Violations of the layout of lines: indentation, joins, blank lines.
+"""Violations of the layout of lines: joins, splits, blank lines.
 
 As in `corrupt_spacing`, each function yields the sites of one rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 
 from stylerl.lexemes import Code, Edit, Line, Site
 
 BLOCKS = frozenset(
-    "if elif else for while with try except finally class".split()
+    (
+        "if",
+        "elif",
+        "else",
+        "for",
+        "while",
+        "with",
+        "try",
+        "except",
+        "finally",
+        "class",
+    )
 )
 NOT_SIMPLE = BLOCKS | {"def", "async", "@", "match", "case"}
+DEFINITIONS = frozenset(("def", "async", "class", "@"))
 LONG = 88  # columns that are too many under every style guide in use
-
-
-def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
-    """Each indented physical line: its logical line, offset and indent.
-
-    Lines that begin inside a string are left out.
-    """
-    for line in code.lines():
-        if line.indent:
-            yield line, line.start, line.indent
-        for i in range(line.first + 1, line.last + 1):
-            if code.lexemes[i - 1].kind in ("newline", "backslash"):
-                blank = code.gap(i)
-                start = code.lexemes[i - 1].end
-                if blank and code.lexemes[i].kind != "newline":
-                    yield line, start, blank
-
-
-def _fixed_width(code: Code) -> int:
-    """Columns of indentation that the text before the body already uses.
-
-    A body behind a docstring must keep the docstring's indentation; a body
-    behind a header that ends in a colon is free.
-    """
-    lines = code.lines()
-    prompt = code.text[: code.start].rstrip()
-    if not lines or not prompt or prompt.endswith(":"):
-        return 0
-    return len(lines[0].indent)
-
-
-def reindent(width: int) -> Callable[[Code], Iterator[Site]]:
-    """E111: the whole body indented by `width` columns a level."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        fixed = _fixed_width(code)
-        edits = []
-        for line, start, blank in _physical(code):
-            excess = len(line.indent) - fixed
-            if excess < 4 or excess % 4 or "\t" in blank:
-                continue
-            change = excess // 4 * (width - 4)
-            new = " " * max(len(blank) + change, 0)
-            edits.append(Edit(start, start + len(blank), new))
-        if edits:
-            yield tuple(edits)
-
-    return sites
-
-
-def tabs(code: Code) -> Iterator[Site]:
-    """W191, E101: tabs for every level of indentation that is free."""
-    fixed = _fixed_width(code)
-    edits = []
-    for _, start, blank in _physical(code):
-        levels, rest = divmod(len(blank) - fixed, 4)
-        if levels > 0 and "\t" not in blank:
-            new = " " * fixed + "\t" * levels + " " * rest
-            edits.append(Edit(start, start + len(blank), new))
-    if edits:
-        yield tuple(edits)
 
 
 def _simple(code: Code, line: Line) -> bool:
@@ -88,13 +40,22 @@ def _simple(code: Code, line: Line) -> bool:
 
 def one_line_block(code: Code) -> Iterator[Site]:
     """E701: a header and its only statement on one line."""
+    yield from _one_line(code, BLOCKS)
+
+
+def one_line_function(code: Code) -> Iterator[Site]:
+    """E704: a function and its only statement on one line."""
+    yield from _one_line(code, frozenset(("def",)))
+
+
+def _one_line(code: Code, heads: frozenset[str]) -> Iterator[Site]:
     lines = code.lines()
     for i in range(len(lines) - 1):
         header, body = lines[i], lines[i + 1]
         following = lines[i + 2].indent if i + 2 < len(lines) else ""
         colon = code.lexemes[header.last - 1]
         if (
-            code.lexemes[header.first].text in BLOCKS
+            code.lexemes[header.first].text in heads
             and colon.text == ":"
             and _simple(code, body)
             and len(following) < len(body.indent)
@@ -106,7 +67,7 @@ def one_line_block(code: Code) -> Iterator[Site]:
 def joined_statements(code: Code) -> Iterator[Site]:
     """E702: two statements on one line."""
     lines = code.lines()
-    for line, after in zip(lines, lines[1:], strict=False):
+    for line, after in pairwise(lines):
         if (
             line.indent == after.indent
             and _simple(code, line)
@@ -129,7 +90,7 @@ def semicolons(code: Code) -> Iterator[Site]:
 def blank_lines(code: Code) -> Iterator[Site]:
     """E303: one blank line more than allowed."""
     lines = code.lines()
-    for line, after in zip(lines, lines[1:], strict=False):
+    for line, after in pairwise(lines):
         newline = code.lexemes[line.last]
         header = code.lexemes[line.last - 1].text == ":"
         decorator = code.lexemes[line.first].text == "@"
@@ -139,6 +100,29 @@ def blank_lines(code: Code) -> Iterator[Site]:
             if present <= allowed:
                 new = "\n" * (allowed + 1 - present)
                 yield (Edit(after.start, after.start, new),)
+
+
+def decorator_blank(code: Code) -> Iterator[Site]:
+    """E304: a blank line behind a decorator."""
+    for line in code.lines():
+        if code.lexemes[line.first].text == "@":
+            end = code.lexemes[line.last].end
+            yield (Edit(end, end, "\n"),)
+
+
+def missing_blank(code: Code) -> Iterator[Site]:
+    """E301, E302, E305, E306: no blank line where one must stand."""
+    for line, after in pairwise(code.lines()):
+        end = code.lexemes[line.last].end
+        heads = code.lexemes[after.first].text, after.indent
+        if end < after.start and (heads[0] in DEFINITIONS or not heads[1]):
+            yield (Edit(end, after.start, ""),)
+
+
+def missing_end(code: Code) -> Iterator[Site]:
+    """W292: no newline at the end of the file."""
+    if code.text.endswith("\n") and not code.text.endswith("\n\n"):
+        yield (Edit(len(code.text) - 1, len(code.text), ""),)
 
 
 def blank_end(code: Code) -> Iterator[Site]:
@@ -175,7 +159,7 @@ def long_lines(code: Code) -> Iterator[Site]:
 def long_comments(code: Code) -> Iterator[Site]:
     """E501: two comment lines joined into one long line."""
     lines = code.lines()
-    for line, after in zip(lines, lines[1:], strict=False):
+    for line, after in pairwise(lines):
         first, second = code.lexemes[line.first], code.lexemes[after.first]
         if (
             first.kind == second.kind == "comment"
@@ -185,3 +169,15 @@ def long_comments(code: Code) -> Iterator[Site]:
             and first.end + len(second.text) - line.start > LONG
         ):
             yield (Edit(first.end, second.start + 1, ""),)
+
+
+def needless_backslash(code: Code) -> Iterator[Site]:
+    """E502: a backslash at the end of a line inside brackets."""
+    for i, lexeme in enumerate(code.lexemes):
+        before = code.lexemes[i - 1]
+        if (
+            lexeme.kind == "newline"
+            and lexeme.opener >= 0
+            and before.kind not in ("comment", "newline")
+        ):
+            yield (Edit(before.end, lexeme.start, " \\"),)

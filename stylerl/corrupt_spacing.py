@@ -20,7 +20,24 @@ from stylerl.lexemes import (
 Sites = Callable[[Code], Iterator[Site]]
 
 COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", ":="))
-ASSIGNMENTS = frozenset("= += -= *= /= %= //= **= &= |= ^= >>= <<= @=".split())
+ASSIGNMENTS = frozenset(
+    (
+        "=",
+        "+=",
+        "-=",
+        "*=",
+        "/=",
+        "%=",
+        "//=",
+        "**=",
+        "&=",
+        "|=",
+        "^=",
+        ">>=",
+        "<<=",
+        "@=",
+    )
+)
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "**", "@"))
 BITWISE = frozenset(("&", "|", "^", "<<", ">>"))
 
@@ -299,3 +316,11 @@ def blank_line_blanks(code: Code) -> Iterator[Site]:
             if empty and code.lexemes[before].kind == "newline":
                 place = code.lexemes[before].start
                 yield (Edit(place, place, line.indent),)
+
+
+def after_decorator(code: Code) -> Iterator[Site]:
+    """E204: a space behind the decorator's sign."""
+    for line in code.lines():
+        sign = code.lexemes[line.first]
+        if sign.text == "@" and code.gap(line.first + 1) == "":
+            yield (Edit(sign.end, sign.end, " "),)
