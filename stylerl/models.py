@@ -10,7 +10,8 @@ works.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from stylerl.errors import ModelError
 from stylerl.storage import read_json, replacing, write_json
@@ -45,7 +47,8 @@ class PolicyWithValue(nn.Module):
         """Wrap `model`; raises ModelError if its logits are not linear."""
         super().__init__()
         self.model = model
-        size = model.get_output_embeddings().weight.shape[1]
+        output: Any = model.get_output_embeddings()
+        size = output.weight.shape[1]
         self.value_head = nn.Linear(size, 1)
         nn.init.zeros_(self.value_head.weight)
         nn.init.zeros_(self.value_head.bias)
@@ -167,13 +170,14 @@ def fit_to_tokenizer(
     New rows are the mean of the old ones: unlike transformers' own draw
     they are the same on every run.
     """
-    old = model.get_input_embeddings().weight.shape[0]
+    old = vocabulary_size(model)
     if len(tokenizer) > old:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        for embedding in (
+        embeddings: list[Any] = [
             model.get_input_embeddings(),
             model.get_output_embeddings(),
-        ):
+        ]
+        for embedding in embeddings:
             if embedding is not None:
                 weight = embedding.weight.data
                 weight[old:] = weight[:old].mean(dim=0)
@@ -196,11 +200,8 @@ def save_model(
     memory keeps its own.  A policy's value head goes beside it.
     """
     lm = model.model if isinstance(model, PolicyWithValue) else model
-    state = {
-        name: tensor.to(dtype) if dtype else tensor
-        for name, tensor in lm.state_dict().items()
-    }
-    with replacing(Path(folder)) as scratch:
+    state = _cast(lm.state_dict(), dtype or lm.dtype)
+    with replacing(Path(folder)) as scratch, _quiet():
         lm.save_pretrained(scratch, state_dict=state)
         if dtype:
             config = read_json(scratch / "config.json")
@@ -224,6 +225,13 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return [*([] if first is None else [first]), *ids]
 
 
+def vocabulary_size(model: PreTrainedModel) -> int:
+    """Rows of the input embedding."""
+    embedding: Any = model.get_input_embeddings()
+    rows: int = embedding.weight.shape[0]
+    return rows
+
+
 def disable_dropout(config: PreTrainedConfig) -> None:
     """Set every dropout probability of a config to zero."""
     for name, value in config.to_dict().items():
@@ -234,23 +242,58 @@ def disable_dropout(config: PreTrainedConfig) -> None:
 def _load(
     factory: Any, name: str | Path, revision: str, **options: Any
 ) -> PreTrainedModel:
-    """Load a model by its Auto class: fp32, safetensors, no dropout."""
+    """Load a model by its Auto class: fp32, safetensors, no dropout.
+
+    A weight of the trunk that the file lacks is an error; a head may be new.
+    """
     shape = {k: options.pop(k) for k in ("num_labels",) if k in options}
     config = _from_pretrained(AutoConfig, name, revision, **shape)
     disable_dropout(config)
     # The same function, computed by one fused kernel.
     if getattr(config, "activation_function", None) == "gelu_new":
         config.activation_function = "gelu_pytorch_tanh"
-    model: PreTrainedModel = _from_pretrained(
+    model: PreTrainedModel
+    model, report = _from_pretrained(
         factory,
         name,
         revision,
         config=config,
         dtype=torch.float32,
         use_safetensors=True,
+        output_loading_info=True,
         **options,
     )
+    trunk = f"{model.base_model_prefix}."
+    missing = sorted(k for k in report["missing_keys"] if k.startswith(trunk))
+    if missing:
+        raise ModelError(
+            f"{name} must hold every weight of {type(model).__name__}; "
+            f"{len(missing)} are missing, such as {missing[0]}"
+        )
     return model.eval()
+
+
+def _cast(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Change the type of every weight; tied weights stay one tensor."""
+    cast = {t.data_ptr(): t.to(dtype) for t in state.values()}
+    return {name: cast[t.data_ptr()] for name, t in state.items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' bars and load reports out of our output."""
+    verbosity, bars = (
+        logging.get_verbosity(),
+        logging.is_progress_bar_enabled(),
+    )
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _from_pretrained(
@@ -268,13 +311,14 @@ def _from_pretrained(
         _check_files(folder, needs_weights="use_safetensors" in options)
     load: Callable[..., Any] = factory.from_pretrained
     try:
-        return load(
-            str(folder) if local else str(name),
-            revision=revision,
-            trust_remote_code=False,
-            local_files_only=local,
-            **options,
-        )
+        with _quiet():
+            return load(
+                str(folder) if local else str(name),
+                revision=revision,
+                trust_remote_code=False,
+                local_files_only=local,
+                **options,
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise ModelError(

@@ -25,13 +25,19 @@ from stylerl.models import save_model
 
 CORPUS = [
     'def add(a, b):\n    """Return the sum."""\n    return a + b\n',
-    "def area(width, height):\n    result = width * height\n"
-    "    return result\n",
-    "def names(items):\n    found = []\n    for item in items:\n"
-    "        if item is not None:\n            found.append(item.name)\n"
-    "    return found\n",
-    "def first(values, default=None):\n    for value in values:\n"
-    "        return value\n    return default\n",
+    (
+        "def area(width, height):\n    result = width * height\n"
+        "    return result\n"
+    ),
+    (
+        "def names(items):\n    found = []\n    for item in items:\n"
+        "        if item is not None:\n            found.append(item.name)\n"
+        "    return found\n"
+    ),
+    (
+        "def first(values, default=None):\n    for value in values:\n"
+        "        return value\n    return default\n"
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from stylerl.errors import ModelError
@@ -43,6 +43,7 @@ def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
     save_model(model, tokenizer, tmp_path / "m", dtype=torch.bfloat16)
     stored = load_file(tmp_path / "m" / "model.safetensors")
     assert {t.dtype for t in stored.values()} == {torch.bfloat16}
+    assert "lm_head.weight" not in stored, "tied: stored once"
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
     assert model.dtype == torch.float32
@@ -130,6 +131,16 @@ def test_a_folder_without_weights_says_so(llama_folder, tmp_path):
     )
     with pytest.raises(ModelError, match=r"has no model\.safetensors"):
         load_causal_lm(tmp_path)
+
+
+def test_a_missing_weight_is_an_error(tokenizer, tmp_path):
+    folder = tmp_path / "m"
+    save_model(build_llama(len(tokenizer)), tokenizer, folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"such as model\.norm\.weight"):
+        load_causal_lm(folder)
 
 
 def test_values_start_at_zero_and_are_saved(tokenizer, tmp_path):
