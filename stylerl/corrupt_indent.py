@@ -92,14 +92,20 @@ def shifted_block(columns: int) -> Callable[[Code], Iterator[Site]]:
     return sites
 
 
-def shifted_comment(columns: int) -> Callable[[Code], Iterator[Site]]:
-    """E114, E115, E116: one comment line moved by some columns."""
+def shifted_comment(
+    columns: int, opens_block: bool
+) -> Callable[[Code], Iterator[Site]]:
+    """E114, E115, E116: one comment line moved by some columns.
+
+    `opens_block` asks for comments right behind a header, or for others.
+    """
 
     def sites(code: Code) -> Iterator[Site]:
-        for line in code.lines():
+        for before, line in pairwise(code.lines()):
+            header = code.lexemes[before.last - 1].text == ":"
             comment = code.lexemes[line.first].kind == "comment"
             width = len(line.indent)
-            if comment and width >= max(4, -columns):
+            if comment and header == opens_block and width + columns >= 0:
                 end = line.start + width
                 yield (Edit(line.start, end, " " * (width + columns)),)
 

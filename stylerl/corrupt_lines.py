@@ -3,7 +3,7 @@
 As in `corrupt_spacing`, each function yields the sites of one rule.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from stylerl.lexemes import Code, Edit, Line, Site
@@ -110,13 +110,37 @@ def decorator_blank(code: Code) -> Iterator[Site]:
             yield (Edit(end, end, "\n"),)
 
 
-def missing_blank(code: Code) -> Iterator[Site]:
+def missing_blank(rule: str) -> Callable[[Code], Iterator[Site]]:
     """E301, E302, E305, E306: no blank line where one must stand."""
-    for line, after in pairwise(code.lines()):
-        end = code.lexemes[line.last].end
-        heads = code.lexemes[after.first].text, after.indent
-        if end < after.start and (heads[0] in DEFINITIONS or not heads[1]):
-            yield (Edit(end, after.start, ""),)
+
+    def sites(code: Code) -> Iterator[Site]:
+        owners: list[Line] = []  # the headers that enclose the line
+        defined = False  # whether the last line at the margin was a header
+        for line, after in pairwise(code.lines()):
+            if not line.indent:
+                defined = code.lexemes[line.first].text in DEFINITIONS
+            if len(after.indent) > len(line.indent):
+                owners.append(line)
+            while owners and len(owners[-1].indent) >= len(after.indent):
+                owners.pop()
+            end = code.lexemes[line.last].end
+            owner = code.lexemes[owners[-1].first].text if owners else ""
+            defines = code.lexemes[after.first].text in DEFINITIONS
+            if not (owner or defines or (line.indent and defined)):
+                continue
+            if end < after.start and _needs_blank(owner, defines) == rule:
+                yield (Edit(end, after.start, ""),)
+
+    return sites
+
+
+def _needs_blank(owner: str, defines: bool) -> str:
+    """The rule that asks for blank lines before a statement."""
+    if not owner:
+        return "E302" if defines else "E305"
+    if not defines:
+        return ""
+    return "E301" if owner == "class" else "E306"
 
 
 def missing_end(code: Code) -> Iterator[Site]:

@@ -273,7 +273,7 @@ def before_keyword(blank: str) -> Sites:
                 and lexeme.text in KEYWORDS
                 and i
                 and code.gap(i) == " "
-                and code.lexemes[i - 1].kind not in ("newline", "backslash")
+                and ends_operand(code.lexemes[i - 1])
             ):
                 yield (Edit(lexeme.start - 1, lexeme.start, blank),)
 
