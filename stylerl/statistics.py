@@ -1,0 +1,92 @@
+"""Bootstrap intervals for paired differences, resampled by prompt.
+
+Two models answer the same prompts, so what is compared is one number a
+prompt: the mean over that prompt's samples under the one model, less that
+under the other.  Prompts are the independent draws, therefore whole prompts
+are resampled, never single completions (Efron and Tibshirani, An
+Introduction to the Bootstrap, 1993, sections 8.3 and 13.3).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stylerl.errors import DataError
+
+Floats = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """An estimate and the bounds that hold it at the level asked for."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def paired_intervals(
+    differences: Floats, resamples: int, seed: int, level: float = 0.95
+) -> list[Interval]:
+    """Percentile interval of each column's mean, one at a time.
+
+    `differences` is (P, M): P prompts, M quantities; every column sees the
+    same resampled prompts.
+
+    Raises:
+        DataError: there is no prompt, or a difference is not finite.
+    """
+    means = _resampled_means(differences, resamples, seed)  # (B, M)
+    tail = (1 - level) / 2
+    low, high = np.quantile(means, (tail, 1 - tail), axis=0)
+    return _intervals(differences.mean(axis=0), low, high)
+
+
+def simultaneous_intervals(
+    differences: Floats, resamples: int, seed: int, level: float = 0.95
+) -> list[Interval]:
+    """Intervals that hold all M means at once, for looking at many rules.
+
+    Half width = c x standard error, with c the `level` quantile of the
+    largest studentised deviation over the columns (the max-t bootstrap;
+    Romano and Wolf, Econometrica 73, 2005).  A column that never varies
+    gets an interval of no width.
+
+    Raises:
+        DataError: there is no prompt, or a difference is not finite.
+    """
+    means = _resampled_means(differences, resamples, seed)  # (B, M)
+    centre = differences.mean(axis=0)
+    error = means.std(axis=0)
+    moves = error > 1e-12
+    half = np.zeros_like(centre)
+    if moves.any():
+        deviation = np.abs(means - centre)[:, moves] / error[moves]
+        half[moves] = np.quantile(deviation.max(axis=1), level) * error[moves]
+    return _intervals(centre, centre - half, centre + half)
+
+
+def _resampled_means(differences: Floats, resamples: int, seed: int) -> Floats:
+    """Column means of `resamples` draws of P prompts, (B, M)."""
+    prompts = len(differences)
+    if prompts == 0:
+        raise DataError(
+            "an interval needs at least one prompt; got none: raise "
+            "evaluate.prompts"
+        )
+    if not np.isfinite(differences).all():
+        raise DataError(
+            "an interval needs finite differences; got NaN or infinity: a "
+            "model's numbers are broken, look at its completions"
+        )
+    draws = np.random.default_rng(seed).multinomial(
+        prompts, np.full(prompts, 1 / prompts), size=resamples
+    )  # (B, P): how often each prompt was drawn
+    return draws @ differences / prompts
+
+
+def _intervals(centre: Floats, low: Floats, high: Floats) -> list[Interval]:
+    return [
+        Interval(float(c), float(b), float(t))
+        for c, b, t in zip(centre, low, high, strict=True)
+    ]
