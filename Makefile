@@ -33,39 +33,39 @@ help:
 	@echo "make lock         requirements.lock from the venv as it stands"
 
 run: $(STAMP) data
-	stylerl run $(if $(PRESET),--preset $(PRESET))
+	$(BIN)/stylerl run $(if $(PRESET),--preset $(PRESET))
 
 test: $(STAMP)
-	python -m pytest
+	$(BIN)/python -m pytest
 
 ui: $(STAMP)
 	mlflow/server.sh
 
 serve: $(STAMP)
-	python -m flows.serve
+	$(BIN)/python -m flows.serve
 
 lint: $(STAMP)
-	ruff check .
-	ruff format --check .
-	mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 data: data/manifest.json
 
 data/manifest.json: | $(STAMP)
-	stylerl collect
+	$(BIN)/stylerl collect
 
 base: $(STAMP) data
-	dvc repro filter
-	dvc unfreeze pretrain
-	dvc repro --single-item pretrain
-	dvc freeze pretrain
-	dvc push pretrain
+	$(BIN)/dvc repro filter
+	$(BIN)/dvc unfreeze pretrain
+	$(BIN)/dvc repro --single-item pretrain
+	$(BIN)/dvc freeze pretrain
+	$(BIN)/dvc push pretrain
 
 screenshots: $(STAMP)
-	python docs/screenshots.py
+	$(BIN)/python docs/screenshots.py
 
 lock: $(STAMP)
-	pip freeze --exclude-editable | \
+	$(BIN)/pip freeze --exclude-editable | \
 		sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
 
 # The venv is made again when the lock or the package's metadata change.
@@ -77,9 +77,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "[1/3] virtual environment in $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "[2/3] PyTorch"
-	@pip install --disable-pip-version-check $(TORCH_INDEX) \
+	@$(BIN)/pip install --disable-pip-version-check $(TORCH_INDEX) \
 		`grep '^torch==' requirements.lock`
 	@echo "[3/3] the other pinned packages, then stylerl itself"
-	@pip install --disable-pip-version-check -r requirements.lock
-	@pip install --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/pip install --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --disable-pip-version-check --no-deps --editable .
 	@touch $@

@@ -1,0 +1,169 @@
+"""The graph that dvc.yaml declares, and the key that names an execution.
+
+`stage_key` is one digest of everything a stage's result depends on: its
+command, the bytes of each dependency and the values of its parameters.  The
+flow gives it to Prefect as the cache key and MLflow keeps it as a tag, so the
+three agree on what "the same execution" means.  Only YAML is read here; what
+is on disk, and whether it is current, is DVC's to say.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from stylerl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of dvc.yaml."""
+
+    name: str
+    command: str
+    deps: tuple[str, ...]
+    params: tuple[str, ...]  # sections or dotted keys of params.yaml
+    outs: tuple[str, ...]  # outputs, metrics and plots alike
+    frozen: bool  # DVC never runs it, only restores what it made
+
+
+def load(root: Path = Path()) -> list[Stage]:
+    """The stages, each after the stages whose outputs it reads.
+
+    Raises:
+        ConfigError: there is no dvc.yaml in `root`.
+    """
+    stages = {
+        name: Stage(
+            name,
+            entry["cmd"],
+            tuple(entry.get("deps", ())),
+            tuple(entry.get("params", ())),
+            tuple(_paths(entry)),
+            entry.get("frozen", False),
+        )
+        for name, entry in _read(root / "dvc.yaml")["stages"].items()
+    }
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for name, stage in stages.items():
+        order.add(name, *_upstream(stage, stages))
+    return [stages[name] for name in order.static_order()]
+
+
+def find(name: str, root: Path = Path()) -> Stage:
+    """The stage called `name`.
+
+    Raises:
+        ConfigError: dvc.yaml has no such stage.
+    """
+    stages = {stage.name: stage for stage in load(root)}
+    if name not in stages:
+        raise ConfigError(
+            f"stage must be one of {', '.join(stages)}; got {name!r}"
+        )
+    return stages[name]
+
+
+def stage_key(stage: Stage, root: Path = Path()) -> str:
+    """The SHA-256 of command, dependencies and parameters, 64 hex digits.
+
+    A frozen stage does not run, so its key is that of the execution that
+    dvc.lock records.
+    """
+    if stage.frozen:
+        content = _locked(root).get(stage.name, {})
+    else:
+        settings = _read(root / "params.yaml") if stage.params else {}
+        content = {
+            "cmd": stage.command,
+            "deps": inputs(stage, root),
+            "params": {key: _value(settings, key) for key in stage.params},
+        }
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def inputs(stage: Stage, root: Path = Path()) -> dict[str, str | None]:
+    """The digest of each dependency; None for one that does not exist.
+
+    What DVC made or tracks has the digest that dvc.lock or a .dvc file
+    gives it; code and other plain files are read.
+    """
+    tracked = _tracked(root)
+    return {dep: _digest(dep, tracked, root) for dep in stage.deps}
+
+
+def outputs(name: str, root: Path = Path()) -> dict[str, str]:
+    """The digest of each output of a stage, as its last execution left it."""
+    entry = _locked(root).get(name, {})
+    return {out["path"]: out["md5"] for out in entry.get("outs", [])}
+
+
+def _paths(entry: Mapping[str, Any]) -> Iterator[str]:
+    """The output paths of a stage; each is a string or {path: options}."""
+    for kind in ("outs", "metrics", "plots"):
+        for item in entry.get(kind, ()):
+            yield item if isinstance(item, str) else next(iter(item))
+
+
+def _upstream(stage: Stage, stages: Mapping[str, Stage]) -> list[str]:
+    return [
+        other.name
+        for other in stages.values()
+        if any(_within(dep, out) for dep in stage.deps for out in other.outs)
+    ]
+
+
+def _within(path: str, folder: str) -> bool:
+    return PurePosixPath(path).is_relative_to(folder)
+
+
+def _tracked(root: Path) -> dict[str, str]:
+    """The digest of every path that DVC made or tracks."""
+    digests = {
+        path: digest
+        for name in _locked(root)
+        for path, digest in outputs(name, root).items()
+    }
+    for file in sorted(root.glob("*.dvc")):
+        if file.is_file():
+            for out in _read(file)["outs"]:
+                digests[out["path"]] = out["md5"]
+    return digests
+
+
+def _digest(dep: str, tracked: Mapping[str, str], root: Path) -> str | None:
+    for path, digest in tracked.items():
+        if _within(dep, path):
+            return digest
+    file = root / dep
+    if not file.is_file():
+        return None
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _value(settings: Any, key: str) -> Any:
+    """The value of a dotted key, None where it is missing."""
+    for part in key.split("."):
+        settings = settings.get(part) if isinstance(settings, dict) else None
+    return settings
+
+
+def _locked(root: Path) -> dict[str, Any]:
+    """The executions that dvc.lock records, by stage; {} before the first."""
+    file = root / "dvc.lock"
+    return _read(file).get("stages", {}) if file.exists() else {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path} does not exist; run from the root of a stylerl checkout"
+        ) from error

@@ -1,0 +1,75 @@
+"""Where a run took place: packages, hardware and commit, as flat strings."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+PACKAGES = ("torch", "transformers", "trl", "flake8", "pycodestyle")
+
+
+def describe(root: Path = Path()) -> dict[str, str]:
+    """What one would want to know when two runs differ; takes ~20 ms."""
+    versions = {
+        f"version.{name}": importlib.metadata.version(name)
+        for name in PACKAGES
+    }
+    return {
+        **commit(root),
+        "version.python": platform.python_version(),
+        **versions,
+        "machine.platform": platform.platform(),
+        "machine.cpu": _cpu(),
+        "machine.cores": str(len(os.sched_getaffinity(0)))
+        if hasattr(os, "sched_getaffinity")
+        else str(os.cpu_count()),
+        "machine.memory_gib": f"{_memory() / 2**30:.1f}",
+        "machine.gpu": _gpu(),
+    }
+
+
+def commit(root: Path = Path()) -> dict[str, str]:
+    """The git commit and whether files differ from it; {} outside git."""
+    head = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    if not head:
+        return {}
+    changes = _output("git", "-C", str(root), "status", "--porcelain", "-uno")
+    return {
+        "mlflow.source.git.commit": head,  # the UI has a column for it
+        "git.dirty": str(bool(changes)).lower(),
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    """Bytes of main memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _gpu() -> str:
+    """Names of the NVIDIA devices, `none` without."""
+    if not shutil.which("nvidia-smi"):
+        return "none"
+    query = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    return ", ".join(query.splitlines()) or "none"
+
+
+def _output(*command: str) -> str:
+    """What a command prints; empty when it fails or does not exist."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,323 @@
+"""MLflow: what every run leaves behind.  The one file that imports mlflow.
+
+A flow is a parent run, each stage that does work a child of it; `dvc repro`
+alone makes the same stage runs without a parent.  The flow hands its run and
+the stage's key down by the environment (PARENT, KEY).
+
+A log must never cost a training run: whatever MLflow refuses is said once on
+standard error, and the stage goes on.  The store is mlflow/mlflow.db with
+its files in mlflow/artifacts, unless MLFLOW_TRACKING_URI names a server.
+"""
+
+import functools
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stylerl.errors import StylerlError
+from tasks import graph, machine
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+
+PARENT = "STYLERL_PARENT_RUN"
+KEY = "STYLERL_STAGE_KEY"
+EXPERIMENT = "stylerl"
+MODEL = "stylerl"  # the registered model
+LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
+LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
+
+
+def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
+    """Make a method of Run do nothing once MLflow has failed."""
+
+    @functools.wraps(method)
+    def call(run: "Run", *args: Any, **kwargs: Any) -> None:
+        if run.client and not _forgive(lambda: method(run, *args, **kwargs)):
+            run.client = None
+
+    return call
+
+
+class Run:
+    """One MLflow run; without a client, every call returns at once."""
+
+    def __init__(self, name: str, tags: dict[str, str]) -> None:
+        self.id = ""
+        self.url = ""
+        self.client: Any = None
+        _forgive(lambda: self._open(name, tags))
+
+    def _open(self, name: str, tags: dict[str, str]) -> None:
+        client = connect()
+        experiment = _experiment(client)
+        run = client.create_run(experiment, tags=tags, run_name=name)
+        self.id = run.info.run_id
+        self.url = f"{_ui()}/#/experiments/{experiment}/runs/{self.id}"
+        self.client = client
+
+    @_unless_gone
+    def close(self, status: str) -> None:
+        """End the run as FINISHED, FAILED or KILLED."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        unit = 1 if sys.platform == "darwin" else 1024
+        self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
+        self.client.set_terminated(self.id, status)
+
+    @_unless_gone
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Record parameters; nested sections become dotted names."""
+        from mlflow.entities import Param
+
+        values = [
+            Param(name, str(value)[:LONGEST_VALUE])
+            for name, value in _flat(params)
+        ]
+        self.client.log_batch(self.id, params=values)
+
+    @_unless_gone
+    def log_metrics(
+        self, metrics: Mapping[str, Any], step: int | None = None
+    ) -> None:
+        """Record numbers; nested ones get dotted names, None is left out."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        numbers = [
+            Metric(name, float(value), now, step or 0)
+            for name, value in _flat(metrics)
+            if value is not None
+        ]
+        self.client.log_batch(self.id, metrics=numbers)
+
+    @_unless_gone
+    def log_table(self, name: str, table: "pd.DataFrame") -> None:
+        """Record a table that the UI can show and compare, `NAME.json`."""
+        self.client.log_table(self.id, table, name)
+
+    @_unless_gone
+    def log_file(self, path: Path) -> None:
+        """Record a file, or every file of a folder."""
+        if path.is_dir():
+            self.client.log_artifacts(self.id, str(path), path.name)
+        else:
+            self.client.log_artifact(self.id, str(path))
+
+    @_unless_gone
+    def log_tag(self, name: str, value: str) -> None:
+        """Set a tag."""
+        self.client.set_tag(self.id, name, value)
+
+    @_unless_gone
+    def log_inputs(self, digests: Mapping[str, str | None]) -> None:
+        """Record what was read, by path and DVC digest."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        context = [InputTag("mlflow.data.context", "input")]
+        inputs = [
+            DatasetInput(
+                Dataset(path, digest[:36], "dvc", json.dumps({"path": path})),
+                context,
+            )
+            for path, digest in digests.items()
+            if digest
+        ]
+        if inputs:
+            self.client.log_inputs(self.id, datasets=inputs)
+
+
+@contextmanager
+def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
+    """The run of one stage, a child of the flow's run where there is one.
+
+    Recorded by itself: the stage's key, its parameters, the digests of its
+    inputs, the machine, the commit, time and peak memory.
+    """
+    tags = {"stage": stage, **machine.describe()}
+    digests: dict[str, str | None] = {}
+    try:
+        declared = graph.find(stage)
+        tags["stage_key"] = os.environ.get(KEY) or graph.stage_key(declared)
+        digests = {
+            path: digest
+            for path, digest in graph.inputs(declared).items()
+            if not path.endswith(".py")
+        }
+    except StylerlError:
+        tags["stage_key"] = "outside a pipeline"
+    if parent := os.environ.get(PARENT):
+        tags["mlflow.parentRunId"] = parent
+    with _running(stage, tags) as run:
+        run.log_params(params)
+        run.log_inputs(digests)
+        yield run
+
+
+@contextmanager
+def flow_run(name: str, params: Mapping[str, Any]) -> Iterator[Run]:
+    """The parent run of one flow: all parameters, the lock, the machine."""
+    with _running(name, {"flow": "rlhf", **machine.describe()}) as run:
+        run.log_params(params)
+        if (lock := Path("requirements.lock")).exists():
+            run.log_file(lock)
+        yield run
+
+
+def stage_run_id(key: str) -> str | None:
+    """The latest finished run of a stage key, None where there is none."""
+    found: list[str] = []
+
+    def search() -> None:
+        client = connect()
+        runs = client.search_runs(
+            [_experiment(client)],
+            f"tags.stage_key = '{key}' and attributes.status = 'FINISHED'",
+            max_results=1,
+        )
+        found.extend(run.info.run_id for run in runs)
+
+    _forgive(search)
+    return found[0] if found else None
+
+
+def end_children(parent: str) -> None:
+    """Mark runs that were killed, and could not say so, as KILLED."""
+
+    def end() -> None:
+        client = connect()
+        for run in client.search_runs(
+            [_experiment(client)],
+            f"tags.mlflow.parentRunId = '{parent}' "
+            "and attributes.status = 'RUNNING'",
+        ):
+            client.set_terminated(run.info.run_id, "KILLED")
+
+    _forgive(end)
+
+
+def register_model(
+    run_id: str | None, folder: str, digest: str, tags: Mapping[str, str]
+) -> str | None:
+    """Register a model that DVC holds, without a copy; its version.
+
+    A digest is registered once: a later run of the same bytes gets the
+    version that is there.  The alias `champion` is not touched.
+    """
+    versions: list[str] = []
+
+    def register() -> None:
+        client = connect()
+        known = client.search_model_versions(
+            f"name = '{MODEL}' and tags.digest = '{digest}'"
+        )
+        if known:
+            versions.append(str(known[0].version))
+            return
+        versions.append(_register(client, run_id, folder, digest, tags))
+
+    _forgive(register)
+    return versions[0] if versions else None
+
+
+def connect() -> "MlflowClient":
+    """A client of the tracking store, which is made on first use (~6 s)."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=store())
+
+
+def store() -> str:
+    """MLFLOW_TRACKING_URI, or the workspace's own database."""
+    folder = Path("mlflow").resolve()
+    folder.mkdir(exist_ok=True)
+    local = f"sqlite:///{folder / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or local
+
+
+@contextmanager
+def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
+    """Open a run and close it with the status of the block's outcome."""
+    run = Run(name, dict(tags))
+    try:
+        yield run
+    except BaseException as error:
+        failed = isinstance(error, Exception)
+        run.log_tag("error", f"{type(error).__name__}: {error}"[:5000])
+        run.close("FAILED" if failed else "KILLED")
+        raise
+    run.close("FINISHED")
+
+
+def _experiment(client: "MlflowClient") -> str:
+    """The experiment's id; it is made where it does not exist."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    if found := client.get_experiment_by_name(name):
+        return found.experiment_id
+    local = store().startswith("sqlite:")
+    artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
+    return client.create_experiment(name, artifact_location=artifacts)
+
+
+def _register(
+    client: "MlflowClient",
+    run_id: str | None,
+    folder: str,
+    digest: str,
+    tags: Mapping[str, str],
+) -> str:
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.get_registered_model(MODEL)
+    except MlflowException:
+        client.create_registered_model(MODEL)
+    labels = {"digest": digest, "folder": folder, **tags}
+    mlflow.set_tracking_uri(store())
+    model = mlflow.create_external_model(
+        MODEL,
+        source_run_id=run_id,
+        tags=labels,
+        experiment_id=_experiment(client),
+    )
+    version = client.create_model_version(
+        MODEL,
+        source=f"models:/{model.model_id}",
+        run_id=run_id,
+        tags=labels,
+        model_id=model.model_id,
+    )
+    return str(version.version)
+
+
+def _ui() -> str:
+    """Where a browser finds the runs."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return uri.rstrip("/") if uri.startswith("http") else LOCAL_UI
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:
+    """(dotted name, value) of each leaf."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _forgive(call: Callable[[], None]) -> bool:
+    """Whether the call worked; what went wrong is printed, not raised."""
+    try:
+        call()
+    except Exception as error:
+        print(f"MLflow: not logged: {error}", file=sys.stderr)
+        return False
+    return True
