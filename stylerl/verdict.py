@@ -1,0 +1,42 @@
+"""What the judge says about one source."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Violation(NamedTuple):
+    """One finding, as the flake8 command prints it."""
+
+    row: int  # from 1; 0 where flake8 has no row to give
+    col: int  # from 1
+    code: str  # such as "E225"
+    text: str  # flake8's message, without the code
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The violations of one source, in flake8's order.
+
+    `parsed` is False, and `reason` says why, where flake8 could not read the
+    source to its end: a syntax error, a crash of flake8 or the time limit.
+    Violations found up to that point are kept.
+    """
+
+    violations: tuple[Violation, ...]
+    parsed: bool = True
+    reason: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The style score, 0 to 1; 0 where the source does not parse."""
+        return style_score(len(self.violations)) if self.parsed else 0.0
+
+    @property
+    def compliant(self) -> bool:
+        """Whether the source parses and breaks no rule."""
+        return self.parsed and not self.violations
+
+
+def style_score(violations: int) -> float:
+    """max(0, 1 - n / 10): ten violations or more score nothing."""
+    return max(0.0, 1.0 - violations / 10.0)
