@@ -1,0 +1,75 @@
+"""What became of one completion: the judge's verdict, fairly charged.
+
+A completion is judged together with its prompt, as one file, because most
+rules need both.  Three things are then told apart: violations that stand in
+the prompt are not the model's, what was cut at the token limit is not bad
+style, and text that does not parse is not text with one violation.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from stylerl.verdict import Verdict, Violation, style_score
+
+
+class Outcome(StrEnum):
+    """The four ways a completion can end; only the first is a success."""
+
+    COMPLIANT = "compliant"
+    VIOLATIONS = "violations"
+    UNPARSABLE = "unparsable"
+    UNFINISHED = "unfinished"
+
+
+class Assessment(NamedTuple):
+    """A completion's outcome, with the violations it is charged with."""
+
+    outcome: Outcome
+    parsed: bool
+    score: float  # 0 to 1
+    violations: tuple[Violation, ...]  # rows count from the prompt's first
+
+
+def judged_text(prompt: str, completion: str, finished: bool) -> str:
+    """The text to judge: a line cut at the token limit is left out.
+
+    A finished completion is judged as it stands, final newline or not.
+    """
+    if finished:
+        return prompt + completion
+    whole, newline, _ = completion.rpartition("\n")
+    return prompt + whole + newline
+
+
+def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:
+    """Charge a verdict on `judged_text` to the completion in it."""
+    violations = charged(prompt, verdict.violations)
+    if not finished:
+        outcome = Outcome.UNFINISHED
+    elif not verdict.parsed:
+        outcome = Outcome.UNPARSABLE
+    elif violations:
+        outcome = Outcome.VIOLATIONS
+    else:
+        outcome = Outcome.COMPLIANT
+    score = style_score(len(violations)) if verdict.parsed else 0.0
+    return Assessment(outcome, verdict.parsed, score, violations)
+
+
+def charged(
+    prompt: str, violations: tuple[Violation, ...]
+) -> tuple[Violation, ...]:
+    """The violations that lie beyond the prompt's last character.
+
+    A syntax error (E9) is charged wherever flake8 puts it: the prompt was
+    cut from text that parses.
+    """
+    last_row = prompt.count("\n") + 1
+    last_column = len(prompt) - (prompt.rfind("\n") + 1)
+    end = (last_row, last_column)
+    return tuple(
+        violation
+        for violation in violations
+        if (violation.row, violation.col) > end
+        or violation.code.startswith("E9")
+    )

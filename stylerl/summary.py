@@ -1,0 +1,223 @@
+"""The before/after table and its meaning in words, from metrics/evaluate.json.
+
+One description of each metric serves the terminal, the HTML report and the
+Markdown of the orchestrator; docs/metrics.md defines them at length.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+MODELS = {"base": "base", "sft": "SFT", "ppo": "PPO"}
+BASELINES = {
+    "autopep8": "autopep8 on the base's text",
+    "best_of_n": "SFT, best of {samples} by the classifier",
+    "human": "the human's own text",
+}
+KL_LIMIT = 15.0  # nats a response, ../shared/ppo.md section 3
+SIZE_LIMIT = 0.2  # of SFT's length and statements
+DIVERSITY_LIMIT = 0.1  # of SFT's distinct-3
+
+Metrics = Mapping[str, Any]
+
+
+class Metric(NamedTuple):
+    """How one number of the table is called and shown."""
+
+    key: str
+    label: str
+    scale: float  # the number is shown times this
+    digits: int
+    better: int  # +1 more is better, -1 less is, 0 neither
+
+
+TABLE = (
+    Metric("compliance", "compliance %", 100, 1, 1),
+    Metric("score", "style score", 1, 3, 1),
+    Metric("violations", "violations", 1, 2, -1),
+    Metric("parse_rate", "parse rate %", 100, 1, 1),
+    Metric("finished_rate", "finished %", 100, 1, 1),
+    Metric("length", "length, tokens", 1, 1, 0),
+    Metric("length_median", "length, median", 1, 1, 0),
+    Metric("statements", "statements", 1, 2, 0),
+    Metric("trivial_share", "trivial bodies %", 100, 1, -1),
+    Metric("distinct_3", "distinct-3 %", 100, 1, 0),
+    Metric("repeated_lines", "repeated lines %", 100, 1, -1),
+    Metric("comment_share", "comment lines %", 100, 1, 0),
+    Metric("noqa_share", "noqa %", 100, 1, -1),
+    Metric("copied_share", "prompt copied %", 100, 1, -1),
+    Metric("kl", "KL to SFT, nats", 1, 2, 0),
+    Metric("bits_per_byte", "bits per byte, human", 1, 3, -1),
+)
+BASELINE_KEYS = ("compliance", "score", "parse_rate", "length", "statements")
+
+
+class Guard(NamedTuple):
+    """Something a gain in style must not have cost."""
+
+    name: str
+    held: bool
+    words: str
+
+
+def show(metric: Metric, value: float | None, signed: bool = False) -> str:
+    """A value as the table prints it; a dash where there is none."""
+    if value is None:
+        return "–"
+    text = f"{value * metric.scale:+.{metric.digits}f}"
+    zero = text.strip("+-0.") == ""
+    return text if signed and not zero else text.lstrip("+-" if zero else "+")
+
+
+def show_gain(metric: Metric, gain: Metrics) -> str:
+    """A difference with its interval, `+3.1 [+1.0, +5.2]`."""
+    if metric.key not in gain:
+        return "–"
+    centre, low, high = (
+        show(metric, gain[metric.key + end], signed=True)
+        for end in ("", "_low", "_high")
+    )
+    return f"{centre} [{low}, {high}]"
+
+
+def gain_sign(metric: Metric, gain: Metrics) -> int:
+    """+1 a clear gain, -1 a clear loss, 0 neither, by the interval."""
+    low = gain.get(f"{metric.key}_low", 0.0)
+    high = gain.get(f"{metric.key}_high", 0.0)
+    direction = (low > 0) - (high < 0)
+    return direction * metric.better
+
+
+def headline(metrics: Metrics) -> str:
+    """What PPO did to compliance, in one plain sentence."""
+    gain = metrics["gain"]
+    before, after = (100 * metrics[m]["compliance"] for m in ("sft", "ppo"))
+    centre, low, high = (
+        100 * gain[f"compliance{end}"] for end in ("", "_low", "_high")
+    )
+    span = f"95% interval {low:+.1f} to {high:+.1f}"
+    change = f"from {before:.1f}% to {after:.1f}%"
+    if low > 0:
+        return (
+            f"PPO raised compliance {change}: {centre:+.1f} points ({span})."
+        )
+    if high < 0:
+        return (
+            f"PPO lowered compliance {change}: {centre:+.1f} points ({span}). "
+            "It did harm."
+        )
+    return (
+        f"PPO did not change compliance measurably: {change}, "
+        f"{centre:+.1f} points, and the {span} holds zero."
+    )
+
+
+def basis(metrics: Metrics) -> str:
+    """What the headline rests on."""
+    size = metrics["size"]
+    return (
+        f"{_count(size['prompts'], 'held-out prompt')}, "
+        f"{_count(size['samples'], 'completion')} each, the same prompts and "
+        "seeds for every model; intervals by paired bootstrap over prompts."
+    )
+
+
+def guards(metrics: Metrics) -> list[Guard]:
+    """Whether PPO's gain cost parse rate, size, substance or distance."""
+    sft, ppo = metrics["sft"], metrics["ppo"]
+    return [
+        _not_worse("parse rate", "parse_rate", metrics),
+        _not_worse("trivial bodies", "trivial_share", metrics),
+        _near("median length", "length_median", SIZE_LIMIT, sft, ppo),
+        _near("statements", "statements", SIZE_LIMIT, sft, ppo),
+        _near("distinct-3", "distinct_3", DIVERSITY_LIMIT, sft, ppo),
+        Guard(
+            "KL to SFT",
+            ppo["kl"] <= KL_LIMIT,
+            f"{ppo['kl']:.2f} nats a response; the limit is {KL_LIMIT:g}",
+        ),
+        _not_worse("repeated lines", "repeated_lines", metrics),
+    ]
+
+
+def rich_table(metrics: Metrics) -> Table:
+    """The before/after table for the terminal."""
+    table = Table(title="Before and after", title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    for label in MODELS.values():
+        table.add_column(label, justify="right", no_wrap=True)
+    table.add_column("PPO - SFT [95%]", justify="right", no_wrap=True)
+    colours = {1: "green", -1: "red", 0: ""}
+    for metric in TABLE:
+        values = [show(metric, metrics[m].get(metric.key)) for m in MODELS]
+        style = colours[gain_sign(metric, metrics["gain"])]
+        difference = show_gain(metric, metrics["gain"])
+        table.add_row(metric.label, *values, Text(difference, style))
+    return table
+
+
+def markdown(metrics: Metrics) -> str:
+    """Headline, guards and table as Markdown."""
+    header = ["metric", *MODELS.values(), "PPO - SFT (95% interval)"]
+    lines = [
+        f"**{headline(metrics)}**",
+        "",
+        basis(metrics),
+        "",
+        f"| {' | '.join(header)} |",
+        "|---" + "|---:" * (len(header) - 1) + "|",
+    ]
+    for metric in TABLE:
+        values = [show(metric, metrics[m].get(metric.key)) for m in MODELS]
+        cells = [metric.label, *values, show_gain(metric, metrics["gain"])]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    for guard in guards(metrics):
+        verdict = "held" if guard.held else "**FELL**"
+        lines.append(f"- {guard.name}: {verdict}, {guard.words}")
+    return "\n".join(lines) + "\n"
+
+
+def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
+    """Label and values of each baseline measured, as BASELINE_KEYS."""
+    shown = [metric for metric in TABLE if metric.key in BASELINE_KEYS]
+    return [
+        (
+            label.format(samples=metrics["size"]["samples"]),
+            [show(metric, metrics[name].get(metric.key)) for metric in shown],
+        )
+        for name, label in BASELINES.items()
+        if name in metrics
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _not_worse(name: str, key: str, metrics: Metrics) -> Guard:
+    metric = next(metric for metric in TABLE if metric.key == key)
+    before, after = (
+        show(metric, metrics[model][key]) for model in ("sft", "ppo")
+    )
+    return Guard(
+        name,
+        gain_sign(metric, metrics["gain"]) >= 0,
+        f"{before} to {after}, {show_gain(metric, metrics['gain'])}; it must "
+        "not be clearly worse",
+    )
+
+
+def _near(
+    name: str, key: str, limit: float, sft: Metrics, ppo: Metrics
+) -> Guard:
+    before, after = sft[key], ppo[key]
+    change = after / before - 1 if before else float(after != before)
+    return Guard(
+        name,
+        abs(change) <= limit,
+        f"{before:.3g} to {after:.3g}, {100 * change:+.0f}%; the limit is "
+        f"{100 * limit:.0f}% either way",
+    )

@@ -1,0 +1,181 @@
+"""The evaluation's numbers, on completions few enough to count."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from stylerl import measures
+from stylerl.errors import DataError
+
+
+def row(model, prompt, sample=0, **changes):
+    """A compliant completion of four tokens, one statement."""
+    return {
+        "model": model,
+        "prompt_id": prompt,
+        "sample": sample,
+        "prompt": "def f(x):\n",
+        "completion": "    return x\n",
+        "finished": True,
+        "tokens": 4,
+        "kl": 0.0,
+        "outcome": "compliant",
+        "parsed": True,
+        "score": 1.0,
+        "rows": [],
+        "cols": [],
+        "codes": [],
+        "texts": [],
+        "statements": 1,
+        "trivial": False,
+    } | changes
+
+
+def broken(model, prompt, *codes, sample=0):
+    """A completion with violations of these codes."""
+    return row(
+        model,
+        prompt,
+        sample,
+        outcome="violations",
+        score=1 - len(codes) / 10,
+        rows=[2] * len(codes),
+        cols=[1] * len(codes),
+        codes=list(codes),
+        texts=[f"about {code} (1 > 0)" for code in codes],
+    )
+
+
+def test_each_number_of_two_completions():
+    # One compliant, one unfinished with one violation, eight tokens and a
+    # KL of 3; its lines: a comment, x = 1 and x = 1 again.
+    rows = pd.DataFrame(
+        [
+            row("sft", "a"),
+            broken("sft", "b", "E225")
+            | {
+                "outcome": "unfinished",
+                "finished": False,
+                "parsed": False,
+                "score": 0.0,
+                "tokens": 8,
+                "kl": 3.0,
+                "completion": "    # noqa\n    x = 1\n    x = 1\n",
+                "statements": 0,
+                "trivial": True,
+            },
+        ]
+    )
+
+    numbers = measures.measure(rows)
+
+    # 3-grams: "return x" has none; "# noqa x = 1 x = 1" has 8 lexemes, so
+    # 6 of them, and "x = 1" twice: 5 distinct.
+    assert numbers == pytest.approx(
+        {
+            "compliance": 1 / 2,
+            "score": 1 / 2,
+            "violations": 1 / 2,
+            "parse_rate": 1 / 2,
+            "finished_rate": 1 / 2,
+            "length": 6,
+            "statements": 1 / 2,
+            "trivial_share": 1 / 2,
+            "repeated_lines": (0 + 1 / 3) / 2,
+            "comment_share": (0 + 1 / 3) / 2,
+            "noqa_share": 1 / 2,
+            "copied_share": 0,
+            "kl": 1.5,
+            "length_median": 6,
+            "distinct_3": 5 / 6,
+        },
+        abs=1e-6,
+    )
+
+
+def test_what_has_no_kl_reports_none():
+    assert "kl" not in measures.measure(
+        pd.DataFrame([row("human", "a", kl=math.nan)])
+    )
+
+
+def test_a_model_without_completions_is_refused():
+    with pytest.raises(DataError, match="got none"):
+        measures.measure(pd.DataFrame([row("sft", "a")]).iloc[:0])
+
+
+def test_gains_are_paired_by_prompt_not_by_order():
+    # Prompt a: 1 of 2 compliant, then 2 of 2: +1/2.  Prompt b: 0 of 2,
+    # then 0 of 2: 0.  Mean gain 1/4; two prompts give an interval from the
+    # smaller difference to the larger, 0 to 1/2.
+    before = pd.DataFrame(
+        [
+            row("sft", "a", 0),
+            broken("sft", "a", "E225", sample=1),
+            broken("sft", "b", "E225", sample=0),
+            broken("sft", "b", "E225", sample=1),
+        ]
+    )
+    after = pd.DataFrame(
+        [
+            broken("ppo", "b", "E225", sample=0),
+            broken("ppo", "b", "E225", sample=1),
+            row("ppo", "a", 0),
+            row("ppo", "a", 1),
+        ]
+    )
+
+    gain = measures.gains(after, before, 4000, seed=0)
+
+    assert gain["compliance"] == 0.25
+    assert (gain["compliance_low"], gain["compliance_high"]) == (0.0, 0.5)
+    assert (gain["length"], gain["length_low"]) == (0.0, 0.0)
+
+
+def test_gains_need_the_same_prompts():
+    before, after = (
+        pd.DataFrame([row(model, prompt)])
+        for model, prompt in (("sft", "a"), ("ppo", "b"))
+    )
+
+    with pytest.raises(DataError, match="same prompts; 2 prompts"):
+        measures.gains(after, before, 100, seed=0)
+
+
+def test_rules_are_counted_per_hundred_completions():
+    # Six prompts, one completion each.  SFT breaks E225 on all six, PPO on
+    # none: 100 to 0, and no prompt differs, so the interval has no width.
+    # W291 stands in one completion of PPO's: 100 / 6, too rare for an
+    # interval.  E501 is the base's alone, twice in one of six: 200 / 6.
+    prompts = "abcdef"
+    table = pd.DataFrame(
+        [row("base", p) for p in prompts[1:]]
+        + [broken("base", "a", "E501", "E501")]
+        + [broken("sft", p, "E225") for p in prompts]
+        + [row("ppo", p) for p in prompts[1:]]
+        + [broken("ppo", "a", "W291")]
+        + [broken("autopep8", p, "E999") for p in prompts]
+    )
+
+    found = measures.rules(table, 200, seed=0).set_index("rule")
+
+    assert list(found.index) == ["E225", "E501", "W291"]
+    assert found.loc["E225", "text"] == "about E225"
+    assert found.loc["E225", ["base", "sft", "ppo"]].tolist() == [0, 100, 0]
+    assert found.loc["E225", ["change", "low", "high"]].tolist() == [-100] * 3
+    assert found.loc["W291", "ppo"] == pytest.approx(100 / 6)
+    assert math.isnan(found.loc["W291", "low"])
+    assert found.loc["E501", "base"] == pytest.approx(200 / 6)
+    assert found.loc["E501", "change"] == 0
+
+
+def test_without_a_violation_there_is_no_rule():
+    table = pd.DataFrame([row(m, "a") for m in ("base", "sft", "ppo")])
+
+    found = measures.rules(table, 200, seed=0)
+
+    assert found.empty
+    assert list(found) == [
+        "rule", "text", "base", "sft", "ppo", "change", "low", "high"
+    ]  # fmt: skip

@@ -1,0 +1,78 @@
+"""Charts: positions worked out by hand, and text that cannot escape."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+from stylerl import plots
+from stylerl.plots import Mark, Series
+
+
+def drawing(figure: str) -> ElementTree.Element:
+    """The chart as XML: it must be well formed."""
+    return ElementTree.fromstring(str(figure))
+
+
+def test_a_line_runs_from_corner_to_corner():
+    # x from 0 to 10 over 44..350, y from 0 to 1 over 174..10 (bottom to
+    # top), so (0, 0) is "44 174" and (10, 1) is "350 10".
+    figure = plots.lines("t", [0, 10], [Series("s", "ppo", [0, 1])])
+
+    line = drawing(figure).find(".//path[@class='line ppo']")
+    assert line.get("d") == "M44 174h0L350 10"
+
+
+def test_a_gap_stands_where_a_value_is_missing():
+    figure = plots.lines(
+        "t", [0, 1, 2, 10], [Series("s", "ppo", [0, math.nan, 1, 0])]
+    )
+
+    path = drawing(figure).find(".//path[@class='line ppo']").get("d")
+    assert path.count("M") == 2
+    assert "nan" not in path
+
+
+def test_a_constant_or_missing_series_still_has_a_scale():
+    for values in ([3.0, 3.0], [math.nan, math.nan]):
+        figure = plots.lines("t", [1, 2], [Series("s", "ppo", values)])
+        assert "nan" not in figure
+
+
+def test_bars_stand_on_zero_and_share_the_width():
+    # One group over 44..350 (306 units), two bars of 0.4 of it each, from
+    # 0.1: 44 + 30.6 = 74.6, then 74.6 + 122.4 = 197.  The taller, 2, is
+    # the top of the scale: from 10 to 174.
+    figure = plots.bars(
+        "t", ["a"], [Series("x", "sft", [1]), Series("y", "ppo", [2])]
+    )
+
+    low, high = drawing(figure).findall(".//rect")
+    assert (low.get("x"), low.get("height")) == ("74.6", "82")
+    assert (high.get("x"), high.get("y")) == ("197", "10")
+    assert high.get("height") == "164"
+
+
+def test_every_word_is_escaped():
+    evil = "</title><script>alert(1)</script>"
+
+    figure = plots.lines(
+        evil, [0, 1], [Series(evil, "ppo", [0, 1])], marks=[Mark(0, evil)]
+    )
+
+    assert "<script>" not in figure
+    drawing(figure)
+
+
+def test_ticks_are_round_numbers():
+    figure = plots.lines("t", [0, 60], [Series("s", "ppo", [0.13, 0.58])])
+
+    words = [text.text for text in drawing(figure).findall(".//text")]
+    assert words == ["0", "0.2", "0.4", "0.6", "0", "20", "40", "60"]
+
+
+def test_same_data_same_bytes():
+    series = [Series("s", "ppo", [0.1, 0.2])]
+
+    first, second = (plots.lines("t", [0, 1], series) for _ in range(2))
+    assert first == second
+    assert not re.search(r"id=|url\(", first)

@@ -1,0 +1,175 @@
+"""The table and its meaning in words."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from stylerl import summary
+
+NUMBERS = {
+    "compliance": 0.4,
+    "score": 0.8,
+    "violations": 1.5,
+    "parse_rate": 0.9,
+    "finished_rate": 0.95,
+    "length": 40.0,
+    "length_median": 35.0,
+    "statements": 4.0,
+    "trivial_share": 0.05,
+    "distinct_3": 0.6,
+    "repeated_lines": 0.1,
+    "comment_share": 0.02,
+    "noqa_share": 0.0,
+    "copied_share": 0.0,
+    "kl": 0.0,
+    "bits_per_byte": 1.2,
+}
+
+
+def metrics(after=(), gain=()):
+    """An evaluation in which PPO changed only what is given."""
+    still = {
+        key + end: 0.0
+        for key in NUMBERS
+        if key not in ("kl", "bits_per_byte", "length_median", "distinct_3")
+        for end in ("", "_low", "_high")
+    }
+    return {
+        "size": {"prompts": 200, "samples": 2},
+        "base": NUMBERS,
+        "sft": NUMBERS,
+        "ppo": NUMBERS | dict(after),
+        "gain": still | dict(gain),
+        "gain_sft": still,
+    }
+
+
+def compliance(centre, low, high):
+    return {
+        "compliance": centre,
+        "compliance_low": low,
+        "compliance_high": high,
+    }
+
+
+@pytest.mark.parametrize(
+    ("after", "gain", "words"),
+    [
+        (
+            0.62,
+            compliance(0.22, 0.17, 0.26),
+            "PPO raised compliance from 40.0% to 62.0%: +22.0 points (95% "
+            "interval +17.0 to +26.0).",
+        ),
+        (
+            0.42,
+            compliance(0.02, -0.01, 0.05),
+            "PPO did not change compliance measurably: from 40.0% to 42.0%, "
+            "+2.0 points, and the 95% interval -1.0 to +5.0 holds zero.",
+        ),
+        (
+            0.42,
+            compliance(0.02, 0.0, 0.05),  # a bound on zero proves nothing
+            "PPO did not change compliance measurably: from 40.0% to 42.0%, "
+            "+2.0 points, and the 95% interval +0.0 to +5.0 holds zero.",
+        ),
+        (
+            0.30,
+            compliance(-0.1, -0.15, -0.05),
+            "PPO lowered compliance from 40.0% to 30.0%: -10.0 points (95% "
+            "interval -15.0 to -5.0). It did harm.",
+        ),
+    ],
+)
+def test_the_headline_says_what_happened(after, gain, words):
+    assert summary.headline(metrics({"compliance": after}, gain)) == words
+
+
+@pytest.mark.parametrize(
+    ("after", "gain", "fallen"),
+    [
+        ({}, {}, set()),
+        # 35 tokens less 20% are 28, which still holds.
+        ({"length_median": 28.0}, {}, set()),
+        ({"length_median": 27.9}, {}, {"median length"}),
+        ({"length_median": 42.1}, {}, {"median length"}),
+        ({"statements": 3.1}, {}, {"statements"}),
+        ({"distinct_3": 0.53}, {}, {"distinct-3"}),
+        ({"kl": 15.1}, {}, {"KL to SFT"}),
+        # Fewer parse, but the interval holds zero: no proof.
+        ({}, {"parse_rate_low": -0.1, "parse_rate_high": 0.01}, set()),
+        (
+            {},
+            {"parse_rate_low": -0.1, "parse_rate_high": -0.01},
+            {"parse rate"},
+        ),
+        (
+            {},
+            {"trivial_share_low": 0.01, "trivial_share_high": 0.1},
+            {"trivial bodies"},
+        ),
+        (
+            {},
+            {"repeated_lines_low": 0.01, "repeated_lines_high": 0.1},
+            {"repeated lines"},
+        ),
+    ],
+)
+def test_guards_that_fell(after, gain, fallen):
+    guards = summary.guards(metrics(after, gain))
+
+    assert {guard.name for guard in guards if not guard.held} == fallen
+
+
+def test_a_guard_on_nothing_falls_when_something_appears():
+    before = metrics({"statements": 1.0})
+    before["sft"] = NUMBERS | {"statements": 0.0}
+
+    guards = {guard.name: guard for guard in summary.guards(before)}
+
+    assert not guards["statements"].held
+
+
+def test_values_and_differences_as_printed():
+    share = next(m for m in summary.TABLE if m.key == "compliance")
+
+    assert summary.show(share, 0.4) == "40.0"
+    assert summary.show(share, 0.4, signed=True) == "+40.0"
+    assert summary.show(share, -0.0001) == "0.0"  # never "-0.0"
+    assert summary.show(share, None) == "–"
+    assert (
+        summary.show_gain(share, compliance(0.021, -0.01, 0.05))
+        == "+2.1 [-1.0, +5.0]"
+    )
+    assert summary.show_gain(share, {}) == "–"
+
+
+def test_the_terminal_table_fits_80_columns():
+    out = io.StringIO()
+    gain = compliance(0.22, 0.17, 0.26)
+
+    console = Console(file=out, width=80)
+    console.print(summary.rich_table(metrics({"compliance": 0.62}, gain)))
+
+    text = out.getvalue()
+    assert "+22.0 [+17.0, +26.0]" in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_markdown_has_a_row_for_each_metric():
+    text = summary.markdown(metrics())
+
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == len(summary.TABLE) + 1
+    assert {row.count("|") for row in rows} == {6}
+
+
+def test_only_measured_baselines_are_listed():
+    measured = metrics() | {"best_of_n": NUMBERS}
+
+    (label, values), = summary.baselines(measured)  # fmt: skip
+
+    assert label == "SFT, best of 2 by the classifier"
+    assert values == ["40.0", "0.800", "90.0", "40.0", "4.00"]
