@@ -3,6 +3,9 @@
 `python -m tasks.<stage>` is a child of DVC, which is a child of the flow.
 The exit code tells the flow what a failure means, because nothing else
 crosses two processes reliably.
+
+`python -m tasks.process PROGRAM ARGUMENT...` becomes PROGRAM, to be killed
+when the process that started it is gone.
 """
 
 import ctypes
@@ -67,3 +70,8 @@ def _from_network(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    os.execv(sys.argv[1], sys.argv[1:])

@@ -1,0 +1,109 @@
+"""The flow `rlhf`: from raw code to an aligned model, and the proof.
+
+The stages and their order stand in dvc.yaml.  One after the other they are
+brought up to date by a cached, retried task (stages.py); a run without
+changes does no work.  `stylerl run` calls the flow, flows/serve.py offers it
+as the deployments rlhf/full and rlhf/smoke.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.runtime import flow_run
+
+from flows import stages, workspace
+from stylerl import config, storage, summary
+from tasks import graph, tracking
+
+METRICS = Path("metrics/evaluate.json")
+REPORT = Path("artifacts/evaluate/report.html")
+POLICY = "artifacts/ppo"
+
+
+@flow(name="rlhf", persist_result=False)
+def rlhf(
+    preset: str | None = None, params: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Align the model; before/after scores stand on the MLflow run.
+
+    Args:
+        preset: smoke, default, notebook or gpu; writes params.yaml anew.
+            Without it params.yaml counts as it stands.
+        params: single values on top, such as {"ppo.kl_coef": 0.1}.
+
+    Returns:
+        The metrics of the last stage.
+
+    Raises:
+        StylerlError: a parameter, the data or a stage is at fault.
+    """
+    with workspace.exclusive():
+        settings = workspace.configure(preset, params)
+        name = flow_run.name or "rlhf"
+        with tracking.flow_run(name, config.to_dict(settings)) as parent:
+            results = run_stages(parent)
+            metrics: dict[str, Any] = storage.read_json(METRICS)
+            record(parent, metrics, results)
+    publish(parent, metrics)
+    return metrics
+
+
+def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
+    """Bring every stage up to date in turn; what each left behind.
+
+    DVC is asked once for all stages, and again after each that did work:
+    only then can anything on disk have changed.
+    """
+    results: dict[str, dict[str, Any]] = {}
+    stale = stages.stale()
+    if "data.dvc" in stale:
+        stages.track_data()
+    for stage in graph.load():
+        key = graph.stage_key(stage)
+        state = stages.run_stage.with_options(
+            refresh_cache=stage.name in stale
+        )(stage.name, key, parent.id, return_state=True)
+        results[stage.name] = state.result()
+        if state.name != "Cached":
+            stale = stages.stale()
+        parent.log_tag(f"state.{stage.name}", state.name or "")
+        parent.log_tag(f"run.{stage.name}", results[stage.name]["run"] or "")
+    return results
+
+
+def record(
+    parent: tracking.Run,
+    metrics: dict[str, Any],
+    results: dict[str, dict[str, Any]],
+) -> None:
+    """Put the scores on the parent run, and register the policy."""
+    models = (*summary.MODELS, "gain")
+    parent.log_metrics({model: metrics[model] for model in models})
+    parent.log_tag("mlflow.note.content", summary.markdown(metrics))
+    if REPORT.exists():
+        parent.log_file(REPORT)
+    made = {
+        path: digest
+        for result in results.values()
+        for path, digest in result["outs"].items()
+    }
+    if POLICY in made:
+        version = tracking.register_model(
+            results["ppo"]["run"], POLICY, made[POLICY], {"flow": parent.id}
+        )
+        parent.log_tag("model_version", version or "")
+
+
+def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
+    """Show the outcome in the Prefect UI."""
+    create_markdown_artifact(
+        summary.markdown(metrics), key="before-after", description="Scores"
+    )
+    if parent.url:
+        create_link_artifact(
+            parent.url, "MLflow run (needs `make ui`)", key="mlflow"
+        )
+    if REPORT.exists():
+        create_link_artifact(REPORT.resolve().as_uri(), "Report", key="report")

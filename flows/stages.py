@@ -1,0 +1,160 @@
+"""One stage of dvc.yaml as a Prefect task.
+
+DVC alone knows whether a stage's outputs on disk are right (`stale`), and
+makes them right (`dvc repro`).  Prefect's record of an earlier execution
+counts only while DVC vouches for the bytes: otherwise the task is told to
+refresh it.  So `Cached` means both: this key has run, and its outputs stand.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TaskRunContext
+from prefect.tasks import Task, exponential_backoff
+
+from flows import child
+from stylerl.errors import StylerlError
+from tasks import graph, process, tracking
+
+RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
+KILLED = {-9, 137}  # by signal 9, told by a parent or by a shell
+BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
+DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
+
+
+class StageFailure(StylerlError):
+    """A stage failed in a way that trying again cannot help."""
+
+
+class TransientFailure(StageFailure):
+    """A stage failed in a way that may pass: memory, a lock, the network."""
+
+
+def stale() -> set[str]:
+    """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
+
+    Raises:
+        StageFailure: DVC cannot tell.
+    """
+    done = subprocess.run(
+        [*DVC, "status", "--json"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise StageFailure(f"dvc status failed: {done.stderr.strip()}")
+    return set(json.loads(done.stdout))
+
+
+def track_data() -> None:
+    """Let data.dvc name the data as it is now.
+
+    Raises:
+        StageFailure: there is no data, or DVC cannot read it.
+    """
+    done = subprocess.run(
+        [*DVC, "commit", "--force", "data.dvc"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise StageFailure(
+            "data/ cannot be tracked; `stylerl collect` builds it: "
+            f"{done.stderr.strip()}"
+        )
+
+
+def _cache_key(_: TaskRunContext, inputs: dict[str, Any]) -> str:
+    return f"{inputs['name']}-{inputs['key']}"
+
+
+def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
+    """Whether a retry makes sense."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, TransientFailure)
+
+
+@task(
+    name="stage",
+    task_run_name="{name}",
+    cache_policy=CacheKeyFnPolicy(cache_key_fn=_cache_key),
+    persist_result=True,
+    retries=RETRIES,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2),
+    retry_jitter_factor=0.5,
+    retry_condition_fn=_is_transient,
+)
+def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
+    """Let DVC bring one stage up to date; what it left behind.
+
+    Args:
+        name: the stage in dvc.yaml.
+        key: its `graph.stage_key`.
+        parent: MLflow run of the flow, empty where there is none.
+
+    Raises:
+        TransientFailure: it may work in a moment.
+        StageFailure: it will not.
+    """
+    log = get_run_logger()
+    stage = graph.find(name)
+    command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
+    try:
+        outcome = child.run(
+            [*DVC, *command, name],
+            log.info,
+            {
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                tracking.KEY: key,
+                tracking.PARENT: parent,
+            },
+        )
+    finally:
+        if parent:
+            tracking.end_children(parent)
+    if outcome.code != 0:
+        raise _failure(stage, outcome)
+    return {
+        "key": key,
+        "outs": graph.outputs(name),
+        "run": tracking.stage_run_id(key),
+    }
+
+
+def _failure(stage: graph.Stage, outcome: child.Outcome) -> StageFailure:
+    """What went wrong, in one message, and whether it may pass."""
+    told = re.search(r"exited with (-?\d+)", outcome.tail)
+    code = int(told[1]) if told else outcome.code
+    prefix = f"stage {stage.name} failed"
+    if any(words in outcome.tail for words in BUSY):
+        return TransientFailure(
+            f"{prefix}: another DVC process works in this folder; wait for "
+            f"it to end\n{outcome.tail}"
+        )
+    if code in KILLED:
+        return TransientFailure(
+            f"{prefix}: it was killed (signal 9), most likely for want of "
+            "memory; a smaller batch_size or micro_batch needs less"
+        )
+    if code == process.TRANSIENT:
+        return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
+    if stage.frozen:
+        return StageFailure(
+            f"{prefix}: {', '.join(stage.outs)} is neither in DVC's cache "
+            "nor in its remote; `make base` trains it\n" + outcome.tail
+        )
+    if code == process.USER_ERROR:
+        return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
+    return StageFailure(
+        f"{prefix} with exit code {code}; its output stands above"
+    )
+
+
+def _last_error(tail: str) -> str:
+    """The line that names the stage's exception."""
+    lines = re.findall(r"^\w+Error: .*$", tail, re.MULTILINE)
+    return lines[-1] if lines else tail

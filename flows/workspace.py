@@ -1,0 +1,66 @@
+"""The folder that a run works in: one run at a time, parameters, data.
+
+Every path is relative to the current directory, as it is for DVC.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stylerl import config, storage
+from stylerl.config import Params
+from stylerl.errors import StylerlError
+
+PARAMS = Path("params.yaml")
+LOCK = Path(".dvc/tmp/stylerl.lock")
+
+
+class WorkspaceBusy(StylerlError):
+    """Another run is at work in this folder."""
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Hold the workspace for one run; the kernel lets go when it dies.
+
+    Two runs in one folder would overwrite each other's params.yaml between
+    two stages, which DVC's own locks cannot see.
+
+    Raises:
+        WorkspaceBusy: another run holds it.
+    """
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise WorkspaceBusy(
+                f"one run at a time may work in {Path.cwd()}, and process "
+                f"{file.read().strip() or '?'} does; wait for it, cancel it, "
+                "or use a second clone"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
+    """Bring params.yaml to a preset with changes on top, and read it.
+
+    Without either, params.yaml stays as it is.  What a run used is what
+    stands in the file afterwards, so `dvc repro` agrees with it.
+
+    Raises:
+        ConfigError: the preset or a change breaks a rule; the file is then
+            untouched.
+    """
+    params = config.from_preset(preset) if preset else config.load(PARAMS)
+    params = config.override(params, changes or {})
+    if preset or changes:
+        storage.write_text(PARAMS, config.render(params))
+    return params

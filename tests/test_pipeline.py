@@ -1,0 +1,444 @@
+"""DVC, Prefect and MLflow agree, whatever happens to the workspace.
+
+The scenarios run on five tiny stages, but on a real DVC repository, a real
+Prefect server and a real MLflow store.  A tiny stage appends its name to
+`executed` each time that it runs, and obeys what `orders/STAGE` asks for.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_LOCAL_STORAGE_PATH,
+    temporary_settings,
+)
+from prefect.testing.utilities import prefect_test_harness
+
+from flows import stages, workspace
+from flows.rlhf import rlhf
+from stylerl import config
+from tasks import graph, tracking
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parent.parent
+STAGES = ["filter", "pretrain", "sft", "ppo", "evaluate"]
+
+STAGE_SCRIPT = """
+import hashlib, json, os, signal, sys, time
+from pathlib import Path
+
+from stylerl import config, summary
+from stylerl.errors import DataError
+from tasks import process, tracking
+
+NAME = sys.argv[1]
+READS = {"filter": ["data"], "pretrain": ["artifacts/filter"],
+         "sft": ["artifacts/filter", "artifacts/base"],
+         "ppo": ["artifacts/sft"], "evaluate": ["artifacts/ppo"]}
+OUT = {"pretrain": "base"}.get(NAME, NAME)
+
+
+def obey():
+    orders = Path("orders", NAME)
+    if not orders.exists():
+        return
+    order, *rest = orders.read_text().split("\\n")
+    orders.write_text("\\n".join(rest))
+    if order == "sleep":
+        Path("sleeping").write_text(str(os.getpid()))
+        time.sleep(float(os.environ.get("SLEEP", "60")))
+    elif order == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif order == "network":
+        raise ConnectionResetError("the hub went away")
+    elif order == "wrong":
+        raise DataError("every snippet must have a body; got none")
+
+
+def main():
+    with Path("executed").open("a") as log:
+        log.write(NAME + "\\n")
+    params = config.load()
+    with tracking.stage_run(NAME, {"kl_coef": params.ppo.kl_coef}) as run:
+        obey()
+        digest = hashlib.sha256()
+        for folder in READS[NAME]:
+            for file in sorted(Path(folder).rglob("*")):
+                digest.update(file.read_bytes())
+        text = digest.hexdigest()
+        if NAME == "ppo":
+            text += f" {params.ppo.kl_coef}"
+        out = Path("artifacts", OUT)
+        out.mkdir(parents=True)
+        (out / "model").write_text(text)
+        run.log_metrics({"loss": 0.5}, step=1)
+        if NAME == "evaluate":
+            evaluate(run)
+
+
+def evaluate(run):
+    scores = {metric.key: 0.5 for metric in summary.TABLE}
+    gain = {key + end: 0.1 for key in scores for end in ("", "_low", "_high")}
+    metrics = {"base": scores, "sft": scores, "ppo": scores, "gain": gain,
+               "size": {"prompts": 2, "samples": 1}}
+    Path("metrics").mkdir(exist_ok=True)
+    Path("metrics/evaluate.json").write_text(json.dumps(metrics))
+    Path("artifacts/evaluate/report.html").write_text("<p>report</p>")
+
+
+if __name__ == "__main__":
+    process.run(main)
+"""
+
+
+def declared() -> dict[str, object]:
+    """The dvc.yaml of the tiny pipeline."""
+
+    def stage(name: str, deps: list[str], out: str, **more: object) -> object:
+        return {
+            "cmd": f"python stage.py {name}",
+            "deps": ["stage.py", *deps],
+            "outs": [{f"artifacts/{out}": {"push": False}}],
+            **more,
+        }
+
+    base = stage("pretrain", ["artifacts/filter"], "base", frozen=True)
+    base["outs"] = [{"artifacts/base": {"remote": "base"}}]  # type: ignore
+    return {
+        "stages": {
+            "evaluate": stage(
+                "evaluate",
+                ["artifacts/ppo"],
+                "evaluate",
+                metrics=[{"metrics/evaluate.json": {"cache": False}}],
+            ),
+            "ppo": stage("ppo", ["artifacts/sft"], "ppo", params=["ppo"]),
+            "sft": stage(
+                "sft",
+                ["artifacts/filter", "artifacts/base"],
+                "sft",
+                params=["sft", "seed"],
+            ),
+            "pretrain": base,
+            "filter": stage("filter", ["data"], "filter"),
+        }
+    }
+
+
+def dvc(*arguments: str) -> str:
+    """What a DVC command prints, run by hand in the current folder."""
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def new_workspace(folder: Path) -> None:
+    """A repository with data, parameters and a base in its remote."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/corpus").write_text("raw code")
+    (folder / "orders").mkdir()
+    (folder / "stage.py").write_text(STAGE_SCRIPT)
+    (folder / "params.yaml").write_text(config.render(config.Params()))
+    (folder / "dvc.yaml").write_text(yaml.safe_dump(declared()))
+    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    os.chdir(folder)
+    dvc("init", "-q")
+    dvc("config", "core.analytics", "false")
+    dvc("remote", "add", "-q", "base", "dvcstore")
+    dvc("add", "-q", "data")
+    dvc("unfreeze", "pretrain")
+    dvc("repro", "-q", "pretrain")
+    dvc("push", "-q", "pretrain")
+    dvc("freeze", "pretrain")
+    shutil.rmtree("artifacts")
+    shutil.rmtree(".dvc/cache")
+    Path("executed").unlink()
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[pytest.MonkeyPatch]:
+    """A Prefect server and an MLflow store for the whole module."""
+    folder = tmp_path_factory.mktemp("stores")
+    with pytest.MonkeyPatch.context() as patch, prefect_test_harness(120):
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        patch.setenv("PATH", path)
+        patch.setenv("PREFECT_API_URL", PREFECT_API_URL.value())
+        patch.setenv("PREFECT_HOME", str(folder / "prefect"))
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def after_first_run(
+    server: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A workspace in which the flow has run once; `storage` is Prefect's."""
+    folder = tmp_path_factory.mktemp("first") / "workspace"
+    server.chdir(tmp_path_factory.getbasetemp())
+    new_workspace(folder)
+    with temporary_settings(
+        {PREFECT_LOCAL_STORAGE_PATH: folder.parent / "storage"}
+    ):
+        rlhf()
+    yield folder
+
+
+@pytest.fixture
+def folder(
+    after_first_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A copy of that workspace, as the current directory."""
+    shutil.copytree(after_first_run.parent, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path / "workspace")
+    Path("executed").unlink()
+    storage = {PREFECT_LOCAL_STORAGE_PATH: tmp_path / "storage"}
+    monkeypatch.setenv("PREFECT_LOCAL_STORAGE_PATH", str(tmp_path / "storage"))
+    with temporary_settings(storage):
+        yield tmp_path / "workspace"
+
+
+def executed() -> list[str]:
+    """The stages that ran, in order, since the copy was made."""
+    log = Path("executed")
+    return log.read_text().split() if log.exists() else []
+
+
+def run(**parameters: object) -> dict[str, str]:
+    """Run the flow; the state of each stage, off the parent MLflow run."""
+    rlhf(**parameters)  # type: ignore[arg-type]
+    tags = latest_parent().data.tags
+    return {name: tags[f"state.{name}"] for name in STAGES}
+
+
+def latest_parent():  # type: ignore[no-untyped-def]
+    client = tracking.connect()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    runs = client.search_runs(
+        [experiment.experiment_id], "tags.flow = 'rlhf'", max_results=1
+    )
+    return runs[0]
+
+
+def policy() -> str:
+    return Path("artifacts/ppo/model").read_text()
+
+
+CACHED = dict.fromkeys(STAGES, "Cached")
+
+
+def test_first_run(after_first_run: Path) -> None:
+    os.chdir(after_first_run)
+    # the frozen base came from the remote, so `pretrain` did not run
+    assert executed() == ["filter", "sft", "ppo", "evaluate"]
+    assert "up to date" in dvc("status")
+    parent = latest_parent()
+    assert parent.data.metrics["ppo.compliance"] == 0.5
+    assert parent.data.params["ppo.kl_coef"] == "0.05"
+    child = tracking.connect().get_run(parent.data.tags["run.ppo"])
+    key = graph.stage_key(graph.find("ppo"))
+    assert child.data.tags["stage_key"] == key
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert [i.dataset.name for i in child.inputs.dataset_inputs] == [
+        "artifacts/sft"
+    ]
+    versions = tracking.connect().search_model_versions("name = 'stylerl'")
+    digest = graph.outputs("ppo")["artifacts/ppo"]
+    assert [v.tags["digest"] for v in versions] == [digest]
+
+
+def test_again_is_all_cached(folder: Path) -> None:
+    first = latest_parent().data.tags["run.sft"]
+    start = time.monotonic()
+    assert run() == CACHED
+    print(f"again: {time.monotonic() - start:.1f} s")
+    assert executed() == []
+    assert latest_parent().data.tags["run.sft"] == first
+    assert len(tracking.connect().search_model_versions()) == 1
+
+
+def test_parameter_changed_and_changed_back(folder: Path) -> None:
+    before = policy()
+    states = run(params={"ppo.kl_coef": 0.1})
+    assert executed() == ["ppo", "evaluate"]
+    assert states["sft"] == "Cached" and states["ppo"] == "Completed"
+    assert policy().endswith(" 0.1")
+    assert config.load().ppo.kl_coef == 0.1
+    assert "up to date" in dvc("repro")
+    run(params={"ppo.kl_coef": 0.05})
+    assert executed() == ["ppo", "evaluate"]  # restored, not run
+    assert policy() == before
+    assert run() == CACHED
+
+
+def test_outputs_deleted(folder: Path) -> None:
+    before = policy()
+    shutil.rmtree("artifacts")
+    run()
+    assert executed() == []
+    assert policy() == before
+    assert Path("artifacts/base/model").exists()
+
+
+@pytest.mark.parametrize("out", ["ppo", "base"])
+def test_outputs_tampered_with(folder: Path, out: str) -> None:
+    model = Path("artifacts", out, "model")
+    before = model.read_text()
+    model.write_text("tampered")
+    run()
+    assert model.read_text() == before
+    assert executed() == []
+    assert run() == CACHED
+
+
+def test_dvc_repro_by_hand_then_flow(folder: Path) -> None:
+    params = config.override(config.load(), {"ppo.kl_coef": 0.2})
+    Path("params.yaml").write_text(config.render(params))
+    dvc("repro")
+    assert executed() == ["ppo", "evaluate"]
+    states = run()
+    assert executed() == ["ppo", "evaluate"]
+    assert states["ppo"] == "Completed"  # not Prefect's own work, but right
+    tags = latest_parent().data.tags
+    by_hand = tracking.connect().get_run(tags["run.ppo"])
+    assert "mlflow.parentRunId" not in by_hand.data.tags
+    assert by_hand.data.params["kl_coef"] == "0.2"
+
+
+def test_data_changed(folder: Path) -> None:
+    Path("data/corpus").write_text("other code")
+    run()
+    # the base is frozen: data that changes does not train it again
+    assert executed() == ["filter", "sft", "ppo", "evaluate"]
+    assert "up to date" in dvc("status")
+
+
+def test_prefect_storage_wiped(folder: Path) -> None:
+    shutil.rmtree(folder.parent / "storage")
+    states = run()
+    assert set(states.values()) == {"Completed"}
+    assert executed() == []
+    assert run() == CACHED
+
+
+@pytest.mark.parametrize("order", ["killed", "network"])
+def test_transient_failure_is_retried(folder: Path, order: str) -> None:
+    Path("orders/ppo").write_text(order)
+    run(params={"ppo.kl_coef": 0.3})
+    assert executed() == ["ppo", "ppo", "evaluate"]
+    runs = children(latest_parent().info.run_id)
+    lost = "KILLED" if order == "killed" else "FAILED"
+    assert sorted(runs) == sorted(["FINISHED", "FINISHED", lost])
+
+
+def test_permanent_failure_is_not_retried(folder: Path) -> None:
+    Path("orders/ppo").write_text("wrong\nwrong")
+    with pytest.raises(stages.StageFailure) as caught:
+        rlhf(params={"ppo.kl_coef": 0.3})
+    assert str(caught.value) == (
+        "stage ppo failed: DataError: every snippet must have a body; got none"
+    )
+    assert executed() == ["ppo"]
+    assert latest_parent().info.status == "FAILED"
+
+
+def test_bad_parameter_touches_nothing(folder: Path) -> None:
+    before = Path("params.yaml").read_text()
+    with pytest.raises(config.ConfigError, match="ppo.kl_coef"):
+        rlhf(params={"ppo.kl_coef": -1})
+    assert Path("params.yaml").read_text() == before
+    assert executed() == []
+
+
+def test_base_that_is_nowhere(folder: Path) -> None:
+    for path in ("artifacts/base", ".dvc/cache", "dvcstore"):
+        shutil.rmtree(path)
+    with pytest.raises(stages.StageFailure, match="`make base` trains it"):
+        rlhf()
+
+
+def children(parent: str) -> list[str]:
+    """The status of each MLflow child run."""
+    client = tracking.connect()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    return [
+        run.info.status
+        for run in client.search_runs(
+            [experiment.experiment_id], f"tags.mlflow.parentRunId='{parent}'"
+        )
+    ]
+
+
+def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:
+    """A process of its own in which `stage` has begun, and sleeps."""
+    Path("orders", stage).write_text("sleep")
+    process = subprocess.Popen(command)
+    wait_for(lambda: Path("sleeping").exists())
+    return process
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def flow_command(kl_coef: float) -> list[str]:
+    changes = {"ppo.kl_coef": kl_coef}
+    call = f"from flows.rlhf import rlhf; rlhf(params={changes})"
+    return [sys.executable, "-c", call]
+
+
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
+)
+def test_no_orphan_when_the_flow_ends(
+    folder: Path, sign: signal.Signals
+) -> None:
+    process = start_sleeping("ppo", flow_command(0.4))
+    stage = int(Path("sleeping").read_text())
+    assert psutil.pid_exists(stage)
+    process.send_signal(sign)
+    process.wait(60)
+    wait_for(lambda: not psutil.pid_exists(stage), 20)
+    # and the workspace is free again: no lock outlives its owner
+    run(params={"ppo.kl_coef": 0.4})
+    assert executed() == ["ppo", "ppo", "evaluate"]
+
+
+def test_two_flows_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLEEP", "5")
+    process = start_sleeping("ppo", flow_command(0.5))
+    with pytest.raises(workspace.WorkspaceBusy, match=str(process.pid)):
+        rlhf(params={"ppo.kl_coef": 0.6})
+    assert process.wait(120) == 0
+    assert policy().endswith(" 0.5")
+
+
+def test_dvc_repro_by_hand_during_a_flow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLEEP", "4")
+    params = config.override(config.load(), {"ppo.kl_coef": 0.7})
+    Path("params.yaml").write_text(config.render(params))
+    by_hand = [sys.executable, "-m", "dvc", "repro"]
+    process = start_sleeping("ppo", by_hand)
+    run()
+    assert process.wait(120) == 0
+    assert executed() == ["ppo", "evaluate"]
+    assert policy().endswith(" 0.7")
