@@ -6,7 +6,6 @@ trivial` (see `stylerl.evaluation`).  Every number is defined in
 docs/metrics.md.
 """
 
-import re
 from typing import Any
 
 import numpy as np
@@ -154,9 +153,7 @@ def _counts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _texts(rows: pd.DataFrame) -> pd.Series:
-    """What flake8 says of each rule, without the case's own particulars."""
+    """What flake8 says most often of each rule, less what it measured."""
     said = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
-    plain = said["texts"].map(
-        lambda text: re.sub(r" ?\(.*\)|'[^']*'", "", text).strip()
-    )
-    return plain.groupby(said["codes"]).min()
+    plain = said["texts"].str.replace(r" \(.*\)", "", regex=True)
+    return plain.groupby(said["codes"]).agg(lambda texts: texts.mode().iloc[0])

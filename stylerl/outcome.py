@@ -42,10 +42,15 @@ def judged_text(prompt: str, completion: str, finished: bool) -> str:
 
 
 def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:
-    """Charge a verdict on `judged_text` to the completion in it."""
+    """Charge a verdict on `judged_text` to the completion in it.
+
+    A syntax error of an unfinished completion is the cut's, and is not
+    charged.
+    """
     violations = charged(prompt, verdict.violations)
     if not finished:
         outcome = Outcome.UNFINISHED
+        violations = tuple(v for v in violations if not _is_syntax(v))
     elif not verdict.parsed:
         outcome = Outcome.UNPARSABLE
     elif violations:
@@ -70,6 +75,9 @@ def charged(
     return tuple(
         violation
         for violation in violations
-        if (violation.row, violation.col) > end
-        or violation.code.startswith("E9")
+        if (violation.row, violation.col) > end or _is_syntax(violation)
     )
+
+
+def _is_syntax(violation: Violation) -> bool:
+    return violation.code.startswith("E9")

@@ -15,12 +15,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stylerl import markup, plots, summary
-from stylerl.verdict import Violation
 from stylerl.outcome import Outcome
+from stylerl.verdict import Violation
 
 RANDOM_SAMPLES = 10
 WORST_SAMPLES = 5
 LENGTH_BINS = 16
+CHANGE = summary.Metric("change", "PPO - SFT", 1, 1, -1)
+ENDS = {"": "change", "_low": "low", "_high": "high"}
 CURVES = {
     "objective/score": "score of the reward",
     "objective/kl": "KL to SFT, nats a response",
@@ -142,15 +144,17 @@ def _rules(rules: pd.DataFrame) -> list[dict[str, Any]]:
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
     rows = []
     for row in rules.to_dict("records"):
-        interval = ""
-        sign = 0
+        sign = int(row["high"] < 0) - int(row["low"] > 0)
+        words = summary.show(CHANGE, row["change"], signed=True)
         if np.isfinite(row["low"]):
-            sign = int(row["high"] < 0) - int(row["low"] > 0)
-            interval = f"[{row['low']:+.1f}, {row['high']:+.1f}]"
+            words = summary.show_gain(
+                CHANGE,
+                {f"change{end}": row[key] for end, key in ENDS.items()},
+            )
         bars = [
             (model, row[model], 100 * row[model] / most) for model in models
         ]
-        rows.append(row | {"bars": bars, "interval": interval, "sign": sign})
+        rows.append(row | {"bars": bars, "difference": words, "sign": sign})
     return rows
 
 

@@ -205,8 +205,8 @@ def _not_worse(name: str, key: str, metrics: Metrics) -> Guard:
     return Guard(
         name,
         gain_sign(metric, metrics["gain"]) >= 0,
-        f"{before} to {after}, {show_gain(metric, metrics['gain'])}; it must "
-        "not be clearly worse",
+        f"{before}% to {after}%, {show_gain(metric, metrics['gain'])} points; "
+        "it must not be clearly worse",
     )
 
 
@@ -218,6 +218,6 @@ def _near(
     return Guard(
         name,
         abs(change) <= limit,
-        f"{before:.3g} to {after:.3g}, {100 * change:+.0f}%; the limit is "
-        f"{100 * limit:.0f}% either way",
+        f"{before:.3g} to {after:.3g}, {round(100 * change):+d}%; the limit "
+        f"is {100 * limit:.0f}% either way",
     )

@@ -34,6 +34,13 @@ def test_outcomes(finished, verdict, outcome, score):
     assert assessment.parsed is verdict.parsed
 
 
+def test_the_cut_is_not_charged_with_the_syntax_error_it_made():
+    verdict = Verdict((E999, E225), False, "E999")
+
+    assert assess(PROMPT, False, verdict).violations == (E225,)
+    assert assess(PROMPT, True, verdict).violations == (E999, E225)
+
+
 @pytest.mark.parametrize(
     ("prompt", "row", "col", "code", "counts"),
     [
