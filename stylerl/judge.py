@@ -1,50 +1,162 @@
-"""The judge: source in, verdict out, through flake8."""
+"""The judge: source in, verdict out, through flake8.
 
+    judge = Judge(JudgeConfig())
+    judge.verdict("x=1\\n").violations[0].code   # "E225"
+
+Every verdict equals what the flake8 command says of a file with the same
+bytes and options and `--disable-noqa`: row, column and code.  flake8 runs in
+worker processes that wait for the next source (stylerl.workers); a source
+that makes flake8 crash, or takes it longer than the limit, gets a verdict
+that says so.
+"""
+
+import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import platform
+from collections.abc import Iterable, Iterator, Sized
+from configparser import Error, RawConfigParser
 from functools import cached_property
 from importlib import metadata
+from pathlib import Path
 
 from tqdm import tqdm
 
+from stylerl import workers
 from stylerl.config import JudgeConfig
-from stylerl.flake8_engine import Engine
+from stylerl.errors import ConfigError
 from stylerl.verdict import Verdict, Violation, style_score
 
 __all__ = ["Judge", "Verdict", "Violation", "style_score"]
+
+SNIPPET = "snippet.py"  # the name of a source that has none
+BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
 class Judge:
     """flake8 under one configuration."""
 
     def __init__(self, config: JudgeConfig) -> None:
-        self.config = config
-        self._engine = Engine(config)
+        """Check what can be checked before flake8 starts.
 
-    def verdict(self, source: str | bytes) -> Verdict:
-        """Judge one source, as flake8 would a file that holds it."""
-        if isinstance(source, str):
-            source = source.encode("utf-8", "surrogatepass")
-        return self._engine.check(source)
+        Raises:
+            ConfigError: the configuration file or a plugin is missing.
+        """
+        if config.config is not None:
+            path = Path(config.config).absolute()
+            config = dataclasses.replace(config, config=str(path))
+        self.config = config
+        self._versions = _versions(config)
+        self._options = _options(config)
+
+    def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
+        """Judge one source, as flake8 would a file that holds it.
+
+        Args:
+            source: text, which stands for its UTF-8 bytes, or bytes.
+            path: the file's name, which per-file-ignores look at.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+        """
+        crew = workers.crew(self.config)
+        (verdict,) = crew.judge([(_encode(source), path)], jobs=1)
+        return verdict
 
     def verdicts(
-        self, sources: Sequence[str], jobs: int = 0, desc: str = "judge"
+        self,
+        sources: Iterable[str | bytes],
+        jobs: int = 0,
+        desc: str = "judge",
     ) -> Iterator[Verdict]:
-        """Judge many sources; the verdicts come in the same order."""
-        for source in tqdm(sources, desc=desc, unit="source"):
-            yield self.verdict(source)
+        """Judge many sources; the verdicts come in the same order.
+
+        Sources are read as workers need them: a stream of millions takes
+        constant memory.
+
+        Args:
+            sources: texts or bytes.
+            jobs: processes; 0 takes every core.
+            desc: what the progress bar calls the work.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+        """
+        total = len(sources) if isinstance(sources, Sized) else None
+        pairs = ((_encode(source), SNIPPET) for source in sources)
+        yield from tqdm(
+            self.judge_files(pairs, jobs),
+            desc=desc,
+            unit="source",
+            total=total,
+            delay=BAR_AFTER,
+        )
+
+    def judge_files(
+        self, files: Iterable[tuple[bytes, str]], jobs: int = 0
+    ) -> Iterator[Verdict]:
+        """Judge (content, path) pairs in their order, without a bar.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+        """
+        crew = workers.crew(self.config)
+        return crew.judge(files, jobs or workers.cores())
 
     @cached_property
     def identity(self) -> str:
-        """16 hex digits that change when the same source may be judged
-        differently: flake8's, its parts' and Python's versions, options."""
-        parts = ("flake8", "pycodestyle", "pyflakes")
-        facts = {name: metadata.version(name) for name in parts}
-        config = {
-            "select": self.config.select,
-            "ignore": self.config.ignore,
-            "max_line_length": self.config.max_line_length,
+        """16 hex digits that stand for everything a verdict depends on.
+
+        The versions of Python, flake8, its parts and the plugins, and the
+        options; of a configuration file what it says, not where it lies.
+        """
+        facts = json.dumps([self._versions, self._options], sort_keys=True)
+        return hashlib.sha256(facts.encode()).hexdigest()[:16]
+
+
+def _encode(source: str | bytes) -> bytes:
+    """A text's bytes; a lone surrogate becomes bytes that are not UTF-8."""
+    if isinstance(source, str):
+        return source.encode("utf-8", "surrogatepass")
+    return source
+
+
+def _versions(config: JudgeConfig) -> dict[str, str]:
+    """Versions by distribution, Python's own included."""
+    versions = {"python": platform.python_version()}
+    parts = ("flake8", "pycodestyle", "pyflakes", "mccabe")
+    for name in (*parts, *sorted(config.plugins)):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError as error:
+            raise ConfigError(
+                f"judge.plugins must name installed flake8 plugins; {name!r} "
+                f"is not installed: pip install {name}"
+            ) from error
+    return versions
+
+
+def _options(config: JudgeConfig) -> dict[str, object]:
+    """The options in plain data: ours, or the configuration file's."""
+    if config.config is None:
+        return {
+            "select": sorted(config.select),
+            "ignore": sorted(config.ignore),
+            "max_line_length": config.max_line_length,
         }
-        text = json.dumps([facts, config], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    parser = RawConfigParser()
+    try:
+        text = Path(config.config).read_text(encoding="utf-8")
+        parser.read_string(text)
+    except (OSError, UnicodeDecodeError, Error) as error:
+        raise ConfigError(
+            f"judge.config must be a configuration file; {config.config} "
+            f"cannot be read: {error}"
+        ) from error
+    sections = [name for name in parser if name.startswith("flake8")]
+    if not sections:
+        raise ConfigError(
+            "judge.config must be a file with a [flake8] section; "
+            f"{config.config} has none"
+        )
+    return {name: dict(parser[name]) for name in sections}
