@@ -105,6 +105,10 @@ def load_tokenizer(
         ModelError: the tokenizer cannot be found, or has no eos token.
     """
     tokenizer = _from_pretrained(AutoTokenizer, name, revision)
+    if tokenizer.eos_token_id is None and tokenizer.sep_token is not None:
+        # An encoder's tokenizer, such as BERT's: [CLS] text [SEP].
+        tokenizer.bos_token = tokenizer.cls_token
+        tokenizer.eos_token = tokenizer.sep_token
     if tokenizer.eos_token_id is None:
         raise ModelError(
             f"the tokenizer of {name} must have an eos token: a completion "
