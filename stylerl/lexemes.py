@@ -7,6 +7,7 @@ of Python 3.12) can only lead to a changed syntax tree, and `corrupt` drops
 such edits.
 """
 
+import functools
 import keyword
 import re
 from collections.abc import Iterator, Sequence
@@ -83,8 +84,13 @@ class Edit(NamedTuple):
 Site = tuple[Edit, ...]  # the edits that together make one violation
 
 
+@functools.lru_cache(maxsize=4)
 def read(text: str, start: int = 0) -> Code:
-    """Split `text[start:]` into lexemes; `start` begins a logical line."""
+    """Split `text[start:]` into lexemes; `start` begins a logical line.
+
+    The last few readings are kept, as every rule asks for the same text;
+    treat the result as read-only.
+    """
     lexemes: list[Lexeme] = []
     openers: list[int] = []
     for match in _LEXEME.finditer(text, start):

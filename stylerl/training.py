@@ -50,7 +50,7 @@ def arguments(
         "lr_scheduler_type": "linear",
         "warmup_steps": min(config.warmup, 0.999),
         "train_sampling_strategy": "group_by_length",
-        "gradient_checkpointing": False,
+        "gradient_checkpointing": None,
         "bf16": multiplies_bf16(),
         "use_cpu": not cuda,
         "dataloader_pin_memory": cuda,

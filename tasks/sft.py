@@ -1,0 +1,28 @@
+"""Stage `sft`: compliant labels and the base model -> artifacts/sft."""
+
+from pathlib import Path
+
+from stylerl import config, models, sft, storage
+from tasks import process, tracking
+
+LABELS = Path("artifacts/label/labels.parquet")
+FOLDER = Path("artifacts/sft")
+METRICS = Path("metrics/sft.json")
+
+
+def main() -> None:
+    """Fine-tune with the parameters of params.yaml."""
+    params = config.load()
+    labels = storage.read_table(LABELS)
+    with tracking.stage_run("sft", config.to_dict(params.sft)) as run:
+        tuned = sft.fine_tune(
+            labels, params.sft, params.seed, log=run.log_metrics
+        )
+        models.save_model(tuned.model, tuned.tokenizer, FOLDER)
+        storage.write_json(METRICS, tuned.metrics)
+        run.log_metrics(tuned.metrics)
+        run.log_file(METRICS)
+
+
+if __name__ == "__main__":
+    process.run(main)
