@@ -6,6 +6,7 @@ changes does no work.  `stylerl run` calls the flow, flows/serve.py offers it
 as the deployments rlhf/full and rlhf/smoke.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from prefect.runtime import flow_run
 
 from flows import stages, workspace
 from stylerl import config, storage, summary
+from stylerl.errors import StylerlError
 from tasks import graph, tracking
 
 METRICS = Path("metrics/evaluate.json")
@@ -39,6 +41,8 @@ def rlhf(
     Raises:
         StylerlError: a parameter, the data or a stage is at fault.
     """
+    for logger in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(logger).addFilter(_without_traceback)
     with workspace.exclusive():
         settings = workspace.configure(preset, params)
         name = flow_run.name or "rlhf"
@@ -107,3 +111,10 @@ def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
         )
     if REPORT.exists():
         create_link_artifact(REPORT.resolve().as_uri(), "Report", key="report")
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Leave the traceback off an error whose message says it all."""
+    if record.exc_info and isinstance(record.exc_info[1], StylerlError):
+        record.exc_info = None
+    return True

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
-from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 from prefect.tasks import Task, exponential_backoff
@@ -36,20 +36,6 @@ class StageFailure(StylerlError):
 
 class TransientFailure(StageFailure):
     """A stage failed in a way that may pass: memory, a lock, the network."""
-
-
-def stale() -> set[str]:
-    """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
-
-    Raises:
-        StageFailure: DVC cannot tell.
-    """
-    done = subprocess.run(
-        [*DVC, "status", "--json"], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        raise StageFailure(f"dvc status failed: {done.stderr.strip()}")
-    return set(json.loads(done.stdout))
 
 
 def track_data() -> None:
@@ -78,15 +64,39 @@ def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
     return isinstance(error, TransientFailure)
 
 
+RETRY_TRANSIENT: dict[str, Any] = {
+    "retries": RETRIES,
+    "retry_delay_seconds": exponential_backoff(backoff_factor=2),
+    "retry_jitter_factor": 0.5,
+    "retry_condition_fn": _is_transient,
+}
+
+
+@task(name="probe", cache_policy=NO_CACHE, **RETRY_TRANSIENT)
+def stale() -> set[str]:
+    """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
+
+    Raises:
+        TransientFailure: another DVC process is at work.
+        StageFailure: DVC cannot tell.
+    """
+    done = subprocess.run(
+        [*DVC, "status", "--json"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        busy = any(words in done.stderr for words in BUSY)
+        raise (TransientFailure if busy else StageFailure)(
+            f"DVC cannot tell what is up to date: {done.stderr.strip()}"
+        )
+    return set(json.loads(done.stdout))
+
+
 @task(
     name="stage",
     task_run_name="{name}",
     cache_policy=CacheKeyFnPolicy(cache_key_fn=_cache_key),
     persist_result=True,
-    retries=RETRIES,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2),
-    retry_jitter_factor=0.5,
-    retry_condition_fn=_is_transient,
+    **RETRY_TRANSIENT,
 )
 def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
     """Let DVC bring one stage up to date; what it left behind.

@@ -1,0 +1,277 @@
+"""The `stylerl` command.  `stylerl COMMAND --help` explains each command.
+
+Exit codes: 0 it worked, 1 it worked and found something (judge, doctor),
+2 the input is at fault, which one message explains, 130 interrupted.
+"""
+
+import argparse
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows import api, workspace
+from stylerl import config
+from stylerl.errors import ConfigError, DataError, StylerlError
+
+DATA = Path("data")
+LOCK = Path("requirements.lock")
+REPORT = Path("artifacts/evaluate/report.html")
+RAW = argparse.RawDescriptionHelpFormatter
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.command(options) or 0)
+    except StylerlError as error:
+        print(f"stylerl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stylerl: interrupted", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command and option."""
+    top = argparse.ArgumentParser(
+        prog="stylerl",
+        description="Align a code model to a style guide, with the linter "
+        "in the loop.",
+        epilog="A first session: stylerl doctor; stylerl collect; "
+        "stylerl run --preset smoke; stylerl report",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_collect(commands)
+    _add_complete(commands)
+    _add_params(commands)
+    doctor = commands.add_parser(
+        "doctor",
+        help="check machine, parameters and models before time is spent",
+        description="Check packages, disk, ports, data, parameters and the "
+        "configured models. Every problem comes with its remedy; the exit "
+        "code is 1 when one of them would stop a run.",
+    )
+    doctor.set_defaults(command=_doctor)
+    report = commands.add_parser(
+        "report",
+        help="open the last report in a browser",
+        description="Print the path of the last run's HTML report, and open "
+        "it in a browser where there is one.",
+    )
+    report.set_defaults(command=_report)
+    return top
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run the whole flow; what is up to date is not run again",
+        formatter_class=RAW,
+        description="Run the flow: filter, label, sft, reward, ppo, "
+        "evaluate. Only what has\nchanged since the last run is run again. "
+        "A Prefect server is used where one\nanswers (`make serve`), and is "
+        "not needed.",
+        epilog="examples:\n"
+        "  stylerl run                          params.yaml as it stands\n"
+        "  stylerl run --preset smoke           two minutes, to see it run\n"
+        "  stylerl run --set ppo.kl_coef=0.1    ppo and evaluate run again",
+    )
+    _add_changes(run)
+    run.set_defaults(command=_run)
+
+
+def _add_changes(command: argparse.ArgumentParser) -> None:
+    presets = sorted(path.stem for path in config.PRESETS.glob("*.yaml"))
+    command.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="write params.yaml anew from this preset: default, "
+        + ", ".join(presets),
+    )
+    command.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="change one value of params.yaml, such as ppo.kl_coef=0.1; "
+        "may be repeated",
+    )
+
+
+def _add_collect(commands: Any) -> None:
+    collect = commands.add_parser(
+        "collect",
+        help="build data/ from installed packages, a hub data set or a path",
+        formatter_class=RAW,
+        description="Build data/, the raw Python files that every run "
+        "starts from.",
+        epilog="examples:\n"
+        "  stylerl collect                          the pinned packages\n"
+        "  stylerl collect --source path ~/project  a folder, a git "
+        "checkout,\n"
+        "                                           JSONL or parquet\n"
+        "  stylerl collect --source hub --limit 20000\n"
+        "                                           codeparrot-clean, "
+        "streamed",
+    )
+    collect.add_argument(
+        "--source",
+        choices=("environment", "hub", "path"),
+        default="environment",
+        help="where the files come from (default: environment)",
+    )
+    collect.add_argument(
+        "where",
+        nargs="?",
+        metavar="PATH|NAME",
+        help="the path, or the hub data set's name",
+    )
+    collect.add_argument(
+        "--limit",
+        type=int,
+        default=0,
+        metavar="N",
+        help="take the first N files of a hub data set (default: all)",
+    )
+    collect.set_defaults(command=_collect)
+
+
+def _add_complete(commands: Any) -> None:
+    complete = commands.add_parser(
+        "complete",
+        help="complete a prompt with base, SFT and PPO side by side",
+        description="Complete a prompt with each model of the last run, "
+        "from the same seed, and show what the judge says of each.",
+        epilog='example: stylerl complete "def add(a, b):"',
+    )
+    complete.add_argument("prompt", help="the code to go on from")
+    complete.add_argument("--seed", type=int, default=0, metavar="N")
+    complete.set_defaults(command=_complete)
+
+
+def _add_params(commands: Any) -> None:
+    params = commands.add_parser(
+        "params",
+        help="write params.yaml from a preset, or check it",
+        formatter_class=RAW,
+        description="Check params.yaml and print it. With --preset or --set "
+        "it is written first.",
+        epilog="examples:\n"
+        "  stylerl params                       check and print\n"
+        "  stylerl params --preset notebook     start from a preset\n"
+        "  stylerl params --set seed=3          change one value",
+    )
+    _add_changes(params)
+    params.set_defaults(command=_params)
+
+
+def changes(assignments: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` strings as a mapping; values are read as YAML.
+
+    Raises:
+        ConfigError: one of them is not of that form.
+    """
+    result = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise ConfigError(
+                f"--set takes KEY=VALUE, such as ppo.kl_coef=0.1; got "
+                f"{assignment!r}"
+            )
+        try:
+            result[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(
+                f"--set {key}: {value!r} is not a YAML value"
+            ) from error
+    return result
+
+
+def _run(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    api.use()
+    from flows.rlhf import rlhf
+    from stylerl import summary
+
+    metrics = rlhf(options.preset, changes(options.set))
+    console = Console()
+    console.print(summary.rich_table(metrics))
+    console.print(summary.headline(metrics), summary.basis(metrics))
+    console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")
+    console.print("MLflow   make ui, then http://127.0.0.1:5000")
+
+
+def _collect(options: argparse.Namespace) -> None:
+    from stylerl import sources
+
+    if options.source == "path":
+        if not options.where:
+            raise DataError(
+                "--source path needs a path: stylerl collect --source path "
+                "~/project"
+            )
+        files = sources.path_files(Path(options.where))
+    elif options.source == "hub":
+        name = options.where or sources.HUB_DATASET
+        files = sources.hub_files(name, options.limit)
+    else:
+        files = sources.environment_files(LOCK)
+    count = sources.collect(files, options.source, DATA)
+    print(f"{count} files in {DATA}/")
+
+
+def _complete(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from stylerl import completion
+    from stylerl.judge import Judge
+
+    params = config.load(workspace.PARAMS)
+    answers = completion.complete(
+        options.prompt,
+        {
+            "base": params.sft.base,
+            "SFT": "artifacts/sft",
+            "PPO": "artifacts/ppo",
+        },
+        Judge(params.judge),
+        max_new_tokens=params.evaluate.max_new_tokens,
+        temperature=params.evaluate.temperature,
+        seed=options.seed,
+        revision=params.sft.revision,
+    )
+    completion.show(answers, Console())
+
+
+def _params(options: argparse.Namespace) -> None:
+    params = workspace.configure(options.preset, changes(options.set))
+    print(config.render(params), end="")
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from stylerl import doctor
+
+    findings = list(doctor.examine(Path()))
+    Console().print(doctor.render(findings))
+    return int(any(f.status is doctor.Status.FAIL for f in findings))
+
+
+def _report(_: argparse.Namespace) -> None:
+    if not REPORT.exists():
+        raise DataError(f"{REPORT} does not exist; `stylerl run` writes it")
+    print(REPORT.resolve())
+    webbrowser.open(REPORT.resolve().as_uri())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

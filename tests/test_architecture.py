@@ -1,0 +1,123 @@
+"""The layers hold: flows -> tasks -> stylerl, and dvc.yaml tells the truth."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tasks import graph
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = {
+    package: sorted((ROOT / package).rglob("*.py"))
+    for package in ("stylerl", "tasks", "flows")
+}
+MODULES = [path for paths in PACKAGES.values() for path in paths]
+# What may not be imported where, by top-level name.
+FORBIDDEN = {
+    "stylerl": {"tasks", "flows", "prefect", "dvc", "mlflow"},
+    "tasks": {"flows", "prefect", "dvc"},
+    "flows": {"dvc", "mlflow"},
+}
+# What a stage imports without its outputs depending on it: parameters are
+# declared by value, the rest reports, names or stores.
+WITHOUT_EFFECT = {
+    "stylerl/__init__.py",
+    "stylerl/config.py",
+    "stylerl/errors.py",
+    "stylerl/storage.py",
+    "tasks/__init__.py",
+    "tasks/graph.py",
+    "tasks/machine.py",
+    "tasks/process.py",
+    "tasks/tracking.py",
+}
+STAGES = graph.load(ROOT)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Every dotted name that a file imports, at any depth of its code."""
+    return frozenset(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module
+            yield node.module
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+def code_of(stage: str) -> set[str]:
+    """The files of ours that a stage imports, directly or not."""
+    found: set[str] = set()
+    waiting = {ROOT / "tasks" / f"{stage}.py"}
+    while waiting:
+        path = waiting.pop()
+        found.add(name_of(path))
+        for name in imports(path):
+            file = ROOT / f"{name.replace('.', '/')}.py"
+            if file.exists() and name_of(file) not in found:
+                waiting.add(file)
+    return found - WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_run_downwards(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    roots = {name.partition(".")[0] for name in imports(path)}
+    allowed = {"mlflow"} if name_of(path) == "tasks/tracking.py" else set()
+    forbidden = FORBIDDEN[package] | {"mlflow"}
+    assert roots & forbidden - allowed == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_dvc_yaml_names_the_code_of_each_stage(stage: graph.Stage) -> None:
+    declared = {dep for dep in stage.deps if dep.endswith(".py")}
+    assert declared == code_of(stage.name)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_has_one_name_everywhere(stage: graph.Stage) -> None:
+    assert stage.command == f"python -m tasks.{stage.name}"
+    assert importlib.util.find_spec(f"tasks.{stage.name}")
+    assert stage.name in stage.params
+    assert f"metrics/{stage.name}.json" in stage.outs
+
+
+def test_the_order_of_the_stages() -> None:
+    names = [stage.name for stage in STAGES]
+    assert sorted(names) == sorted(
+        ["filter", "label", "pretrain", "sft", "reward", "ppo", "evaluate"]
+    )
+    for before, after in [
+        ("filter", "label"),
+        ("filter", "pretrain"),
+        ("label", "sft"),
+        ("pretrain", "sft"),
+        ("sft", "reward"),
+        ("reward", "ppo"),
+        ("ppo", "evaluate"),
+    ]:
+        assert names.index(before) < names.index(after)
+
+
+def test_only_pretrain_is_frozen() -> None:
+    assert [s.name for s in STAGES if s.frozen] == ["pretrain"]

@@ -1,0 +1,116 @@
+"""The `stylerl` command: help that teaches, one message for an error."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows import cli
+from stylerl import config
+from stylerl.errors import ConfigError
+
+COMMANDS = ["run", "collect", "complete", "params", "doctor", "report"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"    {name} " in text] == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([command, "--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: stylerl {command}")
+    assert len(text.splitlines()) >= 5
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("ppo.kl_coef=0.1", {"ppo.kl_coef": 0.1}),
+        ("seed=3", {"seed": 3}),
+        ("judge.config=null", {"judge.config": None}),
+        ("judge.select=[E, W]", {"judge.select": ["E", "W"]}),
+        ("sft.base=a=b", {"sft.base": "a=b"}),
+    ],
+)
+def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
+    assert cli.changes([text]) == value
+
+
+@pytest.mark.parametrize("text", ["ppo.kl_coef", "=1", "judge.select=[E"])
+def test_set_refuses_what_is_no_assignment(text: str) -> None:
+    with pytest.raises(ConfigError, match="--set"):
+        cli.changes([text])
+
+
+def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["params", "--preset", "smoke", "--set", "ppo.kl_coef=0.2"]
+    assert cli.main(arguments) == 0
+    written = config.load(Path("params.yaml"))
+    smoke = config.from_preset("smoke")
+    assert written == config.override(smoke, {"ppo.kl_coef": 0.2})
+    assert yaml.safe_load(capsys.readouterr().out)["ppo"]["kl_coef"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["params"], "params.yaml does not exist"),
+        (["params", "--preset", "huge"], "preset must be one of default"),
+        (["params", "--set", "ppo.kl=1"], "params.yaml does not exist"),
+        (
+            ["params", "--preset", "smoke", "--set", "ppo.kl=1"],
+            "unknown parameter 'ppo.kl'",
+        ),
+        (["collect", "--source", "path"], "--source path needs a path"),
+        (["collect", "--source", "path", "nowhere"], "nowhere"),
+        (["report"], "artifacts/evaluate/report.html does not exist"),
+    ],
+)
+def test_one_message_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(arguments) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("stylerl: ") and message in last
+
+
+def test_collect_from_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/a.py").write_text("x = 1\n")
+    assert cli.main(["collect", "--source", "path", "mine"]) == 0
+    manifest = json.loads(Path("data/manifest.json").read_text())
+    assert manifest["source"] == "path"
+
+
+def test_starting_costs_no_heavy_import() -> None:
+    code = (
+        "import sys; from flows import cli; cli.parser(); "
+        "print([m for m in ('torch', 'prefect', 'mlflow', 'transformers') "
+        "if m in sys.modules])"
+    )
+    root = Path(cli.__file__).resolve().parent.parent
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
