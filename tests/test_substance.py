@@ -59,7 +59,7 @@ UNPARSABLE = [
     (DEF, "    # only a comment\n"),
     (DEF, "    x = '\0'\n"),
     (DEF, "    return " + "(" * 500 + ")" * 500 + "\n"),
-    (DEF, "    return " + "not " * 900 + "a\n"),
+    (DEF, "    return " + "not " * 3000 + "a\n"),
     (DEF, "    return " + "-" * 100_000 + "1\n"),
 ]
 
