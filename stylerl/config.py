@@ -9,6 +9,7 @@ value and the rule.
 """
 
 import dataclasses
+import math
 import textwrap
 import types
 import typing
@@ -73,8 +74,7 @@ class JudgeConfig:
     )
     config: str | None = setting(
         None,
-        "a setup.cfg, tox.ini or .flake8 whose options replace the four "
-        "above",
+        "a setup.cfg, tox.ini or .flake8 whose options replace the four above",
     )
     time_limit: float = setting(
         10.0, "seconds flake8 may spend on one source", above=0
@@ -91,7 +91,7 @@ class FilterConfig:
         choices=("function", "file"),
     )
     min_chars: int = setting(60, "shortest snippet, characters", least=1)
-    max_chars: int = setting(600, "longest snippet, characters", least=1)
+    max_chars: int = setting(400, "longest snippet, characters", least=1)
     max_files: int = setting(
         0, "read only so many files, drawn by hash; 0 reads all", least=0
     )
@@ -100,6 +100,12 @@ class FilterConfig:
     )
     test_share: float = setting(
         0.1, "share of groups that only evaluation sees", least=0, most=0.5
+    )
+    split_seed: int = setting(
+        171,
+        "of the split; the embedded base has trained on the default's "
+        "training split, so another one lets it see test code",
+        least=0,
     )
     jobs: int = setting(0, "processes; 0 takes every core", least=0)
 
@@ -127,7 +133,7 @@ class PretrainConfig:
     rough_share: float = setting(
         0.7, "share of snippets whose body is roughened", least=0, most=1
     )
-    tokens: int = setting(30_000_000, "training budget, tokens", least=1)
+    tokens: int = setting(13_000_000, "training budget, tokens", least=1)
     batch_tokens: int = setting(8192, "tokens an optimiser step", least=1)
     learning_rate: float = setting(3e-3, "peak of AdamW's rate", above=0)
     weight_decay: float = setting(0.1, "on matrices only", least=0)
@@ -137,7 +143,10 @@ class PretrainConfig:
     decay: float = setting(
         0.3, "share of steps that decay to zero", least=0, most=1
     )
-    threads: int = setting(0, "CPU threads; 0 leaves torch's choice", least=0)
+    compile: bool = setting(
+        True, "fuse the model with torch.compile (needs a C++ compiler)"
+    )
+    threads: int = setting(1, "CPU threads; 0 leaves torch's choice", least=0)
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,9 @@ class RewardConfig:
     revision: str = setting("main", "revision of a hub model")
     labels: int = setting(6000, "labels the classifier learns", least=1)
     pairs: int = setting(2000, "pairs the pairwise model learns", least=1)
+    held_out: int = setting(
+        400, "held-out labels, and minimal pairs, to measure on", least=1
+    )
     epochs: float = setting(1.0, "passes over them", above=0)
     batch_size: int = setting(32, "texts an optimiser step", least=1)
     learning_rate: float = setting(3e-4, "peak of AdamW's rate", above=0)
@@ -175,6 +187,9 @@ class RewardConfig:
         0.05, "share of steps that warm up", least=0, most=1
     )
     max_tokens: int = setting(320, "texts are cut to this length", least=8)
+    centring: float = setting(
+        0.01, "pull of the pairwise rewards towards 0", least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -216,9 +231,7 @@ class PPOConfig:
     cliprange: float = setting(0.2, "of the policy ratio", above=0)
     cliprange_value: float = setting(0.2, "of the value", above=0)
     vf_coef: float = setting(0.1, "weight of the value loss", least=0)
-    entropy_coef: float = setting(
-        0.0, "weight of the entropy bonus", least=0
-    )
+    entropy_coef: float = setting(0.0, "weight of the entropy bonus", least=0)
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", least=0
     )
@@ -408,9 +421,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
             return tuple(value)
         raise ConfigError(f"{name} must be a list of strings; got {value!r}")
     allowed = (
-        typing.get_args(hint)
-        if isinstance(hint, types.UnionType)
-        else (hint,)
+        typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     )
     if float in allowed and type(value) is int:
         return float(value)
@@ -434,6 +445,8 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
+    if not math.isfinite(value):
+        raise ConfigError(f"{name} must be a finite number; got {value}")
     bounds = (
         ("least", "at least", lambda bound: value >= bound),
         ("most", "at most", lambda bound: value <= bound),

@@ -1,0 +1,335 @@
+"""Where raw Python files come from: the environment, a hub, a path.
+
+`collect` writes the corpus that every run starts from:
+
+    data/corpus.parquet   one row a file: distribution, version, licence,
+                          path, content (the raw bytes)
+    data/manifest.json    the source, and files and bytes by distribution
+
+The same source gives the same bytes on every machine, whatever the order in
+which packages were installed; `dvc status data.dvc` holds it to that.
+"""
+
+import base64
+import hashlib
+import importlib.metadata
+import itertools
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from stylerl import storage
+from stylerl.errors import DataError
+
+SCHEMA = pa.schema(
+    [
+        ("distribution", pa.string()),
+        ("version", pa.string()),
+        ("licence", pa.string()),
+        ("path", pa.string()),
+        ("content", pa.binary()),
+    ]
+)
+ROWS_A_GROUP = 512
+HUB_DATASET = "codeparrot/codeparrot-clean"
+TEXT_COLUMNS = ("content", "text", "code")
+SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "venv"}
+
+
+class SourceFile(NamedTuple):
+    """One raw file, with the origin that its licence asks us to keep."""
+
+    distribution: str
+    version: str
+    licence: str
+    path: str
+    content: bytes
+
+
+def collect(files: Iterable[SourceFile], source: str, folder: Path) -> int:
+    """Write corpus and manifest into `folder`; return the files written.
+
+    Raises:
+        DataError: the source gave no file.
+    """
+    counts: dict[str, dict[str, Any]] = {}
+    with storage.replacing(folder) as scratch:
+        scratch.mkdir()
+        with pq.ParquetWriter(
+            scratch / "corpus.parquet", SCHEMA, compression="zstd"
+        ) as writer:
+            bar = tqdm(files, desc="collect", unit=" files")
+            for group in _batched(bar, ROWS_A_GROUP):
+                columns = list(zip(*group, strict=True))
+                writer.write_table(pa.table(columns, schema=SCHEMA))
+                for file in group:
+                    _count(counts, file)
+        total = sum(entry["files"] for entry in counts.values())
+        if not total:
+            raise DataError(
+                f"source {source!r} holds no Python file; name another one "
+                "(stylerl collect --help)"
+            )
+        storage.write_json(
+            scratch / "manifest.json",
+            {"source": source, "files": total, "distributions": counts},
+        )
+    return total
+
+
+def _batched(
+    files: Iterable[SourceFile], size: int
+) -> Iterator[list[SourceFile]]:
+    iterator = iter(files)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
+
+
+def _count(counts: dict[str, dict[str, Any]], file: SourceFile) -> None:
+    entry = counts.setdefault(
+        file.distribution,
+        {
+            "version": file.version,
+            "licence": file.licence,
+            "files": 0,
+            "bytes": 0,
+        },
+    )
+    entry["files"] += 1
+    entry["bytes"] += len(file.content)
+
+
+# --- environment: the pure-Python distributions pinned in the lock ---------
+
+
+def environment_files(lock: Path) -> Iterator[SourceFile]:
+    """Yield the modules of every pure-Python distribution in `lock`.
+
+    Sorted by distribution and path.  A path that two distributions install
+    with different content is left out, since the order of installation
+    decides whose it is; with equal content it belongs to the first.
+
+    Raises:
+        DataError: a pinned distribution is missing, of another version, or
+            a file differs from what its wheel recorded.
+    """
+    owners: dict[str, set[str]] = {}
+    pure = []
+    for name, version in _pins(lock):
+        distribution = _installed(name, version, lock)
+        modules = _recorded_modules(distribution)
+        for path, digest in modules.items():
+            owners.setdefault(path, set()).add(digest)
+        if _is_pure(distribution):
+            pure.append((name, version, distribution, modules))
+    taken: set[str] = set()
+    for name, version, distribution, modules in pure:
+        licence = _licence(distribution.metadata)
+        for path in sorted(modules):
+            if len(owners[path]) == 1 and path not in taken:
+                taken.add(path)
+                content = _verified(distribution, path, modules[path])
+                yield SourceFile(name, version, licence, path, content)
+
+
+def _pins(lock: Path) -> list[tuple[str, str]]:
+    """Sorted (normalised name, version) of every `name==version` line."""
+    try:
+        lines = lock.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{lock} does not exist; run this in stylerl's own folder, or "
+            "collect from --source path or hub"
+        ) from error
+    pins = [re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines]
+    return sorted(
+        (re.sub(r"[-_.]+", "-", pin[1]).lower(), pin[2]) for pin in pins if pin
+    )
+
+
+def _installed(
+    name: str, version: str, lock: Path
+) -> importlib.metadata.Distribution:
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise DataError(
+            f"{lock} pins {name}=={version}, which is not installed; "
+            f"pip install -r {lock}"
+        ) from error
+    found = distribution.version.partition("+")[0]
+    if found != version:
+        raise DataError(
+            f"{lock} pins {name}=={version}, but {found} is installed; "
+            f"pip install -r {lock}"
+        )
+    return distribution
+
+
+def _is_pure(distribution: importlib.metadata.Distribution) -> bool:
+    """Whether the wheel is the same one on every platform."""
+    wheel = distribution.read_text("WHEEL") or ""
+    tags = re.findall(r"^Tag: (\S+)", wheel, re.MULTILINE)
+    return bool(tags) and all(tag.endswith("-none-any") for tag in tags)
+
+
+def _recorded_modules(
+    distribution: importlib.metadata.Distribution,
+) -> dict[str, str]:
+    """Path inside site-packages -> recorded sha256 of each module."""
+    return {
+        file.as_posix(): file.hash.value
+        for file in distribution.files or []
+        if file.suffix == ".py" and file.hash and ".." not in file.parts
+    }
+
+
+def _verified(
+    distribution: importlib.metadata.Distribution, path: str, digest: str
+) -> bytes:
+    file = Path(str(distribution.locate_file(path)))
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"cannot read {file}: {error.strerror}; reinstall its package"
+        ) from error
+    raw = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
+    if raw.decode().rstrip("=") != digest:
+        raise DataError(
+            f"{file} differs from what its wheel recorded; reinstall the "
+            "package (pip install --force-reinstall)"
+        )
+    return content
+
+
+def _licence(metadata: Any) -> str:
+    """The licence a distribution declares, as one short line."""
+    for key in ("License-Expression", "License"):
+        text = (metadata.get(key) or "").strip()
+        if text and len(text) < 100 and "\n" not in text:
+            return str(text)
+    names = [
+        entry.rpartition(" :: ")[2]
+        for entry in metadata.get_all("Classifier") or []
+        if entry.startswith("License ::")
+    ]
+    return ", ".join(names) or "see the distribution"
+
+
+# --- path: the user's own code ---------------------------------------------
+
+
+def path_files(path: Path) -> Iterator[SourceFile]:
+    """Yield the Python files of a folder, a git checkout, JSONL or parquet.
+
+    In a git checkout only tracked files count.  A table needs a column
+    `content`, `text` or `code`; `repo_name`, `path` and `license` are kept
+    where they exist.
+
+    Raises:
+        DataError: nothing is there, or the table has no text column.
+    """
+    if path.is_dir():
+        yield from _folder_files(path)
+    elif path.suffix in {".jsonl", ".json", ".parquet"}:
+        form = "parquet" if path.suffix == ".parquet" else "json"
+        yield from _dataset_files(form, path.stem, data_files=str(path))
+    elif path.suffix == ".py" and path.exists():
+        yield SourceFile(path.stem, "", "", path.name, path.read_bytes())
+    else:
+        raise DataError(
+            f"{path} must be a folder, or a .jsonl, .parquet or .py file "
+            "that exists"
+        )
+
+
+def _folder_files(folder: Path) -> Iterator[SourceFile]:
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit:
+        listing = _git(folder, "ls-files", "-z", "*.py") or ""
+        names = [name for name in listing.split("\0") if name]
+    else:
+        found = (f.relative_to(folder) for f in folder.rglob("*.py"))
+        names = [f.as_posix() for f in found if not _is_skipped(f)]
+    root = folder.resolve()
+    for name in sorted(names):
+        file = folder / name
+        inside = file.resolve().is_relative_to(root)
+        if inside and file.is_file():
+            yield SourceFile(
+                root.name, (commit or "").strip(), "", name, file.read_bytes()
+            )
+
+
+def _is_skipped(path: Path) -> bool:
+    return any(
+        part in SKIPPED_FOLDERS or part.startswith(".") for part in path.parts
+    )
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Output of a git command, or None outside a checkout."""
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else None
+
+
+# --- hub: streamed through `datasets` --------------------------------------
+
+
+def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
+    """Stream the first `limit` files (0: all) of a hub data set.
+
+    `name` is a repository on the hub or a local folder in its format.
+
+    Raises:
+        DataError: the hub cannot be reached, or there is no text column.
+    """
+    yield from itertools.islice(
+        _dataset_files(name, name), limit if limit else None
+    )
+
+
+def _dataset_files(
+    loader: str, origin: str, **options: Any
+) -> Iterator[SourceFile]:
+    import datasets  # 2 s to import, and only these two sources need it
+
+    try:
+        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
+            loader, split="train", streaming=True, **options
+        )
+        for number, row in enumerate(rows):
+            yield _from_row(row, origin, number)
+    except (OSError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(
+            f"cannot read the data set {origin!r}: {error}; check the name "
+            "and the network, or collect from --source path"
+        ) from error
+
+
+def _from_row(row: Mapping[str, Any], origin: str, number: int) -> SourceFile:
+    text = next((row[c] for c in TEXT_COLUMNS if c in row), None)
+    if not isinstance(text, str):
+        raise DataError(
+            f"row {number} of {origin} has no text in any of the columns "
+            f"{', '.join(TEXT_COLUMNS)}; it has {', '.join(row)}"
+        )
+    return SourceFile(
+        str(row.get("repo_name") or origin),
+        "",
+        str(row.get("license") or ""),
+        str(row.get("path") or f"{number:09d}.py"),
+        text.encode("utf-8", errors="surrogatepass"),
+    )

@@ -1,0 +1,25 @@
+"""Stage `filter`: data/ -> artifacts/filter/snippets.parquet."""
+
+from pathlib import Path
+
+from stylerl import config, corpus, storage
+from tasks import process, tracking
+
+CORPUS = Path("data/corpus.parquet")
+SNIPPETS = Path("artifacts/filter/snippets.parquet")
+METRICS = Path("metrics/filter.json")
+
+
+def main() -> None:
+    """Filter with the parameters of params.yaml."""
+    params = config.load()
+    with tracking.stage_run("filter", config.to_dict(params.filter)) as run:
+        snippets, counts = corpus.filter_corpus(CORPUS, params.filter)
+        storage.write_table(SNIPPETS, snippets)
+        storage.write_json(METRICS, counts)
+        run.log_metrics({"kept": counts["kept"], **counts["split"]})
+        run.log_file(METRICS)
+
+
+if __name__ == "__main__":
+    process.run(main)
