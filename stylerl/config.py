@@ -208,35 +208,113 @@ class PPOConfig:
         "reference writes for the same prompt",
         least=0,
     )
+    prompts: int = setting(
+        512, "prompts to draw episodes from, of the training split", least=1
+    )
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(60, "rollout batches, one update each", least=0)
+    updates: int = setting(40, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
-    epochs: int = setting(4, "passes over a rollout batch", least=1)
+    epochs: int = setting(2, "passes over a rollout batch", least=1)
     micro_batch: int = setting(
-        0, "sequences a forward pass; 0 takes the minibatch whole", least=0
+        8, "sequences a forward pass; 0 takes the minibatch whole", least=0
     )
     max_new_tokens: int = setting(128, "tokens a completion", least=1)
     temperature: float = setting(0.8, "of sampling and training", above=0)
     learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
+    value_learning_rate: float | None = setting(
+        None, "the value head's own rate; null takes the policy's", above=0
+    )
+    schedule: str = setting(
+        "linear",
+        "how the rate falls after the warm-up, to zero after the last "
+        "update; constant does not",
+        choices=("constant", "cosine", "linear"),
+    )
     warmup: float = setting(
         0.05, "share of updates that warm up", least=0, most=1
+    )
+    value_warmup: int = setting(
+        0, "first updates that train the value head alone", least=0
     )
     adam_eps: float = setting(1e-5, "Adam's epsilon", above=0)
     max_grad_norm: float = setting(1.0, "gradients are clipped to", above=0)
     gamma: float = setting(1.0, "discount", least=0, most=1)
     lam: float = setting(0.95, "GAE's lambda", least=0, most=1)
+    whiten_rewards: bool = setting(
+        False, "divide rewards by their standard deviation, keep the mean"
+    )
+    advantage_clip: float | None = setting(
+        None, "whitened advantages are cut to this size", above=0
+    )
     cliprange: float = setting(0.2, "of the policy ratio", above=0)
+    cliprange_high: float | None = setting(
+        None, "its upper side (clip-higher); null takes cliprange", above=0
+    )
+    dual_clip: float | None = setting(
+        None,
+        "least surrogate, in advantages, where these are negative",
+        above=1,
+    )
     cliprange_value: float = setting(0.2, "of the value", above=0)
     vf_coef: float = setting(0.1, "weight of the value loss", least=0)
     entropy_coef: float = setting(0.0, "weight of the entropy bonus", least=0)
+    target_kl: float | None = setting(
+        None, "an update stops early once approxkl passes this", above=0
+    )
+    ratio_guard: float | None = setting(
+        None, "a minibatch with a larger mean ratio is skipped", above=1
+    )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", least=0
     )
+    kl_penalty: str = setting(
+        "reward",
+        "where the penalty goes: k1 in each token's reward, or k3 in the loss",
+        choices=("reward", "loss"),
+    )
+    kl_control: str = setting(
+        "fixed",
+        "how kl_coef moves towards kl_target: not, by Ziegler's "
+        "proportional controller, or by 2% an update",
+        choices=("fixed", "proportional", "two_percent"),
+    )
+    kl_target: float = setting(
+        6.0, "nats a response that kl_control aims at", above=0
+    )
+    kl_horizon: int = setting(
+        10_000, "episodes in which the proportional controller acts", least=1
+    )
+    score_clip: float | None = setting(
+        None, "scores are cut to this size", above=0
+    )
+    scale_scores: bool = setting(
+        False, "divide scores by their running standard deviation"
+    )
     missing_eos_penalty: float = setting(
         1.0, "taken from the score of a completion that was cut", least=0
+    )
+    precision: str = setting(
+        "auto",
+        "of forward passes: bf16 autocast or fp32; auto takes bf16 where "
+        "the hardware multiplies it",
+        choices=("auto", "bf16", "fp32"),
+    )
+    gradient_checkpointing: bool = setting(
+        False, "compute activations twice to save memory"
+    )
+    checkpoint_every: int = setting(
+        5,
+        "updates between checkpoints to resume from; 0 writes none",
+        least=0,
+    )
+    on_alarm: str = setting(
+        "warn",
+        "what a grave alarm does: warn, stop, or rollback to the last "
+        "healthy checkpoint at half the learning rate",
+        choices=("warn", "stop", "rollback"),
     )
 
 
