@@ -193,7 +193,7 @@ def test_a_path_that_cannot_be_read_is_refused(tmp_path, name):
         list(sources.path_files(tmp_path / name))
 
 
-# --- hub ----------------------------------------------------------------------
+# --- hub --------------------------------------------------------------------
 
 
 def test_a_folder_in_the_hub_format_is_streamed_up_to_the_limit(tmp_path):
@@ -226,7 +226,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
         list(sources.hub_files("nobody/nothing", limit=1))
 
 
-# --- collect ------------------------------------------------------------------
+# --- collect ----------------------------------------------------------------
 
 
 def test_the_manifest_counts_files_and_bytes(tmp_path):
