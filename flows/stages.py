@@ -72,7 +72,12 @@ RETRY_TRANSIENT: dict[str, Any] = {
 }
 
 
-@task(name="probe", cache_policy=NO_CACHE, **RETRY_TRANSIENT)
+@task(
+    name="probe",
+    task_run_name="probe",
+    cache_policy=NO_CACHE,
+    **RETRY_TRANSIENT,
+)
 def stale() -> set[str]:
     """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
 
