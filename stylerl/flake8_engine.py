@@ -29,12 +29,14 @@ from flake8.options.aggregator import aggregate_options
 from flake8.options.config import load_config
 from flake8.options.manager import OptionManager
 from flake8.plugins import finder
+from flake8.plugins.pyflakes import FlakesChecker
 from flake8.processor import FileProcessor
 from flake8.style_guide import Decision, StyleGuideManager
 from flake8.utils import normalize_pypi_name
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
+from stylerl.flakes import PreparedFlakes
 from stylerl.verdict import Verdict, Violation
 
 SNIPPET = "snippet.py"  # the name of a source that has none
@@ -84,15 +86,14 @@ class Engine:
     def _selected(
         self, checker: "_Checker", path: str
     ) -> tuple[Violation, ...]:
-        """What select and ignore let through, in flake8's order."""
+        """What select and ignore let through, sorted."""
         decide = self._guides.style_guide_for(path).should_report_error
         found = [
             Violation(row, (col or 0) + 1, code, text)
             for code, row, col, text, _ in checker.results
             if decide(code) is Decision.Selected
         ]
-        found.sort(key=lambda violation: violation[:2])
-        return tuple(found)
+        return tuple(sorted(found))
 
 
 class _Checker(FileChecker):
@@ -205,7 +206,19 @@ def _load(
     options = aggregate_options(manager, settings, folder, rest)
     for plugin in plugins.all_plugins():
         _hand_options(plugin.obj, manager, options)
-    return plugins.checkers, options
+    PreparedFlakes.prepare()
+    return _with_prepared_flakes(plugins.checkers), options
+
+
+def _with_prepared_flakes(checkers: finder.Checkers) -> finder.Checkers:
+    """The same checkers, pyflakes replaced by our faster one."""
+    tree = [
+        plugin._replace(obj=PreparedFlakes)
+        if plugin.obj is FlakesChecker
+        else plugin
+        for plugin in checkers.tree
+    ]
+    return checkers._replace(tree=tree)
 
 
 def _chosen(

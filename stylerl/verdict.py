@@ -15,7 +15,10 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The violations of one source, in flake8's order.
+    """The violations of one source, sorted as they are read.
+
+    By row, column, code and text, that is, since flake8 leaves the order of
+    what it finds in the same place to chance.
 
     `parsed` is False, and `reason` says why, where flake8 could not read the
     source to its end: a syntax error, a crash of flake8 or the time limit.
