@@ -43,7 +43,8 @@ def measure(rows: pd.DataFrame) -> dict[str, float]:
             "a model is measured on its completions; got none: raise "
             "evaluate.prompts or evaluate.samples"
         )
-    values = {key: float(mean) for key, mean in _values(rows).mean().items()}
+    means = _values(rows).mean()
+    values = {str(key): float(mean) for key, mean in means.items()}
     values["length_median"] = float(rows["tokens"].median())
     values["distinct_3"] = guards.distinct_ngrams(rows["completion"])
     return {
@@ -92,9 +93,9 @@ def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     prompts = (pair > 0).groupby(level="prompt_id").any().sum()
     common = prompts.index[prompts >= RARE]
     if len(common):
-        differences = counts.loc["ppo", common] - counts.loc["sft", common]
+        differences: Any = counts.loc["ppo"] - counts.loc["sft"]
         intervals = simultaneous_intervals(
-            100 * differences.to_numpy(), resamples, seed
+            100 * differences[common].to_numpy(), resamples, seed
         )
         found.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
     found.insert(0, "text", _texts(rows))

@@ -30,22 +30,11 @@ class Assessment(NamedTuple):
     violations: tuple[Violation, ...]  # rows count from the prompt's first
 
 
-def judged_text(prompt: str, completion: str, finished: bool) -> str:
-    """The text to judge: a line cut at the token limit is left out.
-
-    A finished completion is judged as it stands, final newline or not.
-    """
-    if finished:
-        return prompt + completion
-    whole, newline, _ = completion.rpartition("\n")
-    return prompt + whole + newline
-
-
 def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:
-    """Charge a verdict on `judged_text` to the completion in it.
+    """Charge a verdict on prompt and completion to the completion.
 
-    A syntax error of an unfinished completion is the cut's, and is not
-    charged.
+    An unfinished one is judged without the line that was cut; a syntax
+    error in what is left is the cut's, and is not charged.
     """
     violations = charged(prompt, verdict.violations)
     if not finished:

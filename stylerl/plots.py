@@ -135,7 +135,9 @@ def _axes(x: Scale | None, y: Scale) -> str:
             f'<path class="grid" d="M{LEFT} {_at(height)}H{WIDTH - RIGHT}"/>'
             + _text(LEFT - 6, height + 4, _number(tick), "end")
         )
-    for tick in _ticks(x) if x else ():
+    if x is None:
+        return "".join(parts)
+    for tick in _ticks(x):
         parts.append(_text(x(tick), HEIGHT - 10, _number(tick), "middle"))
     return "".join(parts)
 

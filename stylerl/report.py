@@ -138,7 +138,7 @@ def _outcomes(completions: pd.DataFrame) -> list[dict[str, Any]]:
     return shares
 
 
-def _rules(rules: pd.DataFrame) -> list[dict[str, Any]]:
+def _rules(rules: pd.DataFrame) -> list[dict[Any, Any]]:
     """Rows of the rules table, with bar widths relative to the longest."""
     models = list(summary.MODELS)
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
@@ -247,8 +247,8 @@ def _worst_samples(completions: pd.DataFrame) -> list[Sample]:
     change = (scores["ppo"] - scores["sft"]).rename("change").reset_index()
     worst = change.sort_values(["change", *keys]).head(WORST_SAMPLES)
     return [
-        _sample(completions, row.prompt_id, row.sample)
-        for row in worst[worst["change"] < 0].itertuples()
+        _sample(completions, row["prompt_id"], row["sample"])
+        for row in worst[worst["change"] < 0].to_dict("records")
     ]
 
 

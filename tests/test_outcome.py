@@ -2,7 +2,7 @@
 
 import pytest
 
-from stylerl.outcome import Outcome, assess, charged, judged_text
+from stylerl.outcome import Outcome, assess, charged
 from stylerl.verdict import Verdict, Violation
 
 PROMPT = "def f(x):\n"  # row 1; the completion begins on row 2
@@ -60,18 +60,3 @@ def test_only_what_lies_behind_the_prompt_is_charged(
     violation = Violation(row, col, code, "")
 
     assert charged(prompt, (violation,)) == ((violation,) if counts else ())
-
-
-@pytest.mark.parametrize(
-    ("completion", "finished", "judged"),
-    [
-        ("    return x", True, "    return x"),  # W292 is its own doing
-        ("    return x\n", True, "    return x\n"),
-        ("    y = x\n    ret", False, "    y = x\n"),
-        ("    return x\n", False, "    return x\n"),  # no half line
-        ("    ret", False, ""),
-        ("", True, ""),
-    ],
-)
-def test_only_a_cut_line_is_dropped(completion, finished, judged):
-    assert judged_text(PROMPT, completion, finished) == PROMPT + judged

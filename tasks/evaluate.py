@@ -1,0 +1,143 @@
+"""Stage `evaluate`: the models -> completions, numbers and the report.
+
+Nothing written here depends on the clock, the machine or the run, so that
+DVC finds the same outputs for the same inputs; times and hardware are in
+MLflow.
+"""
+
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+import yaml
+from rich.console import Console
+
+from stylerl import config, report, storage, summary
+from stylerl.config import Params
+from stylerl.contenders import Source
+from stylerl.evaluation import Evaluation, evaluate
+from stylerl.judge import Judge
+from tasks import process, tracking
+
+SNIPPETS = Path("artifacts/filter/snippets.parquet")
+SFT = Path("artifacts/sft")
+PPO = Path("artifacts/ppo")
+CLASSIFIER = Path("artifacts/reward/classifier")
+UPDATES = Path("metrics/ppo.csv")
+CALIBRATION = Path("metrics/reward_calibration.csv")
+COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
+REPORT = Path("artifacts/evaluate/report.html")
+METRICS = Path("metrics/evaluate.json")
+RULES = Path("metrics/rules.csv")
+SECTIONS = ("seed", "judge", "sft", "ppo", "evaluate")  # as in dvc.yaml
+
+
+def main() -> None:
+    """Evaluate with the parameters of params.yaml."""
+    params = config.load()
+    judge = Judge(params.judge)
+    sources = {
+        "base": Source(params.sft.base, params.sft.revision),
+        "sft": Source(str(SFT)),
+        "ppo": Source(str(PPO)),
+    }
+    settings = config.to_dict(params.evaluate)
+    with tracking.stage_run("evaluate", settings) as run:
+        run.log_tag("judge", judge.identity)
+        result = evaluate(
+            sources,
+            storage.read_table(SNIPPETS),
+            judge,
+            params.evaluate,
+            params.seed,
+            CLASSIFIER,
+        )
+        write(result, judge, sources, params)
+        run.log_metrics(result.metrics)
+        run.log_table("completions.json", _side_by_side(result.completions))
+        run.log_file(METRICS)
+        run.log_file(RULES)
+        run.log_file(REPORT)
+    console = Console()
+    console.print(summary.rich_table(result.metrics))
+    console.print(summary.headline(result.metrics), highlight=False)
+    console.print(f"Report: {REPORT}")
+
+
+def write(
+    result: Evaluation,
+    judge: Judge,
+    sources: dict[str, Source],
+    params: Params,
+) -> None:
+    """Write the tables, the numbers and the page."""
+    storage.write_table(COMPLETIONS, result.completions)
+    storage.write_json(METRICS, result.metrics)
+    storage.write_text(RULES, result.rules.to_csv(index=False))
+    chosen = config.to_dict(params)
+    page = report.render(
+        report.Evidence(
+            metrics=result.metrics,
+            rules=result.rules,
+            completions=result.completions,
+            updates=_read_csv(UPDATES),
+            calibration=_read_csv(CALIBRATION),
+            provenance=_provenance(judge, sources, params.seed),
+            params=yaml.safe_dump(
+                {name: chosen[name] for name in SECTIONS}, sort_keys=False
+            ),
+            seed=params.seed,
+        )
+    )
+    storage.write_text(REPORT, page)
+
+
+def _provenance(
+    judge: Judge, sources: dict[str, Source], seed: int
+) -> dict[str, str]:
+    """What the page rests on: digests of data, judge and models."""
+    models = {
+        f"model {name}": _identify(source) for name, source in sources.items()
+    }
+    return {
+        "snippets, SHA-256": _digest(SNIPPETS),
+        "judge": judge.identity,
+        "seed": str(seed),
+        **models,
+    }
+
+
+def _identify(source: Source) -> str:
+    weights = Path(source.name) / "model.safetensors"
+    if weights.exists():
+        return f"{source.name}, SHA-256 {_digest(weights)}"
+    return f"{source.name} at revision {source.revision}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_csv(path: Path) -> pd.DataFrame | None:
+    return pd.read_csv(path) if path.exists() else None
+
+
+def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:
+    """One row a prompt, each model's first completion and its outcome."""
+    first = completions[
+        (completions["sample"] == 0)
+        & completions["model"].isin(summary.MODELS)
+    ]
+    wide = first.pivot(
+        index=["prompt_id", "prompt"],
+        columns="model",
+        values=["completion", "outcome", "score"],
+    )
+    pairs = wide.columns.to_flat_index().tolist()
+    wide.columns = pd.Index([f"{pair[1]}_{pair[0]}" for pair in pairs])
+    return wide.reset_index().drop(columns="prompt_id")
+
+
+if __name__ == "__main__":
+    process.run(main)

@@ -1,0 +1,85 @@
+"""Prompts and human code of the test split, and nothing else."""
+
+import pandas as pd
+import pytest
+
+from stylerl.config import JudgeConfig
+from stylerl.errors import DataError
+from stylerl.heldout import held_out_prompts, human_texts, literal_prompts
+from stylerl.judge import Judge
+
+CLEAN = "def f{}(a, b):\n"
+BODY = "    return a+b ;\n"  # E203, E225 and E703 are the body's own
+
+
+@pytest.fixture(scope="module")
+def judge():
+    return Judge(JudgeConfig())
+
+
+def snippets(*rows):
+    """A table of (prompt, body, split); no prompt makes a whole file."""
+    return pd.DataFrame(
+        {
+            "id": [f"{n:016}" for n in range(len(rows))],
+            "text": [prompt + body for prompt, body, _ in rows],
+            "body_start": [len(prompt) or -1 for prompt, _, _ in rows],
+            "split": [split for _, _, split in rows],
+        }
+    )
+
+
+def test_only_clean_prompts_of_functions_in_the_test_split(judge):
+    table = snippets(
+        (CLEAN.format(0), BODY, "test"),
+        ("def g(a,b):\n", BODY, "test"),  # E231 stands in the prompt
+        (CLEAN.format(1), BODY, "train"),
+        (CLEAN.format(2), BODY, "valid"),
+        ("", "x = 1\n", "test"),  # a whole file has no prompt
+        (CLEAN.format(0), "    return b\n", "test"),  # the same prompt
+    )
+
+    (prompt,) = held_out_prompts(table, judge, 10, seed=0)
+
+    assert prompt.text == CLEAN.format(0)
+    assert prompt.human in (BODY, "    return b\n")
+
+
+def test_the_draw_depends_on_the_seed_alone(judge):
+    rows = [(CLEAN.format(n), BODY, "test") for n in range(30)]
+    table = snippets(*rows)
+
+    drawn, again, other = (
+        [prompt.id for prompt in held_out_prompts(t, judge, 5, seed)]
+        for t, seed in ((table, 1), (table.iloc[::-1], 1), (table, 2))
+    )
+
+    assert len(set(drawn)) == 5
+    assert drawn == again
+    assert drawn != other
+
+
+def test_no_clean_prompt_is_an_error_with_a_remedy(judge):
+    table = snippets(("def g(a,b):\n", BODY, "test"))
+
+    with pytest.raises(DataError, match="its 1 functions gave none"):
+        held_out_prompts(table, judge, 5, seed=0)
+    with pytest.raises(DataError, match="evaluate.prompt_texts"):
+        held_out_prompts(table.iloc[:0], judge, 5, seed=0)
+
+
+def test_literal_prompts_stay_as_they_are():
+    first, second = literal_prompts(["def add(a, b):", "class Person:\n"])
+
+    assert (first.text, first.human) == ("def add(a, b):", None)
+    assert first.id != second.id
+
+
+def test_human_texts_are_whole_snippets_of_the_test_split():
+    table = snippets(
+        (CLEAN.format(0), BODY, "test"), (CLEAN.format(1), BODY, "train")
+    )
+
+    assert human_texts(table, 5, seed=0) == [CLEAN.format(0) + BODY]
+    with pytest.raises(DataError, match="it has none"):
+        human_texts(table.iloc[1:], 5, seed=0)
