@@ -1,0 +1,77 @@
+"""How much memory PPO will take, estimated before it starts.
+
+An estimate to warn by, not a promise: weights, gradients and Adam's moments
+are exact, activations are counted for a stock decoder, and a fixed sum
+stands for Python, torch and the corpus.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from stylerl import models
+from stylerl.config import PPOConfig
+
+PROGRAM = int(1.0 * 2**30)  # Python, torch, transformers and tables
+STATE = 16  # bytes a trained parameter: weight, gradient, two moments
+FROZEN = 4  # bytes a frozen parameter, fp32
+PROMPT_TOKENS = 96  # a signature and its docstring
+TENSORS_A_LAYER = 20  # of hidden size, kept for the backward pass
+LOGIT_COPIES = 3  # logits, log-softmax, gradient
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+class Shape(NamedTuple):
+    """What of a model decides its memory."""
+
+    parameters: int
+    hidden: int
+    layers: int
+    vocabulary: int
+
+
+def shape_of(name: str, revision: str) -> Shape:
+    """The shape of a model folder or hub model.
+
+    Raises:
+        ModelError: it cannot be found or loaded.
+    """
+    model = models.load_causal_lm(name, revision)
+    settings = model.config
+    return Shape(
+        sum(weight.numel() for weight in model.parameters()),
+        settings.hidden_size,
+        settings.num_hidden_layers,
+        settings.vocab_size,
+    )
+
+
+def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
+    """Peak bytes of the PPO stage: policy, reference, reward, activations."""
+    sequences = -(-ppo.batch_size // ppo.minibatches)  # rounded up
+    if ppo.micro_batch:
+        sequences = min(sequences, ppo.micro_batch)
+    tokens = sequences * (PROMPT_TOKENS + ppo.max_new_tokens)
+    layer = TENSORS_A_LAYER * shape.hidden * 4
+    head = LOGIT_COPIES * shape.vocabulary * 4
+    return (
+        PROGRAM
+        + shape.parameters * (STATE + 2 * FROZEN)
+        + tokens * (shape.layers * layer + head)
+    )
+
+
+def available_bytes() -> int:
+    """Memory that a new process could take, by the kernel or the cgroup."""
+    pages = "SC_AVPHYS_PAGES"
+    if pages not in os.sysconf_names:  # macOS tells only the total
+        pages = "SC_PHYS_PAGES"
+    free = os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) * 1024
+    if CGROUP.exists() and CGROUP.read_text().strip().isdigit():
+        free = min(free, int(CGROUP.read_text()))
+    return free

@@ -1,0 +1,233 @@
+"""Preflight checks: what is wrong is found, and the remedy said."""
+
+import socket
+
+import pandas as pd
+import pytest
+from conftest import build_gpt2, build_llama
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from stylerl import config, doctor, memory, storage
+from stylerl.config import Params, PPOConfig
+from stylerl.doctor import Status
+from stylerl.memory import Shape
+from stylerl.models import save_model
+
+
+def corpus(folder, rows, said):
+    folder.mkdir()
+    table = pd.DataFrame({"path": [str(n) for n in range(rows)]})
+    storage.write_table(folder / "corpus.parquet", table)
+    storage.write_json(folder / "manifest.json", {"files": said})
+    return folder
+
+
+def test_data_as_its_manifest_says(tmp_path):
+    found = doctor.check_data(corpus(tmp_path / "data", 3, 3))
+
+    assert (found.status, found.detail[:7]) == (Status.OK, "3 files")
+
+
+@pytest.mark.parametrize(
+    ("make", "detail", "remedy"),
+    [
+        (lambda data: None, "does not exist", "stylerl collect"),
+        (lambda data: corpus(data, 3, 4), "holds 3 files", "rm -r data"),
+        (
+            lambda data: (corpus(data, 3, 3) / "corpus.parquet").write_bytes(
+                b"cut"
+            ),
+            "",
+            "stylerl collect",
+        ),
+    ],
+    ids=["absent", "other files", "broken"],
+)
+def test_data_that_is_not_right(make, detail, remedy, tmp_path):
+    make(tmp_path / "data")
+
+    found = doctor.check_data(tmp_path / "data")
+
+    assert found.status is Status.FAIL
+    assert detail in found.detail
+    assert remedy in found.remedy
+
+
+def test_parameters(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text(config.render(Params()))
+    assert doctor.check_parameters(path).status is Status.OK
+
+    path.write_text("ppo:\n  gamma: 2\n")
+    found = doctor.check_parameters(path)
+    assert found.status is Status.FAIL
+    assert "ppo.gamma must be at most 1" in found.detail
+
+
+def test_a_port_that_is_taken_is_a_warning():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+
+        found = doctor.check_port(port, "MLflow UI")
+    free = doctor.check_port(port, "MLflow UI")
+
+    assert (found.status, free.status) == (Status.WARN, Status.OK)
+    assert "MLflow UI would listen here" in found.detail
+
+
+def test_disk(tmp_path):
+    assert doctor.check_disk(tmp_path, needed=1e-6).status is Status.OK
+    assert doctor.check_disk(tmp_path, needed=1e9).status is Status.FAIL
+
+
+def test_packages_are_as_the_project_asks():
+    assert doctor.check_packages().status is Status.OK
+
+
+def test_a_package_out_of_bounds_is_named(monkeypatch):
+    asked = ["rich>=999", "no-such-package", 'torch; python_version < "3"']
+    monkeypatch.setattr(
+        doctor.importlib.metadata, "requires", lambda name: asked
+    )
+
+    found = doctor.check_packages()
+
+    assert found.status is Status.FAIL
+    assert "rich>=999 (found 1" in found.detail
+    assert "no-such-package (found none)" in found.detail
+    assert "torch" not in found.detail
+
+
+def test_without_git_there_is_a_warning(monkeypatch):
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+
+    assert doctor.check_git().status is Status.WARN
+
+
+@pytest.mark.parametrize("build", [build_llama, build_gpt2])
+def test_a_good_model_passes(build, tokenizer, tmp_path):
+    folder = tmp_path / "m"
+    save_model(build(len(tokenizer)), tokenizer, folder)
+
+    for check in (
+        doctor.check_model,
+        doctor.check_tokenizer,
+        doctor.check_attention,
+    ):
+        found = check(str(folder), "main")
+        assert found.status is Status.OK, found
+
+
+def test_a_missing_model_says_how_to_get_it(tmp_path):
+    found = doctor.check_model(str(tmp_path / "absent"), "main")
+
+    assert found.status is Status.FAIL
+    assert "dvc pull" in found.remedy
+
+
+def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
+    # Lower case and single blanks, as an uncased WordPiece has it.
+    vocabulary = {"[UNK]": 0, "[EOS]": 1, "[PAD]": 2, "return": 3}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    words.normalizer = normalizers.Lowercase()
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, eos_token="[EOS]", pad_token="[PAD]"
+    ).save_pretrained(tmp_path)
+    storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
+
+    found = doctor.check_tokenizer(str(tmp_path), "main")
+
+    assert found.status is Status.FAIL
+    assert "byte-level" in found.remedy
+
+
+def test_attention_that_differs_is_found(llama_folder, monkeypatch):
+    real = doctor.models.load_causal_lm
+
+    def load(name, revision, tokenizer, attention):
+        model = real(name, revision, tokenizer, attention)
+        if attention == "eager":
+            model.get_input_embeddings().weight.data.mul_(1.5)
+        return model
+
+    monkeypatch.setattr(doctor.models, "load_causal_lm", load)
+
+    found = doctor.check_attention(str(llama_folder), "main")
+
+    assert found.status is Status.FAIL
+    assert "differ by" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "sequences"),
+    [(0, 4), (1, 1), (3, 3), (8, 4)],  # a minibatch has 16 / 4 episodes
+)
+def test_memory_of_ppo_by_hand(micro_batch, sequences):
+    # A sequence has 96 + 32 = 128 tokens.  A token keeps 2 layers x 20 x
+    # 8 wide x 4 bytes = 1280, and 3 x 100 logits x 4 bytes = 1200: a
+    # sequence 128 x 2480 = 317,440.  1000 parameters take 16 + 2 x 4
+    # bytes each, 24,000.
+    ppo = PPOConfig(
+        batch_size=16,
+        minibatches=4,
+        max_new_tokens=32,
+        micro_batch=micro_batch,
+    )
+    shape = Shape(parameters=1000, hidden=8, layers=2, vocabulary=100)
+
+    size = memory.ppo_bytes(shape, ppo) - memory.PROGRAM
+
+    assert size == 317_440 * sequences + 24_000
+
+
+def test_memory_that_does_not_suffice(llama_folder, monkeypatch):
+    name, params = str(llama_folder), Params()
+    assert doctor.check_memory(name, params).status is Status.OK
+
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
+    found = doctor.check_memory(name, params)
+    assert found.status is Status.FAIL
+    assert "ppo.micro_batch" in found.remedy
+
+
+def test_memory_available_is_of_this_machine():
+    assert 2**26 < memory.available_bytes() < 2**46
+
+
+def test_an_empty_folder_fails_without_an_exception(tmp_path):
+    findings = list(doctor.examine(tmp_path))
+
+    failed = {f.check for f in findings if f.status is Status.FAIL}
+    assert {"data", "params.yaml"} <= failed
+    assert "base model" not in {f.check for f in findings}
+    assert all(f.remedy for f in findings if f.status is Status.FAIL)
+
+
+def test_a_prepared_folder_passes(llama_folder, tmp_path):
+    corpus(tmp_path / "data", 3, 3)
+    params = config.override(Params(), {"sft.base": str(llama_folder)})
+    (tmp_path / "params.yaml").write_text(config.render(params))
+
+    findings = list(doctor.examine(tmp_path))
+
+    assert {f.check for f in findings if f.status is Status.FAIL} <= {"disk"}
+    assert {"base model", "tokenizer", "attention", "memory"} <= {
+        f.check for f in findings
+    }
+
+
+def test_details_are_not_read_as_markup(tmp_path):
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    finding = doctor.Finding("x", Status.FAIL, "[/bold] a", "pip [dev]")
+    Console(file=out, width=80).print(doctor.render([finding]))
+
+    assert "[/bold] a" in out.getvalue()
+    assert "pip [dev]" in out.getvalue()
