@@ -89,6 +89,7 @@ class _Scores(torch.autograd.Function):
         temperature: float,
     ) -> tuple[Tensor, Tensor]:
         """(N, H), (V, H), (V,) or None, (N,) -> two of (N,)."""
+        ctx.set_materialize_grads(False)
         ctx.dtype = _compute_dtype(hidden)
         ctx.temperature = temperature
         logprobs, entropy = [], []
@@ -104,7 +105,7 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def backward(  # type: ignore[override]
-        ctx: Any, grad_logprobs: Tensor, grad_entropy: Tensor
+        ctx: Any, grad_logprobs: Tensor | None, grad_entropy: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         """Softmax p, logits z: d log p_a / dz = 1_a - p and
         dH / dz = -p (log p + H)."""
@@ -117,10 +118,12 @@ class _Scores(torch.autograd.Function):
                 hidden[rows], weight, bias, ctx.temperature, ctx.dtype
             )
             p = log_all.exp()
-            outer = grad_logprobs[rows, None]
-            grad = -outer * p
-            grad.scatter_add_(-1, tokens[rows, None], outer)
-            if grad_entropy.any():
+            grad = torch.zeros_like(p)
+            if grad_logprobs is not None:
+                outer = grad_logprobs[rows, None]
+                grad = -outer * p
+                grad.scatter_add_(-1, tokens[rows, None], outer)
+            if grad_entropy is not None:
                 entropy = -(p * log_all).sum(dim=-1, keepdim=True)
                 grad -= grad_entropy[rows, None] * p * (log_all + entropy)
             grad = (grad / ctx.temperature).to(ctx.dtype)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -30,10 +30,19 @@ from transformers import (
 from transformers.utils import logging
 
 from stylerl.errors import ModelError
+from stylerl.logprobs import response_states, token_scores
 from stylerl.storage import read_json, replacing, write_json
 
 PAD_TOKEN = "<|pad|>"
 VALUE_HEAD = "value_head.safetensors"
+
+
+class ResponseScores(NamedTuple):
+    """Per response token of a batch, laid end to end, (N,) fp32 each."""
+
+    logprobs: Tensor  # nats
+    entropy: Tensor  # nats, of the whole distribution
+    values: Tensor  # of the state before the token
 
 
 class PolicyWithValue(nn.Module):
@@ -60,6 +69,29 @@ class PolicyWithValue(nn.Module):
         """Where the weights are."""
         return self.model.device
 
+    def forward(
+        self,
+        ids: Tensor,
+        starts: Tensor,
+        lengths: Tensor,
+        temperature: float,
+        *,
+        value_only: bool = False,
+    ) -> ResponseScores:
+        """Score the response tokens of right-padded sequences.
+
+        `ids` is (B, T), prompt and response; `starts` and `lengths` are
+        their lengths in tokens, (B,).  Log-probabilities are taken at
+        `temperature`.  With `value_only` the gradient reaches the value
+        head and nothing else.
+        """
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and not value_only
+        ):
+            hidden, tokens = response_states(self.model, ids, starts, lengths)
+            scores = token_scores(self.model, hidden, tokens, temperature)
+        return ResponseScores(*scores, self.values(hidden))
+
     def trunk(self, input_ids: Tensor, **inputs: Any) -> Any:
         """The decoder's output; its `last_hidden_state` is (B, T, H)."""
         return self.model.base_model(input_ids=input_ids, **inputs)
@@ -74,6 +106,19 @@ class PolicyWithValue(nn.Module):
         with torch.autocast(hidden.device.type, enabled=False):
             values: Tensor = self.value_head(hidden.float())
         return values.squeeze(-1)
+
+    def enable_gradient_checkpointing(self) -> None:
+        """Compute activations again in the backward pass.
+
+        transformers does so in training mode alone, which is why every
+        dropout is set to zero first.
+        """
+        for module in self.model.modules():
+            for name in ("p", "attention_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)
+        self.model.gradient_checkpointing_enable()
+        self.train()
 
     def load_value_head(self, folder: Path) -> None:
         """Take the value head that `save_model` left in `folder`."""

@@ -10,7 +10,6 @@ Notation: B sequences, R tokens of a response, V vocabulary.
 """
 
 import copy
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, DynamicLayer
 
+from stylerl.draws import generator
 from stylerl.errors import ModelError
 from stylerl.logprobs import response_states, right_pad, token_scores
 from stylerl.models import PolicyWithValue, encode_prompt
@@ -268,15 +268,14 @@ def _choose(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
 
 def _uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
     """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
-    streams = []
-    for row in rows:
-        digest = hashlib.sha256(f"{seed}:{row}".encode()).digest()
-        source = torch.Generator()
-        source.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-        streams.append(
-            torch.rand(count, generator=source, dtype=torch.float64)
-        )
-    return torch.stack(streams)
+    return torch.stack(
+        [
+            torch.rand(
+                count, generator=generator(seed, row), dtype=torch.float64
+            )
+            for row in rows
+        ]
+    )
 
 
 def _batches(items: list[int], size: int) -> Iterator[list[int]]:

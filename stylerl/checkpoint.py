@@ -1,0 +1,161 @@
+"""Checkpoints to resume from: whole, checked, and few.
+
+A checkpoint is a folder of safetensors files and one state.json, which holds
+the digest of each file.  It appears under its final name only when all of it
+is on disk; one that is torn all the same (a full disk, a lost power supply)
+is noticed by its digests, and the one before it is used.
+"""
+
+import hashlib
+import logging
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from stylerl.errors import DataError
+from stylerl.storage import read_json, replacing, write_json
+
+KEPT = 2
+STATE = "state.json"
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """What was saved after `update` updates."""
+
+    update: int
+    tensors: dict[str, dict[str, Tensor]]  # by file, by name
+    state: dict[str, Any]  # JSON
+
+
+def save(folder: Path, checkpoint: Checkpoint, kept: int = KEPT) -> Path:
+    """Write a checkpoint, then remove all but the `kept` newest."""
+    for scrap in folder.glob(".*.partial"):  # of a process that was killed
+        shutil.rmtree(scrap)
+    path = folder / f"{checkpoint.update:06d}"
+    with replacing(path) as scratch:
+        scratch.mkdir()
+        digests = {}
+        for name, tensors in checkpoint.tensors.items():
+            file = scratch / f"{name}.safetensors"
+            save_file({k: v.contiguous() for k, v in tensors.items()}, file)
+            digests[file.name] = _digest(file)
+        write_json(
+            scratch / STATE, {"digests": digests, "state": checkpoint.state}
+        )
+    for old in [*_newest_first(folder)][kept:]:
+        shutil.rmtree(old)
+    return path
+
+
+def latest(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None where there is none."""
+    for path in _newest_first(folder):
+        try:
+            return _load(path)
+        except (DataError, OSError, KeyError) as error:
+            log.warning(
+                "checkpoint %s is torn (%s): using the one before it",
+                path,
+                error,
+            )
+    return None
+
+
+def untied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict in which a shared tensor stands under one name only."""
+    seen: set[int] = set()
+    kept = {}
+    for name, tensor in state.items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            kept[name] = tensor
+    return kept
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimiser's state, by `PARAMETER.NAME`."""
+    return {
+        f"{parameter}.{name}": value
+        for parameter, entry in optimiser.state_dict()["state"].items()
+        for name, value in entry.items()
+    }
+
+
+def restore_optimiser(
+    optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    """Undo `optimiser_tensors`; rates and other settings stay as they are."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        parameter, name = key.split(".")
+        state.setdefault(int(parameter), {})[name] = value
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def random_state() -> dict[str, Any]:
+    """The global generators of Python, numpy and torch, as JSON."""
+    version, internal, gauss = random.getstate()
+    legacy: Any = np.random.get_state()
+    name, keys, *rest = legacy
+    return {
+        "python": [version, list(internal), gauss],
+        "numpy": [name, keys.tolist(), *rest],
+        "torch": torch.get_rng_state().numpy().tobytes().hex(),
+        "cuda": [
+            state.numpy().tobytes().hex()
+            for state in (
+                torch.cuda.get_rng_state_all()
+                if torch.cuda.is_available()
+                else []
+            )
+        ],
+    }
+
+
+def restore_random_state(state: Mapping[str, Any]) -> None:
+    """Undo `random_state`."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(_bytes(state["torch"]))
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([_bytes(each) for each in state["cuda"]])
+
+
+def _load(path: Path) -> Checkpoint:
+    content = read_json(path / STATE)
+    tensors = {}
+    for name, digest in content["digests"].items():
+        if _digest(path / name) != digest:
+            raise DataError(f"{name} is not what was written")
+        tensors[Path(name).stem] = load_file(path / name)
+    return Checkpoint(int(path.name), tensors, content["state"])
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    names = sorted(
+        (p.name for p in folder.glob("[0-9]*") if p.name.isdigit()),
+        reverse=True,
+    )
+    for name in names:
+        yield folder / name
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _bytes(text: str) -> Tensor:
+    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)
