@@ -114,7 +114,7 @@ class FilterConfig:
 class LabelConfig:
     """Snippets, some of them roughened, with flake8's verdict on each."""
 
-    snippets: int = setting(16000, "snippets to label", least=1)
+    snippets: int = setting(12000, "snippets to label", least=1)
     rough_share: float = setting(
         0.5, "share of snippets whose body is roughened", least=0, most=1
     )
@@ -175,8 +175,8 @@ class RewardConfig:
         "artifacts/sft", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    labels: int = setting(6000, "labels the classifier learns", least=1)
-    pairs: int = setting(2000, "pairs the pairwise model learns", least=1)
+    labels: int = setting(4000, "labels the classifier learns", least=1)
+    pairs: int = setting(1000, "pairs the pairwise model learns", least=1)
     held_out: int = setting(
         400, "held-out labels, and minimal pairs, to measure on", least=1
     )
