@@ -13,7 +13,6 @@ on the class), so a process should hold one engine: stylerl.workers starts
 a process for each.
 """
 
-import contextlib
 import io
 import tokenize
 from argparse import Namespace
@@ -53,10 +52,19 @@ class Engine:
             ConfigError: flake8 refuses the options or the configuration
                 file, or a plugin is missing or does not load.
         """
-        self._checkers, self.options = load(config)
-        self._guides = StyleGuideManager(
-            self.options, BaseFormatter(self.options)
-        )
+        try:
+            self._checkers, self.options = _load(
+                arguments(config), config.plugins
+            )
+            self._guides = StyleGuideManager(
+                self.options, BaseFormatter(self.options)
+            )
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ConfigError(
+                f"flake8 refuses the judge's options: {error}"
+            ) from error
 
     def check(self, source: bytes, path: str = SNIPPET) -> Verdict:
         """Check one source.
@@ -141,30 +149,6 @@ def read_lines(source: bytes) -> list[str]:
     except (SyntaxError, UnicodeError):
         text = io.TextIOWrapper(io.BytesIO(source), encoding="latin-1")
         return text.readlines()
-
-
-def load(config: JudgeConfig) -> tuple[finder.Checkers, Namespace]:
-    """flake8's checkers and options under a configuration.
-
-    Raises:
-        ConfigError: flake8 refuses the options or the configuration file,
-            or a plugin is missing or does not load.
-    """
-    words = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(words):
-            return _load(arguments(config), config.plugins)
-    except SystemExit as error:
-        said = words.getvalue().strip().splitlines()[-1]
-        raise ConfigError(f"flake8 refuses the judge's options: {said}") from (
-            error
-        )
-    except (ConfigError, AssertionError):
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"flake8 refuses the judge's options: {error}"
-        ) from error
 
 
 def arguments(config: JudgeConfig) -> list[str]:

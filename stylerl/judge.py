@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Iterable, Iterator, Sized
 from configparser import Error, RawConfigParser
 from functools import cached_property
@@ -30,6 +31,7 @@ from stylerl.verdict import Verdict, Violation, style_score
 __all__ = ["Judge", "Verdict", "Violation", "style_score"]
 
 SNIPPET = "snippet.py"  # the name of a source that has none
+PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
@@ -40,7 +42,8 @@ class Judge:
         """Check what can be checked before flake8 starts.
 
         Raises:
-            ConfigError: the configuration file or a plugin is missing.
+            ConfigError: a rule prefix is none, or the configuration file or
+                a plugin is missing.
         """
         if config.config is not None:
             path = Path(config.config).absolute()
@@ -137,8 +140,10 @@ def _versions(config: JudgeConfig) -> dict[str, str]:
 
 
 def _options(config: JudgeConfig) -> dict[str, object]:
-    """The options in plain data: ours, or the configuration file's."""
+    """The options as plain data: ours, or the configuration file's."""
     if config.config is None:
+        _check_prefixes("select", config.select)
+        _check_prefixes("ignore", config.ignore)
         return {
             "select": sorted(config.select),
             "ignore": sorted(config.ignore),
@@ -160,3 +165,13 @@ def _options(config: JudgeConfig) -> dict[str, object]:
             f"{config.config} has none"
         )
     return {name: dict(parser[name]) for name in sections}
+
+
+def _check_prefixes(name: str, prefixes: tuple[str, ...]) -> None:
+    """flake8 takes any text for a rule and would find nothing under it."""
+    for prefix in prefixes:
+        if not PREFIX.fullmatch(prefix):
+            raise ConfigError(
+                f"judge.{name} must list rules or their first characters, "
+                f"such as E, W6 or F401; got {prefix!r}"
+            )
