@@ -145,15 +145,20 @@ def _needs_blank(owner: str, defines: bool) -> str:
 
 def missing_end(code: Code) -> Iterator[Site]:
     """W292: no newline at the end of the file."""
-    if code.text.endswith("\n") and not code.text.endswith("\n\n"):
+    if _ends_in_code(code):
         yield (Edit(len(code.text) - 1, len(code.text), ""),)
 
 
 def blank_end(code: Code) -> Iterator[Site]:
     """W391: a blank line at the end of the file."""
-    if code.text.endswith("\n") and not code.text.endswith("\n\n"):
+    if _ends_in_code(code):
         end = len(code.text)
         yield (Edit(end, end, "\n"),)
+
+
+def _ends_in_code(code: Code) -> bool:
+    """Whether the last line holds something, and a newline ends it."""
+    return code.text[-1:] == "\n" and bool(code.text[-2:-1].strip())
 
 
 def long_lines(code: Code) -> Iterator[Site]:

@@ -13,6 +13,7 @@ What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 """
 
 import math
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,12 +80,12 @@ def train_classifier(
         )
     model, tokenizer = new_scorer(config, seed)
     model.config.problem_type = CLASSIFIES
-    rows = _encode(tokenizer, chosen["text"].tolist(), config.max_tokens)
+    limit = training.token_limit(model, config.max_tokens)
+    rows = _encode(tokenizer, chosen["text"].tolist(), limit)
     dataset = Dataset.from_dict(
         {
             "input_ids": rows,
             "labels": [[float(label)] for label in chosen["compliant"]],
-            "length": [len(row) for row in rows],
         }
     )
     with tempfile.TemporaryDirectory() as scratch:
@@ -128,7 +129,7 @@ def train_pairwise(
             "got none: raise label.snippets, or lower label.rough_share"
         )
     model, tokenizer = new_scorer(config, seed)
-    limit = config.max_tokens
+    limit = training.token_limit(model, config.max_tokens)
     chosen = _encode(tokenizer, [pair.chosen for pair in pairs], limit)
     rejected = _encode(tokenizer, [pair.rejected for pair in pairs], limit)
     dataset = Dataset.from_dict(
@@ -144,6 +145,7 @@ def train_pairwise(
             args=Arguments(
                 **training.arguments(config, seed, Path(scratch)),
                 max_length=None,
+                remove_unused_columns=False,  # "length" groups the batches
                 center_rewards_coefficient=config.centring,
             ),
             train_dataset=dataset,
@@ -205,7 +207,8 @@ def score_texts(
     P(compliant) of a classifier, the centred score of a pairwise model.
     Texts longer than the model's context are cut.
     """
-    rows = _encode(tokenizer, texts, _context(model))
+    limit = training.token_limit(model, sys.maxsize)
+    rows = _encode(tokenizer, texts, limit)
     scores = np.empty(len(rows))
     for batch in training.batches_by_length(rows, batch_size):
         ids, mask = training.pad_right(
@@ -263,7 +266,3 @@ def _encode(
         row if len(row) <= limit else [*row[: limit - 1], row[-1]]
         for row in rows
     ]
-
-
-def _context(model: PreTrainedModel) -> int:
-    return int(model.config.max_position_embeddings)

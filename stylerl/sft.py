@@ -58,8 +58,11 @@ def fine_tune(
     tokenizer = load_tokenizer(config.base, config.revision)
     model = load_causal_lm(config.base, config.revision, tokenizer)
     usable = compliant_texts(labels)
-    learnt, dropped = _fitting(usable["train"], tokenizer, config)
-    held_out, _ = _fitting(usable["valid"][:HELD_OUT], tokenizer, config)
+    limit = training.token_limit(model, config.max_tokens)
+    learnt, dropped = _fitting(
+        usable["train"], tokenizer, config.snippets, limit
+    )
+    held_out, _ = _fitting(usable["valid"], tokenizer, HELD_OUT, limit)
     before = likelihood(model, tokenizer, held_out, config.batch_size)
     loss = _train(model, tokenizer, learnt, config, seed, log)
     after = likelihood(model, tokenizer, held_out, config.batch_size)
@@ -124,24 +127,27 @@ def likelihood(
 def _fitting(
     texts: Sequence[str],
     tokenizer: PreTrainedTokenizerBase,
-    config: SFTConfig,
+    count: int,
+    limit: int,
 ) -> tuple[list[str], int]:
-    """The first `config.snippets` texts that fit, and how many did not."""
+    """The first `count` texts of at most `limit` tokens, and how many of
+    the texts before the last of them were longer."""
     fitting: list[str] = []
-    dropped = 0
+    too_long = 0
     for text in texts:
-        if len(fitting) == config.snippets:
+        if len(fitting) == count:
             break
-        if len(training.encode_document(tokenizer, text)) > config.max_tokens:
-            dropped += 1
+        if len(training.encode_document(tokenizer, text)) > limit:
+            too_long += 1
         else:
             fitting.append(text)
     if not fitting:
         raise DataError(
-            f"no compliant snippet has at most {config.max_tokens} tokens "
-            f"(sft.max_tokens) among {len(texts)}; raise it"
+            f"fine-tuning needs snippets of at most {limit} tokens; all "
+            f"{len(texts)} compliant ones are longer: raise sft.max_tokens "
+            "up to the model's context, or lower filter.max_chars"
         )
-    return fitting, dropped
+    return fitting, too_long
 
 
 def _train(
@@ -158,13 +164,7 @@ def _train(
     from trl import SFTTrainer
 
     rows = [training.encode_document(tokenizer, text) for text in texts]
-    dataset = Dataset.from_dict(
-        {
-            "input_ids": rows,
-            "labels": rows,
-            "length": [len(row) for row in rows],
-        }
-    )
+    dataset = Dataset.from_dict({"input_ids": rows, "labels": rows})
     with tempfile.TemporaryDirectory() as scratch:
         trainer = SFTTrainer(
             model=model,
