@@ -61,17 +61,19 @@ def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
     only then can anything on disk have changed.
     """
     results: dict[str, dict[str, Any]] = {}
-    stale = stages.stale()
-    if "data.dvc" in stale:
+    stale: set[str] | None = stages.stale()
+    if stale and "data.dvc" in stale:
         stages.track_data()
     for stage in graph.load():
+        if stale is None:
+            stale = stages.stale()
         key = graph.stage_key(stage)
         state = stages.run_stage.with_options(
             refresh_cache=stage.name in stale
         )(stage.name, key, parent.id, return_state=True)
         results[stage.name] = state.result()
         if state.name != "Cached":
-            stale = stages.stale()
+            stale = None
         parent.log_tag(f"state.{stage.name}", state.name or "")
         parent.log_tag(f"run.{stage.name}", results[stage.name]["run"] or "")
     return results
