@@ -1,4 +1,4 @@
-"""Models: a tokenizer, a language model, a policy with value head, a scorer.
+"""Models: a tokenizer, a language model, a scorer; loaded and saved.
 
 Everything is a stock transformers model in one folder (config.json,
 model.safetensors, tokenizer.json), loaded without remote code and without
@@ -13,11 +13,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -30,112 +29,9 @@ from transformers import (
 from transformers.utils import logging
 
 from stylerl.errors import ModelError
-from stylerl.logprobs import response_states, token_scores
 from stylerl.storage import read_json, replacing, write_json
 
 PAD_TOKEN = "<|pad|>"
-VALUE_HEAD = "value_head.safetensors"
-
-
-class ResponseScores(NamedTuple):
-    """Per response token of a batch, laid end to end, (N,) fp32 each."""
-
-    logprobs: Tensor  # nats
-    entropy: Tensor  # nats, of the whole distribution
-    values: Tensor  # of the state before the token
-
-
-class PolicyWithValue(nn.Module):
-    """A causal language model and a value head on its shared trunk.
-
-    Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
-    head starts at zero, so that every value is 0 before the first step.
-    """
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        """Wrap `model`; raises ModelError if its logits are not linear."""
-        super().__init__()
-        self.model = model
-        output: Any = model.get_output_embeddings()
-        size = output.weight.shape[1]
-        self.value_head = nn.Linear(size, 1)
-        nn.init.zeros_(self.value_head.weight)
-        nn.init.zeros_(self.value_head.bias)
-        self.value_head.to(model.device)
-        self._check_logits()
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.model.device
-
-    def forward(
-        self,
-        ids: Tensor,
-        starts: Tensor,
-        lengths: Tensor,
-        temperature: float,
-        *,
-        value_only: bool = False,
-    ) -> ResponseScores:
-        """Score the response tokens of right-padded sequences.
-
-        `ids` is (B, T), prompt and response; `starts` and `lengths` are
-        their lengths in tokens, (B,).  Log-probabilities are taken at
-        `temperature`.  With `value_only` the gradient reaches the value
-        head and nothing else.
-        """
-        with torch.set_grad_enabled(
-            torch.is_grad_enabled() and not value_only
-        ):
-            hidden, tokens = response_states(self.model, ids, starts, lengths)
-            scores = token_scores(self.model, hidden, tokens, temperature)
-        return ResponseScores(*scores, self.values(hidden))
-
-    def trunk(self, input_ids: Tensor, **inputs: Any) -> Any:
-        """The decoder's output; its `last_hidden_state` is (B, T, H)."""
-        return self.model.base_model(input_ids=input_ids, **inputs)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Raw logits, (..., H) -> (..., V), in the model's own precision."""
-        logits: Tensor = self.model.get_output_embeddings()(hidden)
-        return logits
-
-    def values(self, hidden: Tensor) -> Tensor:
-        """State values in fp32, (..., H) -> (...)."""
-        with torch.autocast(hidden.device.type, enabled=False):
-            values: Tensor = self.value_head(hidden.float())
-        return values.squeeze(-1)
-
-    def enable_gradient_checkpointing(self) -> None:
-        """Compute activations again in the backward pass.
-
-        transformers does so in training mode alone, which is why every
-        dropout is set to zero first.
-        """
-        for module in self.model.modules():
-            for name in ("p", "attention_dropout"):
-                if isinstance(getattr(module, name, None), float):
-                    setattr(module, name, 0.0)
-        self.model.gradient_checkpointing_enable()
-        self.train()
-
-    def load_value_head(self, folder: Path) -> None:
-        """Take the value head that `save_model` left in `folder`."""
-        self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
-
-    def _check_logits(self) -> None:
-        """Some families scale or cap their logits after the embedding."""
-        ids = torch.arange(4, device=self.device)[None]
-        with torch.inference_mode():
-            theirs = self.model(input_ids=ids).logits
-            ours = self.logits(self.trunk(ids).last_hidden_state)
-        if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4):
-            raise ModelError(
-                "the logits must be the output embedding of the last hidden "
-                f"state; {type(self.model).__name__} changes them "
-                "afterwards: choose a Llama, GPT-2 or similar model"
-            )
 
 
 def load_tokenizer(
@@ -238,7 +134,7 @@ def fit_to_tokenizer(
 
 
 def save_model(
-    model: PreTrainedModel | PolicyWithValue,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
     dtype: torch.dtype | None = None,
@@ -246,20 +142,27 @@ def save_model(
     """Write model and tokenizer to one folder, whole or not at all.
 
     `dtype`, such as `torch.bfloat16`, is what the file holds; the model in
-    memory keeps its own.  A policy's value head goes beside it.
+    memory keeps its own.
     """
-    lm = model.model if isinstance(model, PolicyWithValue) else model
-    state = _cast(lm.state_dict(), dtype or lm.dtype)
-    with replacing(Path(folder)) as scratch, _quiet():
-        lm.save_pretrained(scratch, state_dict=state)
-        if dtype:
-            config = read_json(scratch / "config.json")
-            config["dtype"] = str(dtype).removeprefix("torch.")
-            write_json(scratch / "config.json", config)
-        tokenizer.save_pretrained(scratch)
-        if isinstance(model, PolicyWithValue):
-            head = model.value_head.state_dict()
-            save_file(head, scratch / VALUE_HEAD)
+    with replacing(Path(folder)) as scratch:
+        write_model(model, tokenizer, scratch, dtype)
+
+
+def write_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    scratch: Path,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Fill a folder that the caller puts into place; see `save_model`."""
+    state = _cast(model.state_dict(), dtype or model.dtype)
+    with _quiet():
+        model.save_pretrained(scratch, state_dict=state)
+    if dtype:
+        config = read_json(scratch / "config.json")
+        config["dtype"] = str(dtype).removeprefix("torch.")
+        write_json(scratch / "config.json", config)
+    tokenizer.save_pretrained(scratch)
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -40,7 +40,7 @@ from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.logprobs import response_states, token_scores
 from stylerl.meters import Stopwatch, Tally
-from stylerl.models import PolicyWithValue, ResponseScores
+from stylerl.policy import PolicyWithValue, ResponseScores
 from stylerl.rollouts import MicroBatch, Observer, Reward, Rollouts
 from stylerl.sampling import generate
 from stylerl.training import multiplies_bf16
@@ -179,7 +179,7 @@ class PPOTrainer:
         phase = Stopwatch()
         with phase("generate"):  # 1. tokens
             sampled = generate(
-                self.policy,
+                self.policy.model,
                 self.tokenizer,
                 texts,
                 max_new_tokens=self.config.max_new_tokens,

@@ -23,7 +23,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from stylerl.draws import generator
 from stylerl.errors import ModelError
 from stylerl.logprobs import response_states, right_pad, token_scores
-from stylerl.models import PolicyWithValue, encode_prompt
+from stylerl.models import encode_prompt
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def whole_lines(text: str) -> str:
 
 
 def generate(
-    model: PreTrainedModel | PolicyWithValue,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[str],
     *,
@@ -76,11 +76,10 @@ def generate(
     Raises:
         ModelError: a prompt and its completion do not fit the model.
     """
-    lm = model.model if isinstance(model, PolicyWithValue) else model
     prompt_ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
-    _check_context(lm, prompt_ids, max_new_tokens)
+    _check_context(model, prompt_ids, max_new_tokens)
     if bf16:
-        lm = copy.deepcopy(lm).bfloat16()
+        model = copy.deepcopy(model).bfloat16()
     ids: list[list[int]] = [[] for _ in prompts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
     eos = tokenizer.eos_token_id if stop_at_eos else None
@@ -90,7 +89,7 @@ def generate(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             sampled = _decode(
-                lm,
+                model,
                 [prompt_ids[row] for row in rows],
                 _uniforms(seed, rows, max_new_tokens),
                 temperature,
@@ -118,7 +117,7 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 
 @torch.inference_mode()
 def response_logprobs(
-    model: PreTrainedModel | PolicyWithValue,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompt_ids: Sequence[Sequence[int]],
     ids: Sequence[Sequence[int]],
@@ -128,7 +127,6 @@ def response_logprobs(
     desc: str | None = None,
 ) -> list[Tensor]:
     """Log-probabilities of given responses: one (r,) fp32 tensor each."""
-    lm = model.model if isinstance(model, PolicyWithValue) else model
     result = [torch.empty(0)] * len(ids)
     size = [len(p) + len(r) for p, r in zip(prompt_ids, ids, strict=True)]
     order = sorted(
@@ -147,9 +145,9 @@ def response_logprobs(
                 for source in (prompt_ids, ids)
             )
             hidden, tokens = response_states(
-                lm, *(t.to(lm.device) for t in (batch, starts, lengths))
+                model, *(t.to(model.device) for t in (batch, starts, lengths))
             )
-            scores = token_scores(lm, hidden, tokens, temperature)
+            scores = token_scores(model, hidden, tokens, temperature)
             each = scores.logprobs.cpu().split(lengths.tolist())
             for i, logprobs in zip(rows, each, strict=True):
                 result[i] = logprobs.clone()

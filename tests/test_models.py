@@ -11,7 +11,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from stylerl.errors import ModelError
 from stylerl.models import (
-    PolicyWithValue,
     encode_prompt,
     load_causal_lm,
     load_scorer,
@@ -141,32 +140,6 @@ def test_a_missing_weight_is_an_error(tokenizer, tmp_path):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(ModelError, match=r"such as model\.norm\.weight"):
         load_causal_lm(folder)
-
-
-def test_values_start_at_zero_and_are_saved(tokenizer, tmp_path):
-    policy = PolicyWithValue(build_llama(len(tokenizer)))
-    hidden = policy.trunk(IDS).last_hidden_state
-    assert torch.equal(policy.values(hidden), torch.zeros(1, 5))
-    torch.nn.init.ones_(policy.value_head.weight)
-    save_model(policy, tokenizer, tmp_path / "m")
-    again = PolicyWithValue(load_causal_lm(tmp_path / "m"))
-    again.load_value_head(tmp_path / "m")
-    hidden = hidden.detach()
-    assert torch.allclose(again.values(hidden), hidden.sum(dim=-1), atol=1e-4)
-
-
-def test_the_policy_refuses_logits_that_are_not_linear(tokenizer):
-    model = build_llama(len(tokenizer))
-    forward = model.forward
-
-    def capped(*args, **kwargs):
-        out = forward(*args, **kwargs)
-        out.logits = torch.tanh(out.logits)
-        return out
-
-    model.forward = capped
-    with pytest.raises(ModelError, match="logits must be"):
-        PolicyWithValue(model)
 
 
 def test_a_scorer_starts_from_a_language_model(llama_folder):

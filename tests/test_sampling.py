@@ -8,7 +8,6 @@ from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl import sampling
 from stylerl.errors import ModelError
-from stylerl.models import PolicyWithValue
 from stylerl.sampling import generate, response_logprobs, whole_lines
 
 PROMPTS = [
@@ -167,7 +166,7 @@ def test_response_logprobs_are_those_of_the_samples(tiny_lm, tokenizer):
     got = sample(tiny_lm, tokenizer, temperature=0.7)
     for batch_size in (1, 4):
         logprobs = response_logprobs(
-            PolicyWithValue(tiny_lm),
+            tiny_lm,
             tokenizer,
             got.prompt_ids,
             got.ids,

@@ -1,0 +1,119 @@
+"""The policy that PPO trains: a causal language model with a value head.
+
+Both stand on one trunk, so that one forward pass gives the log-probability
+of each response token and the value of the state before it.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl.errors import ModelError
+from stylerl.logprobs import response_states, token_scores
+from stylerl.models import write_model
+from stylerl.storage import replacing
+
+VALUE_HEAD = "value_head.safetensors"
+
+
+class ResponseScores(NamedTuple):
+    """Per response token of a batch, laid end to end, (N,) fp32 each."""
+
+    logprobs: Tensor  # nats
+    entropy: Tensor  # nats, of the whole distribution
+    values: Tensor  # of the state before the token
+
+
+class PolicyWithValue(nn.Module):
+    """A causal language model and a value head on its shared trunk.
+
+    Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
+    head starts at zero, so that every value is 0 before the first step.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Wrap `model`; raises ModelError if its logits are not linear."""
+        super().__init__()
+        self.model = model
+        output: Any = model.get_output_embeddings()
+        size = output.weight.shape[1]
+        self.value_head = nn.Linear(size, 1)
+        nn.init.zeros_(self.value_head.weight)
+        nn.init.zeros_(self.value_head.bias)
+        self.value_head.to(model.device)
+        self._check_logits()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    def forward(
+        self,
+        ids: Tensor,
+        starts: Tensor,
+        lengths: Tensor,
+        temperature: float,
+        *,
+        value_only: bool = False,
+    ) -> ResponseScores:
+        """Score the response tokens of right-padded sequences.
+
+        `ids` is (B, T), prompt and response; `starts` and `lengths` are
+        their lengths in tokens, (B,).  Log-probabilities are taken at
+        `temperature`.  With `value_only` the gradient reaches the value
+        head and nothing else.
+        """
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and not value_only
+        ):
+            hidden, tokens = response_states(self.model, ids, starts, lengths)
+            scores = token_scores(self.model, hidden, tokens, temperature)
+        return ResponseScores(*scores, self.values(hidden))
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """State values in fp32, (..., H) -> (...)."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            values: Tensor = self.value_head(hidden.float())
+        return values.squeeze(-1)
+
+    def enable_gradient_checkpointing(self) -> None:
+        """Compute activations again in the backward pass.
+
+        transformers does so in training mode alone, which is why every
+        dropout is set to zero first.
+        """
+        for module in self.model.modules():
+            for name in ("p", "attention_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)
+        self.model.gradient_checkpointing_enable()
+        self.train()
+
+    def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        """Write a stock model folder with the value head beside it."""
+        with replacing(Path(folder)) as scratch:
+            write_model(self.model, tokenizer, scratch)
+            save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
+
+    def load_value_head(self, folder: Path) -> None:
+        """Take the value head that `save` left in `folder`."""
+        self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
+
+    def _check_logits(self) -> None:
+        """Some families scale or cap their logits after the embedding."""
+        ids = torch.arange(4, device=self.device)[None]
+        output: Any = self.model.get_output_embeddings()
+        with torch.inference_mode():
+            theirs = self.model(input_ids=ids).logits
+            ours = output(self.model.base_model(ids).last_hidden_state)
+        if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4):
+            raise ModelError(
+                "the logits must be the output embedding of the last hidden "
+                f"state; {type(self.model).__name__} changes them "
+                "afterwards: choose a Llama, GPT-2 or similar model"
+            )
