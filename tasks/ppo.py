@@ -1,0 +1,203 @@
+"""Stage `ppo`: the SFT model, rewarded for style -> artifacts/ppo.
+
+A killed run goes on from its last checkpoint, under checkpoints/ppo/ and the
+stage's key: what the same command would do, and nothing else.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl import config, draws, health, models, rewards, storage
+from stylerl.errors import DataError
+from stylerl.judge import Judge
+from stylerl.policy import PolicyWithValue
+from stylerl.ppo import PPOTrainer, Step
+from stylerl.reward import Scorer
+from stylerl.training import multiplies_bf16
+from tasks import graph, process, tracking
+
+LABELS = Path("artifacts/label/labels.parquet")
+SFT = Path("artifacts/sft")
+REWARD_MODELS = Path("artifacts/reward")
+CHECKPOINTS = Path("checkpoints/ppo")
+FOLDER = Path("artifacts/ppo")
+UPDATES = Path("metrics/ppo.csv")
+METRICS = Path("metrics/ppo.json")
+SAMPLES = 8  # completions logged, every so many updates:
+SAMPLE_EVERY = 10
+LATEST = 5  # updates in the final means
+SUMMARY = (
+    "objective/score",
+    "objective/kl",
+    "objective/entropy",
+    "judge/compliance",
+    "judge/parse_rate",
+    "judge/statements",
+    "response/length",
+    "response/eos_rate",
+)
+
+
+def main() -> None:
+    """Train with the parameters of params.yaml."""
+    params = config.load()
+    tokenizer = models.load_tokenizer(SFT)
+    policy = models.load_causal_lm(SFT, tokenizer=tokenizer)
+    with tracking.stage_run("ppo", config.to_dict(params.ppo)) as run:
+        trainer = _trainer(params, policy, tokenizer)
+        trainer.resume()
+        for update, numbers in enumerate(trainer.history, start=1):
+            run.log_metrics(numbers, update)
+        for step in trainer:
+            _log(run, step)
+        trainer.policy.save(tokenizer, FOLDER)
+        table = _updates(trainer.history)
+        storage.write_text(UPDATES, table.to_csv(index=False))
+        storage.write_json(METRICS, _summary(table))
+        run.log_metrics(_summary(table))
+        run.log_file(UPDATES)
+        if trainer.stopped:
+            run.log_tag("stopped", str(trainer.stopped))
+    if trainer.checkpoints:
+        shutil.rmtree(trainer.checkpoints, ignore_errors=True)
+
+
+def _trainer(
+    params: config.Params,
+    policy: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> PPOTrainer:
+    """Put models, prompts and reward together."""
+    settings, judge = params.ppo, Judge(params.judge)
+    prompts = list(settings.prompt_texts) or _prompts(
+        storage.read_table(LABELS), settings, policy, tokenizer, params.seed
+    )
+    expected = rewards.expected_statements(
+        policy,
+        tokenizer,
+        prompts,
+        settings,
+        draws.seed_of(params.seed, "reference"),
+        bf16=multiplies_bf16(),
+    )
+    reward = rewards.StyleReward(
+        _style(settings.reward, judge), expected, settings.substance
+    )
+    return PPOTrainer(
+        settings,
+        policy=PolicyWithValue(policy),
+        tokenizer=tokenizer,
+        reward=reward,
+        prompts=prompts,
+        observe=rewards.Watch(judge),
+        seed=params.seed,
+        checkpoints=CHECKPOINTS / _key()[:16],
+    )
+
+
+def _key() -> str:
+    """The digest that names this execution, from the flow or by itself."""
+    return os.environ.get(tracking.KEY) or graph.stage_key(graph.find("ppo"))
+
+
+def _style(kind: str, judge: Judge) -> rewards.Style:
+    """What rewards style: the linter, or a reward model."""
+    if kind == "linter":
+        return rewards.linter_style(judge)
+    folder = REWARD_MODELS / kind
+    tokenizer = models.load_tokenizer(folder)
+    model = models.load_scorer(folder, tokenizer=tokenizer)
+    return rewards.learned_style(Scorer(model, tokenizer), kind)
+
+
+def _prompts(
+    labels: pd.DataFrame,
+    settings: config.PPOConfig,
+    policy: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    seed: int,
+) -> list[str]:
+    """Draw prompts of clean training functions that leave room to answer.
+
+    Raises:
+        DataError: no labelled snippet gives one.
+    """
+    usable = labels[
+        (labels["split"] == "train")
+        & labels["compliant"]
+        & (labels["body_start"] > 0)
+    ]
+    limit = getattr(policy.config, "max_position_embeddings", None)
+    found: dict[str, None] = {}
+    for row in usable.sample(frac=1.0, random_state=seed).itertuples():
+        prompt = str(row.text)[: int(str(row.body_start))]
+        size = len(models.encode_prompt(tokenizer, prompt))
+        if limit is None or size + settings.max_new_tokens <= limit:
+            found[prompt] = None
+        if len(found) == settings.prompts:
+            break
+    if not found:
+        raise DataError(
+            "ppo needs prompts: compliant functions of the training split; "
+            f"{LABELS} has none that fits: raise label.snippets, or write "
+            "some in ppo.prompt_texts"
+        )
+    return list(found)
+
+
+def _log(run: tracking.Run, step: Step) -> None:
+    """Hand one update to MLflow, and its alarms to whoever watches."""
+    seconds = {f"seconds/{k}": v for k, v in step.seconds.items()}
+    run.log_metrics(step.statistics | seconds, step.update)
+    for alarm in step.alarms:
+        tqdm.write(f"update {step.update}: {alarm}")
+        run.log_tag(f"alarm: {alarm.name}", f"update {step.update}: {alarm}")
+    if step.update % SAMPLE_EVERY == 1:
+        batch = step.rollouts
+        table = pd.DataFrame(
+            {
+                "prompt": batch.prompts,
+                "completion": batch.completions,
+                "finished": batch.finished,
+                **{k: v.tolist() for k, v in batch.parts.items()},
+                "linter": batch.observed["score"].tolist(),
+            }
+        )
+        run.log_table(f"rollouts_{step.update:04d}.json", table.head(SAMPLES))
+
+
+def _updates(history: list[dict[str, float]]) -> pd.DataFrame:
+    """One row an update: its statistics, and the names of its alarms."""
+    rows = [
+        {
+            "update": update,
+            **numbers,
+            "alarms": "; ".join(
+                alarm.name for alarm in health.alarms(history[:update])
+            ),
+        }
+        for update, numbers in enumerate(history, start=1)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _summary(table: pd.DataFrame) -> dict[str, Any]:
+    """The means of the last updates, and how many raised an alarm."""
+    last = table.tail(LATEST)
+    means = {
+        name.partition("/")[2]: round(float(last[name].mean()), 6)
+        for name in SUMMARY
+        if name in last
+    }
+    alarms = int((table["alarms"] != "").sum()) if len(table) else 0
+    return {**means, "updates": len(table), "alarms": alarms}
+
+
+if __name__ == "__main__":
+    process.run(main)
