@@ -81,7 +81,7 @@ def train_classifier(
     model, tokenizer = new_scorer(config, seed)
     model.config.problem_type = CLASSIFIES
     limit = training.token_limit(model, config.max_tokens)
-    rows = _encode(tokenizer, chosen["text"].tolist(), limit)
+    rows = encode_texts(tokenizer, chosen["text"].tolist(), limit)
     dataset = Dataset.from_dict(
         {
             "input_ids": rows,
@@ -130,8 +130,10 @@ def train_pairwise(
         )
     model, tokenizer = new_scorer(config, seed)
     limit = training.token_limit(model, config.max_tokens)
-    chosen = _encode(tokenizer, [pair.chosen for pair in pairs], limit)
-    rejected = _encode(tokenizer, [pair.rejected for pair in pairs], limit)
+    chosen = encode_texts(tokenizer, [pair.chosen for pair in pairs], limit)
+    rejected = encode_texts(
+        tokenizer, [pair.rejected for pair in pairs], limit
+    )
     dataset = Dataset.from_dict(
         {
             "chosen_ids": chosen,
@@ -208,7 +210,7 @@ def score_texts(
     Texts longer than the model's context are cut.
     """
     limit = training.token_limit(model, sys.maxsize)
-    rows = _encode(tokenizer, texts, limit)
+    rows = encode_texts(tokenizer, texts, limit)
     scores = np.empty(len(rows))
     for batch in training.batches_by_length(rows, batch_size):
         ids, mask = training.pad_right(
@@ -257,7 +259,7 @@ class _Collator:
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def _encode(
+def encode_texts(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int
 ) -> list[list[int]]:
     """Token ids of each text, cut to `limit` but ending as all texts do."""

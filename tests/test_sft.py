@@ -1,0 +1,177 @@
+"""Supervised fine-tuning: which texts are learnt, and that they are."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from transformers import (
+    GPT2LMHeadModel,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from stylerl import sft, training
+from stylerl.config import SFTConfig
+from stylerl.errors import DataError
+from stylerl.models import load_causal_lm, load_tokenizer, save_model
+
+TEXT = "def add(a, b):\n    return a + b\n"
+
+
+def _labels(train: int = 12, valid: int = 3) -> pd.DataFrame:
+    """Compliant rows, each followed by a violating one."""
+    rows = []
+    for split, count in (("train", train), ("valid", valid)):
+        for i in range(count):
+            text = f"def add(a, b):\n    return a + {i}\n"
+            rows.append((text, split, True))
+            rows.append((text.replace(" + ", "+"), split, False))
+    return pd.DataFrame(rows, columns=["text", "split", "compliant"])
+
+
+def _config(base: Path) -> SFTConfig:
+    return SFTConfig(
+        base=str(base), batch_size=4, epochs=4.0, learning_rate=3e-3
+    )
+
+
+def test_compliant_texts_keep_the_order_of_the_table() -> None:
+    found = sft.compliant_texts(_labels(2, 1))
+    assert found == {
+        "train": [
+            "def add(a, b):\n    return a + 0\n",
+            "def add(a, b):\n    return a + 1\n",
+        ],
+        "valid": ["def add(a, b):\n    return a + 0\n"],
+    }
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_split_without_compliant_texts_is_an_error(split: str) -> None:
+    labels = _labels()
+    with pytest.raises(DataError, match=f"in the {split} split"):
+        sft.compliant_texts(labels[labels["split"] != split])
+
+
+def test_likelihood_of_a_uniform_model(
+    tiny_llama: PreTrainedModel, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    # All weights 0: every one of V tokens has probability 1 / V.  A text of
+    # n tokens predicts n + 1 (its eos too), at ln V nats each.
+    with torch.no_grad():
+        for weight in tiny_llama.parameters():
+            weight.zero_()
+    texts = [TEXT, "x = 1\n"]
+    size = len(TEXT) + 6  # bytes, all ASCII
+    predicted = sum(len(tokenizer.encode(text)) + 1 for text in texts)
+    found = sft.likelihood(tiny_llama, tokenizer, texts, batch_size=2)
+    nats = math.log(len(tokenizer))
+    assert found.loss == pytest.approx(nats, rel=1e-5)
+    assert found.bits_per_byte == pytest.approx(
+        predicted * nats / math.log(2) / size, rel=1e-5
+    )
+
+
+def test_likelihood_does_not_depend_on_the_batch(
+    tiny_lm: PreTrainedModel, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    texts = [TEXT, "x = 1\n", "def first(values):\n    return values[0]\n"]
+    alone = sft.likelihood(tiny_lm, tokenizer, texts, batch_size=1)
+    padded = sft.likelihood(tiny_lm, tokenizer, texts, batch_size=3)
+    assert padded.loss == pytest.approx(alone.loss, rel=1e-5)
+
+
+def test_a_document_begins_and_ends_with_eos(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    ids = training.encode_document(tokenizer, TEXT)
+    assert ids[0] == ids[-1] == tokenizer.eos_token_id
+    assert tokenizer.decode(ids[1:-1]) == TEXT
+
+
+def test_fine_tuning_learns_the_compliant_texts(llama_folder: Path) -> None:
+    logged: list[int] = []
+    tuned = sft.fine_tune(
+        _labels(),
+        _config(llama_folder),
+        seed=0,
+        log=lambda numbers, step: logged.append(step),
+    )
+    before, after = tuned.metrics["valid"].values()
+    assert after["loss"] < 0.5 * before["loss"]
+    assert tuned.metrics["snippets"] == 12
+    assert tuned.metrics["too_long"] == 0
+    assert logged == [5, 10]  # 12 snippets x 4 passes / 4 a step
+
+
+def test_fine_tuning_again_gives_the_same_weights(llama_folder: Path) -> None:
+    first, second = (
+        sft.fine_tune(_labels(), _config(llama_folder), seed=3)
+        for _ in range(2)
+    )
+    for a, b in zip(
+        first.model.parameters(), second.model.parameters(), strict=True
+    ):
+        assert torch.equal(a, b)
+
+
+def test_what_is_saved_is_what_was_measured(
+    llama_folder: Path, tmp_path: Path
+) -> None:
+    # Autocast must not stay around the model that training leaves.
+    tuned = sft.fine_tune(_labels(), _config(llama_folder), seed=0)
+    save_model(tuned.model, tuned.tokenizer, tmp_path / "sft")
+    tokenizer = load_tokenizer(tmp_path / "sft")
+    model = load_causal_lm(tmp_path / "sft", tokenizer=tokenizer)
+    found = sft.likelihood(model, tokenizer, [TEXT], 1)
+    held = sft.likelihood(tuned.model, tuned.tokenizer, [TEXT], 1)
+    assert found.loss == pytest.approx(held.loss, rel=1e-6)
+    assert sorted(p.suffix for p in (tmp_path / "sft").iterdir()) == [
+        ".json",
+        ".json",
+        ".json",
+        ".json",
+        ".safetensors",
+    ]
+
+
+def test_a_gpt2_without_pad_token_is_tuned(
+    tiny_gpt2: GPT2LMHeadModel,
+    tokenizer: PreTrainedTokenizerFast,
+    tmp_path: Path,
+) -> None:
+    # As codeparrot-small is: no pad token of its own.
+    bare = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer,
+        bos_token="<|eos|>",
+        eos_token="<|eos|>",
+    )
+    save_model(tiny_gpt2, bare, tmp_path / "base")
+    tuned = sft.fine_tune(_labels(), _config(tmp_path / "base"), seed=0)
+    assert tuned.tokenizer.pad_token_id != tuned.tokenizer.eos_token_id
+    before, after = tuned.metrics["valid"].values()
+    assert after["loss"] < before["loss"]
+
+
+def test_texts_over_the_limit_are_left_out(llama_folder: Path) -> None:
+    labels = _labels(2, 1)
+    long = {"text": TEXT + "# " + "word " * 60 + "\n", "compliant": True}
+    labels = pd.concat(
+        [pd.DataFrame([{**long, "split": "train"}]), labels],
+        ignore_index=True,
+    )
+    config = dataclasses.replace(
+        _config(llama_folder), max_tokens=60, epochs=1.0
+    )
+    tuned = sft.fine_tune(labels, config, seed=0)
+    assert tuned.metrics["snippets"] == 2
+    assert tuned.metrics["too_long"] == 1
+
+
+def test_a_limit_that_nothing_meets_is_an_error(llama_folder: Path) -> None:
+    config = dataclasses.replace(_config(llama_folder), max_tokens=8)
+    with pytest.raises(DataError, match="at most 8 tokens"):
+        sft.fine_tune(_labels(), config, seed=0)
