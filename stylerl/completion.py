@@ -49,14 +49,12 @@ def complete(
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
 
-    The prompt gets the line end that every prompt has.  Folders that do not
-    exist yet are passed over.
+    Folders that do not exist yet are passed over.
 
     Raises:
         ModelError: none of the models exists, or one cannot be loaded.
     """
-    if not prompt.endswith("\n"):
-        prompt += "\n"
+    prompt = prompt.rstrip("\n")  # the line end is the completion's
     present = {
         label: name for label, name in sources.items() if _present(name)
     }

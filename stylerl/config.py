@@ -59,14 +59,14 @@ class JudgeConfig:
             "E126",
             "E226",
             "E24",
-            "E704",
             "W503",
             "W504",
             "F821",
             "F822",
         ),
-        "rule prefixes that do not count: flake8's own default list, and "
-        "names that a snippet cut from its file cannot define",
+        "rule prefixes that do not count: flake8's own default list (but "
+        "E704, a body on the line of its def), and names that a snippet cut "
+        "from its file cannot define",
     )
     max_line_length: int = setting(79, "columns", least=20, most=1000)
     plugins: tuple[str, ...] = setting(

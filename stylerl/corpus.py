@@ -54,7 +54,8 @@ class Snippet(NamedTuple):
     """A piece of code that is judged as a file of its own."""
 
     text: str
-    body_start: int  # text[:body_start] is the prompt; -1: has none
+    body_start: int  # text[:body_start] is the prompt; -1: has none.  The
+    # line end is the body's: in a token it goes with the indentation
     line: int  # where it stood in its file, from 1
 
 
@@ -157,7 +158,7 @@ def _cut(
     if body[0].lineno - node.lineno < start or head.strip():
         return None
     text = "\n".join(own) + "\n"
-    return Snippet(text, len("\n".join(own[:start])) + 1, node.lineno)
+    return Snippet(text, len("\n".join(own[:start])), node.lineno)
 
 
 def _has_substance(body: list[ast.stmt]) -> bool:

@@ -142,14 +142,14 @@ RULES: dict[str, Corruption] = {
 def roughen(
     text: str, start: int, rng: random.Random
 ) -> tuple[str, list[str]]:
-    """Break one to four rules in `text[start:]`, each at many sites.
+    """Break one to four rules in the body, each at many sites.
 
     Returns the new text and the names of the rules applied, in order of
     application; the text unchanged and no names where no rule has a site
-    or the result would not parse.  `start` is the offset of a line's
-    beginning; a negative one stands for the whole text.
+    or the result would not parse.  `start` is where the prompt ends, and
+    the body begins on the next line; -1 stands for the whole text.
     """
-    start = max(start, 0)
+    start = _body_line(text, start)
     result, names = text, []
     original = text
     wanted = rng.randint(1, 4)
@@ -166,6 +166,13 @@ def roughen(
     if not names or not _same_program(original, result):
         return text, []
     return result, names
+
+
+def _body_line(text: str, start: int) -> int:
+    """Offset of the first line that begins at `start` or after it."""
+    if start <= 0 or text[start - 1] == "\n":
+        return max(start, 0)
+    return text.find("\n", start) + 1 or len(text)
 
 
 class Pair(NamedTuple):
@@ -201,12 +208,12 @@ def minimal_pairs(
 def break_once(
     rule: str, text: str, start: int, rng: random.Random
 ) -> str | None:
-    """Break `rule` at one site of `text[start:]`; None where none is.
+    """Break `rule` at one site of the body; None where none is.
 
     None as well where the result would not be the same program.
     """
     corruption = RULES[rule]
-    rough = corruption(text, rng, max(start, 0))
+    rough = corruption(text, rng, _body_line(text, start))
     before = text if corruption.keeps_tree else ""
     if rough is None or not _same_program(before, rough):
         return None

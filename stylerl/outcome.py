@@ -56,7 +56,8 @@ def charged(
     """The violations that lie beyond the prompt's last character.
 
     A syntax error (E9) is charged wherever flake8 puts it: the prompt was
-    cut from text that parses.
+    cut from text that parses.  So is a body on the line of its `def` (E70),
+    which flake8 reports at the line's head.
     """
     last_row = prompt.count("\n") + 1
     last_column = len(prompt) - (prompt.rfind("\n") + 1)
@@ -64,7 +65,9 @@ def charged(
     return tuple(
         violation
         for violation in violations
-        if (violation.row, violation.col) > end or _is_syntax(violation)
+        if (violation.row, violation.col) > end
+        or _is_syntax(violation)
+        or (violation.row == last_row and violation.code.startswith("E70"))
     )
 
 

@@ -101,7 +101,7 @@ def roughened(
     for name, text, start in zip(*columns, strict=True):
         rng = random.Random(f"{seed}:{epoch}:{name}")
         if rng.random() < share:
-            text, _ = roughen(text, max(0, start), rng)
+            text, _ = roughen(text, start, rng)
         texts.append(text)
     return texts
 

@@ -48,14 +48,14 @@ def test_the_same_model_and_seed_give_the_same_answer(llama_folder):
     assert base.completion != other.completion
 
 
-def test_a_prompt_gets_the_line_end_that_prompts_have(llama_folder):
+def test_a_prompts_line_end_is_left_to_the_completion(llama_folder):
     judge = Judge(JudgeConfig())
 
     (found,) = complete(
         "def add(a, b):", {"base": str(llama_folder)}, judge, **options()
     )
 
-    assert found.prompt == "def add(a, b):\n"
+    assert found.prompt == "def add(a, b):"
 
 
 def test_models_not_made_yet_are_passed_over(llama_folder, tmp_path):

@@ -39,8 +39,8 @@ def test_a_prompt_is_the_signature_and_the_docstring():
     '''
     assert parts(cut(source)) == [
         (
-            'def add(a,\n        b):\n    """Sum.\n\n    Twice.\n    """\n',
-            "\n    # now\n    return a + b\n",
+            'def add(a,\n        b):\n    """Sum.\n\n    Twice.\n    """',
+            "\n\n    # now\n    return a + b\n",
         )
     ]
 
@@ -53,7 +53,7 @@ def test_a_comment_under_the_signature_belongs_to_the_body():
         return a + b
     """
     assert parts(cut(source)) == [
-        ("def add(a, b):\n", "\n    # now\n    return a + b\n")
+        ("def add(a, b):", "\n\n    # now\n    return a + b\n")
     ]
 
 
@@ -68,8 +68,8 @@ def test_methods_are_dedented_and_nested_functions_stay_inside():
     extraction = cut(source)
     assert parts(extraction) == [
         (
-            "async def outer(self):\n",
-            "    def inner():\n        return 1\n    return inner\n",
+            "async def outer(self):",
+            "\n    def inner():\n        return 1\n    return inner\n",
         )
     ]
     assert extraction.snippets[0].line == 3
@@ -109,7 +109,7 @@ def test_bytes_that_are_not_text_are_undecodable():
 def test_a_declared_encoding_and_windows_line_ends_are_read():
     source = "# coding: latin-1\r\ndef f(a):\r\n    return 'é'\r\n"
     extraction = corpus.extract(source.encode("latin-1"), SMALL)
-    assert parts(extraction) == [("def f(a):\n", "    return 'é'\n")]
+    assert parts(extraction) == [("def f(a):", "\n    return 'é'\n")]
 
 
 def test_a_whole_file_has_no_prompt():

@@ -49,6 +49,8 @@ def test_the_cut_is_not_charged_with_the_syntax_error_it_made():
         ("a\nbcd", 2, 3, "E111", False),  # no line end: row 2 is shared,
         ("a\nbcd", 2, 4, "E111", True),  # by column
         ("a\nbcd", 1, 9, "E501", False),
+        ("a\nbcd", 2, 1, "E704", True),  # a body behind the colon
+        ("a\nbcd", 1, 1, "E704", False),
         ("a\nb\n", 1, 1, "E999", True),  # syntax errors, anywhere
         ("a\nb\n", 0, 1, "E902", True),
         ("", 1, 1, "E265", True),  # an empty prompt owns nothing

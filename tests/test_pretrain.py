@@ -34,7 +34,7 @@ def snippets(count=40):
         {
             "id": [f"{n:016x}" for n in range(count)],
             "text": [text.format(n) for n in range(count)],
-            "body_start": [len(f"def f{n}(a):\n") for n in range(count)],
+            "body_start": [len(f"def f{n}(a):") for n in range(count)],
             "distribution": "d",
             "version": "1",
             "licence": "MIT",
