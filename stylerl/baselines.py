@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stylerl.heldout import Prompt
 
-SECONDS = 10.0  # autopep8 may not come to an end on code a model wrote
+SECONDS = 3.0  # of CPU; autopep8 may not come to an end on a model's code
 
 
 class Draft(NamedTuple):
@@ -94,16 +94,16 @@ def best_of(table: pd.DataFrame, scores: ArrayLike) -> pd.DataFrame:
 def autoformat(drafts: Sequence[Draft], max_line_length: int) -> list[str]:
     """Each text after autopep8, aggressive level 1.
 
-    A text that autopep8 crashes on, or does not finish within SECONDS,
-    comes back as it was.  Call it from the main thread: the time limit is
-    an alarm signal.
+    A text that autopep8 crashes on, or does not finish within SECONDS of
+    CPU time (a loaded machine must not change the result), comes back as it
+    was.  Call it from the main thread: the limit is a signal.
     """
-    previous = signal.signal(signal.SIGALRM, _give_up)
+    previous = signal.signal(signal.SIGVTALRM, _give_up)
     try:
         bar = tqdm(drafts, "evaluate: autopep8", unit=" texts")
         return [_format(draft, max_line_length) for draft in bar]
     finally:
-        signal.signal(signal.SIGALRM, previous)
+        signal.signal(signal.SIGVTALRM, previous)
 
 
 def _format(draft: Draft, max_line_length: int) -> str:
@@ -112,14 +112,14 @@ def _format(draft: Draft, max_line_length: int) -> str:
         "max_line_length": max_line_length,
         "line_range": [draft.prompt_rows + 1, draft.text.count("\n") + 1],
     }
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         fixed: str = autopep8.fix_code(draft.text, options)
         return fixed
     except Exception:  # a formatter may trip over anything
         return draft.text
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _give_up(signum: int, frame: FrameType | None) -> None:

@@ -91,7 +91,7 @@ def gain_sign(metric: Metric, gain: Metrics) -> int:
 
 
 def headline(metrics: Metrics) -> str:
-    """What PPO did to compliance, in one plain sentence."""
+    """What PPO did to compliance, and what a gain cost, in plain words."""
     gain = metrics["gain"]
     before, after = (100 * metrics[m]["compliance"] for m in ("sft", "ppo"))
     centre, low, high = (
@@ -175,7 +175,7 @@ def markdown(metrics: Metrics) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines.append("")
     for guard in guards(metrics):
-        verdict = "held" if guard.held else "**FELL**"
+        verdict = "held" if guard.held else "**failed**"
         lines.append(f"- {guard.name}: {verdict}, {guard.words}")
     return "\n".join(lines) + "\n"
 

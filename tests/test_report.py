@@ -95,15 +95,15 @@ def test_headline_and_guards_are_in_words():
 
     assert "PPO raised compliance from 40.0% to 62.0%" in text
     assert re.search(r"parse rate:\s+held", text)
-    assert "fell" not in text
+    assert "failed" not in text
 
 
-def test_a_fallen_guard_is_said():
+def test_a_failed_guard_is_said():
     fallen = metrics({"kl": 20.0})
 
     text = " ".join(Page(report.render(evidence(metrics=fallen))).words)
 
-    assert re.search(r"KL to SFT:\s+fell", text)
+    assert re.search(r"KL to SFT:\s+failed", text)
     assert "PPO did not change compliance measurably" in text
 
 

@@ -86,8 +86,19 @@ def test_the_headline_says_what_happened(after, gain, words):
     assert summary.headline(metrics({"compliance": after}, gain)) == words
 
 
+def test_a_gain_that_was_bought_is_said_with_its_price():
+    bought = metrics(
+        {"compliance": 0.62, "kl": 20.0, "statements": 1.0},
+        compliance(0.22, 0.17, 0.26),
+    )
+
+    assert summary.headline(bought).endswith(
+        "+26.0). But it cost: statements, KL to SFT."
+    )
+
+
 @pytest.mark.parametrize(
-    ("after", "gain", "fallen"),
+    ("after", "gain", "failed"),
     [
         ({}, {}, set()),
         # 35 tokens less 20% are 28, which still holds.
@@ -116,13 +127,13 @@ def test_the_headline_says_what_happened(after, gain, words):
         ),
     ],
 )
-def test_guards_that_fell(after, gain, fallen):
+def test_guards_that_fail(after, gain, failed):
     guards = summary.guards(metrics(after, gain))
 
-    assert {guard.name for guard in guards if not guard.held} == fallen
+    assert {guard.name for guard in guards if not guard.held} == failed
 
 
-def test_a_guard_on_nothing_falls_when_something_appears():
+def test_a_guard_on_nothing_fails_when_something_appears():
     before = metrics({"statements": 1.0})
     before["sft"] = NUMBERS | {"statements": 0.0}
 
