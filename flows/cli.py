@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from flows import api, workspace
-from stylerl import config
+from stylerl import config, judge_command
 from stylerl.errors import ConfigError, DataError, StylerlError
 
 DATA = Path("data")
@@ -48,6 +48,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     _add_collect(commands)
+    judge = commands.add_parser(
+        "judge", help="judge Python files: a table, or JSON lines"
+    )
+    judge_command.add_arguments(judge)
+    judge.set_defaults(command=judge_command.run)
     _add_complete(commands)
     _add_params(commands)
     doctor = commands.add_parser(

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options on its parser."""
     parser.description = (
         "Judge Python files as flake8 would with noqa disabled, under the "
-        "options given here and no others: no configuration file and no "
-        "plugin is picked up by itself."
+        "options\ngiven here and no others: no configuration file and no "
+        "plugin is picked up\nby itself."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (

@@ -12,7 +12,15 @@ from flows import cli
 from stylerl import config
 from stylerl.errors import ConfigError
 
-COMMANDS = ["run", "collect", "complete", "params", "doctor", "report"]
+COMMANDS = [
+    "run",
+    "collect",
+    "judge",
+    "complete",
+    "params",
+    "doctor",
+    "report",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +110,14 @@ def test_collect_from_a_folder(tmp_path: Path) -> None:
     assert cli.main(["collect", "--source", "path", "mine"]) == 0
     manifest = json.loads(Path("data/manifest.json").read_text())
     assert manifest["source"] == "path"
+
+
+def test_judge_s_exit_code_is_the_command_s(tmp_path: Path) -> None:
+    (tmp_path / "clean.py").write_text("x = 1\n")
+    (tmp_path / "rough.py").write_text("x=1\n")  # E225
+    assert cli.main(["judge", "clean.py"]) == 0
+    assert cli.main(["judge", "clean.py", "rough.py"]) == 1
+    assert cli.main(["judge", "nowhere.py"]) == 2
 
 
 def test_starting_costs_no_heavy_import() -> None:
