@@ -18,6 +18,7 @@ from stylerl.statistics import paired_intervals, simultaneous_intervals
 
 GAINS = (
     "compliance",
+    "sound_share",
     "score",
     "violations",
     "parse_rate",
@@ -107,9 +108,11 @@ def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
 def _values(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a completion, one column for each metric that is a mean."""
     text = rows["completion"]
+    compliant = rows["outcome"] == Outcome.COMPLIANT
     return pd.DataFrame(
         {
-            "compliance": rows["outcome"] == Outcome.COMPLIANT,
+            "compliance": compliant,
+            "sound_share": compliant & ~rows["trivial"].astype(bool),
             "score": rows["score"],
             "violations": rows["codes"].map(len),
             "parse_rate": rows["parsed"],

@@ -35,6 +35,7 @@ class Metric(NamedTuple):
 
 TABLE = (
     Metric("compliance", "compliance %", 100, 1, 1),
+    Metric("sound_share", "compliant, not trivial %", 100, 1, 1),
     Metric("score", "style score", 1, 3, 1),
     Metric("violations", "violations", 1, 2, -1),
     Metric("parse_rate", "parse rate %", 100, 1, 1),
@@ -100,8 +101,11 @@ def headline(metrics: Metrics) -> str:
     span = f"95% interval {low:+.1f} to {high:+.1f}"
     change = f"from {before:.1f}% to {after:.1f}%"
     if low > 0:
+        failed = [guard.name for guard in guards(metrics) if not guard.held]
+        but = f" But it cost: {', '.join(failed)}." if failed else ""
         return (
-            f"PPO raised compliance {change}: {centre:+.1f} points ({span})."
+            f"PPO raised compliance {change}: {centre:+.1f} points "
+            f"({span}).{but}"
         )
     if high < 0:
         return (

@@ -75,6 +75,7 @@ def test_each_number_of_two_completions():
     assert numbers == pytest.approx(
         {
             "compliance": 1 / 2,
+            "sound_share": 1 / 2,
             "score": 1 / 2,
             "violations": 1 / 2,
             "parse_rate": 1 / 2,
@@ -92,6 +93,14 @@ def test_each_number_of_two_completions():
         },
         abs=1e-6,
     )
+
+
+def test_an_empty_body_is_compliant_but_not_sound():
+    rows = pd.DataFrame([row("sft", "a"), row("sft", "b", trivial=True)])
+
+    numbers = measures.measure(rows)
+
+    assert (numbers["compliance"], numbers["sound_share"]) == (1.0, 0.5)
 
 
 def test_what_has_no_kl_reports_none():

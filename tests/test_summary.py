@@ -9,6 +9,7 @@ from stylerl import summary
 
 NUMBERS = {
     "compliance": 0.4,
+    "sound_share": 0.35,
     "score": 0.8,
     "violations": 1.5,
     "parse_rate": 0.9,
