@@ -12,6 +12,7 @@ that says so.
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import platform
 import re
@@ -27,10 +28,13 @@ from stylerl import workers
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.verdict import Verdict, Violation, style_score
+from stylerl.verdict_cache import VerdictCache
 
 __all__ = ["Judge", "Verdict", "Violation", "style_score"]
 
+File = tuple[bytes, str]  # content, path
 SNIPPET = "snippet.py"  # the name of a source that has none
+BATCH = 1024  # sources the cache looks up and writes at once
 PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
@@ -38,12 +42,18 @@ BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 class Judge:
     """flake8 under one configuration."""
 
-    def __init__(self, config: JudgeConfig) -> None:
+    def __init__(self, config: JudgeConfig, cache: Path | None = None) -> None:
         """Check what can be checked before flake8 starts.
+
+        Args:
+            config: the style guide.
+            cache: a file that keeps verdicts for the next time; made where
+                there is none.
 
         Raises:
             ConfigError: a rule prefix is none, or the configuration file or
                 a plugin is missing.
+            DataError: the cache is some other file.
         """
         if config.config is not None:
             path = Path(config.config).absolute()
@@ -51,6 +61,9 @@ class Judge:
         self.config = config
         self._versions = _versions(config)
         self._options = _options(config)
+        self._cache = (
+            None if cache is None else VerdictCache(cache, self.identity)
+        )
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -62,8 +75,7 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        crew = workers.crew(self.config)
-        (verdict,) = crew.judge([(_encode(source), path)], jobs=1)
+        (verdict,) = self.judge_files([(_encode(source), path)], jobs=1)
         return verdict
 
     def verdicts(
@@ -96,15 +108,37 @@ class Judge:
         )
 
     def judge_files(
-        self, files: Iterable[tuple[bytes, str]], jobs: int = 0
+        self, files: Iterable[File], jobs: int = 0
     ) -> Iterator[Verdict]:
         """Judge (content, path) pairs in their order, without a bar.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
+            DataError: the cache is damaged.
         """
+        jobs = jobs or workers.cores()
+        if self._cache is None:
+            return workers.crew(self.config).judge(files, jobs)
+        return self._remembered(self._cache, files, jobs)
+
+    def _remembered(
+        self, cache: VerdictCache, files: Iterable[File], jobs: int
+    ) -> Iterator[Verdict]:
+        """Judge batch by batch what the cache does not know."""
         crew = workers.crew(self.config)
-        return crew.judge(files, jobs or workers.cores())
+        for batch in _batches(files):
+            keys = [cache.key(*file) for file in batch]
+            known = cache.read(keys)
+            new = {
+                key: file
+                for key, file in zip(keys, batch, strict=True)
+                if key not in known
+            }
+            verdicts = crew.judge(new.values(), jobs)
+            found = dict(zip(new, verdicts, strict=True))
+            cache.write((k, v) for k, v in found.items() if _lasting(v))
+            known |= found
+            yield from (known[key] for key in keys)
 
     @cached_property
     def identity(self) -> str:
@@ -115,6 +149,18 @@ class Judge:
         """
         facts = json.dumps([self._versions, self._options], sort_keys=True)
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
+
+
+def _batches(files: Iterable[File]) -> Iterator[list[File]]:
+    remaining = iter(files)
+    while batch := list(itertools.islice(remaining, BATCH)):
+        yield batch
+
+
+def _lasting(verdict: Verdict) -> bool:
+    """Whether the verdict is the source's own, whatever the machine."""
+    passing = (workers.NOT_DONE, workers.CRASHED)
+    return not (verdict.reason or "").startswith(passing)
 
 
 def _encode(source: str | bytes) -> bytes:

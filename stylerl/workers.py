@@ -29,6 +29,11 @@ from stylerl.verdict import Verdict, Violation
 SCRIPT = Path(__file__).with_name("judge_worker.py")
 TIME_IS_UP = {-signal.SIGPROF, -signal.SIGALRM}
 
+# How the reasons begin that a process's end gave, which may be another on
+# another machine, or tomorrow.
+NOT_DONE = "flake8 was not done"
+CRASHED = "flake8 crashed"
+
 # A worker holds so much work at most.  That keeps it busy while the answers
 # travel, and is less than a socket's buffer, so neither side ever waits for
 # the other to read.
@@ -264,10 +269,10 @@ class _Run:
             task = worker.pending.popleft()
             if code in TIME_IS_UP:
                 limit = self._crew.config.time_limit
-                reason = f"flake8 was not done within {limit:g} s"
+                reason = f"{NOT_DONE} within {limit:g} s"
                 self._answers[task.place] = Verdict((), False, reason)
             elif task.retried:
-                reason = f"flake8 crashed: {_ending(code)}"
+                reason = f"{CRASHED}: {_ending(code)}"
                 self._answers[task.place] = Verdict((), False, reason)
             else:  # the source may be innocent: someone killed the worker
                 self._again.append(task._replace(retried=True))
