@@ -29,7 +29,11 @@ CURVES = {
     "objective/entropy": "entropy",
     "judge/compliance": "compliance of the rollouts",
     "judge/parse_rate": "parse rate of the rollouts",
+    "judge/statements": "statements a rollout",
+    "judge/gap": "learned reward less the linter's score",
+    "judge/rank_correlation": "rank correlation of reward and linter",
     "response/length": "response length, tokens",
+    "response/distinct_3": "distinct-3 of the rollouts",
     "response/eos_rate": "finished responses",
     "policy/clipfrac": "clip fraction",
     "value/explained_variance": "explained variance of the value",
@@ -187,14 +191,14 @@ def _curves(updates: pd.DataFrame | None) -> list[Markup]:
     """One chart for each known column that the trainer wrote."""
     if updates is None or updates.empty:
         return []
-    steps = updates["update"].astype(float).tolist()
+    numbers = updates["update"].astype(float).tolist()
     marks = [
-        plots.Mark(float(step), words) for step, words in _alarms(updates)
+        plots.Mark(steps[0], name) for name, steps in _alarms(updates).items()
     ]
     return [
         plots.lines(
             title,
-            steps,
+            numbers,
             [plots.Series(title, "ppo", updates[column].tolist())],
             marks=marks,
         )
@@ -203,17 +207,16 @@ def _curves(updates: pd.DataFrame | None) -> list[Markup]:
     ]
 
 
-def _alarms(updates: pd.DataFrame | None) -> list[tuple[int, str]]:
-    """Update and words of every alarm that the trainer wrote down."""
+def _alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
+    """The updates at which each alarm rang, by its name."""
     if updates is None or "alarms" not in updates:
-        return []
-    return [
-        (int(step), str(words))
-        for step, words in zip(
-            updates["update"], updates["alarms"], strict=True
-        )
-        if isinstance(words, str) and words
-    ]
+        return {}
+    rang: dict[str, list[int]] = {}
+    for step, names in zip(updates["update"], updates["alarms"], strict=True):
+        if isinstance(names, str):
+            for name in filter(None, names.split("; ")):
+                rang.setdefault(name, []).append(int(step))
+    return rang
 
 
 def _calibration(table: pd.DataFrame | None) -> Markup | None:

@@ -120,7 +120,11 @@ def _digest(path: Path) -> str:
 
 
 def _read_csv(path: Path) -> pd.DataFrame | None:
-    return pd.read_csv(path) if path.exists() else None
+    """A table, or None where a stage wrote none or an empty one."""
+    try:
+        return pd.read_csv(path)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return None
 
 
 def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:

@@ -111,7 +111,7 @@ def test_what_the_stage_leaves_behind(workspace, log):
     rules = pd.read_csv(evaluate.RULES)
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
     page = Path(evaluate.REPORT).read_text()
-    assert "update 2: KL!" in page
+    assert "KL!: first at update 2" in page
     assert page.count("SHA-256") == 4  # the snippets and three models
 
 
@@ -126,6 +126,14 @@ def test_what_the_stage_logs(workspace, log):
     assert len(table) == 6
     assert {"prompt", "sft_completion", "ppo_outcome"} <= set(table)
     assert len(log.tags["judge"]) == 16
+
+
+def test_a_run_without_updates_has_no_curves(workspace, log):
+    storage.write_text(evaluate.UPDATES, "\n")
+
+    evaluate.main()
+
+    assert "Learning curves" not in Path(evaluate.REPORT).read_text()
 
 
 def test_one_sample_leaves_nothing_to_choose_from(workspace, log):

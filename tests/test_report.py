@@ -111,16 +111,23 @@ def test_alarms_are_marked_on_the_curves():
     updates = pd.DataFrame(
         {
             "update": [1, 2, 3],
-            "objective/kl": [0.0, 1.0, 20.0],
-            "alarms": ["", "", "KL explosion: lower the rate"],
+            "objective/kl": [0.0, 11.0, 20.0],
+            "alarms": [float("nan"), "KL explosion", "KL explosion; a < b"],
         }
     )
 
     text = report.render(evidence(updates=updates))
 
     assert "KL to SFT, nats a response" in text
-    assert text.count('class="alarm"') == 1
-    assert "update 3: KL explosion: lower the rate" in text
+    assert text.count('class="alarm"') == 2  # each where it first rang
+    assert "KL explosion: first at update 2, at 2 updates in all" in text
+    assert "a &lt; b: first at update 3<" in text
+
+
+def test_no_alarm_is_said_too():
+    updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
+
+    assert "no alarm rang" in report.render(evidence(updates=updates))
 
 
 def test_without_curves_there_is_no_section_of_them():
