@@ -67,19 +67,17 @@ def complete(
     answers = []
     for label, name in present.items():
         tokenizer = models.load_tokenizer(name, revision)
-        model = models.load_causal_lm(name, revision, tokenizer)
         drawn = sampling.generate(
-            model,
+            models.load_causal_lm(name, revision, tokenizer),
             tokenizer,
             [prompt],
             max_new_tokens=max_new_tokens,
             temperature=temperature,
             seed=seed,
         )
-        text, finished = drawn.texts[0], drawn.finished[0]
         verdict = judge.verdict(prompt + drawn.judged[0])
-        assessment = assess(prompt, finished, verdict)
-        answers.append(Answer(label, prompt, text, assessment))
+        assessment = assess(prompt, drawn.finished[0], verdict)
+        answers.append(Answer(label, prompt, drawn.texts[0], assessment))
     return answers
 
 
@@ -91,7 +89,7 @@ def show(answers: Sequence[Answer], console: Console) -> None:
         grid.add_column(ratio=1)
     panels = [_panel(answer) for answer in answers]
     for start in range(0, len(panels), columns):
-        grid.add_row(*panels[start : start + columns])
+        grid.add_row(*panels[start:][:columns])
     console.print(grid)
 
 

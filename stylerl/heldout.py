@@ -47,7 +47,7 @@ def held_out_prompts(
     drawn = test.sample(frac=1.0, random_state=seed)
     prompts: dict[str, Prompt] = {}
     for start in range(0, len(drawn), count):
-        batch = drawn.iloc[start : start + count]
+        batch = drawn.iloc[start:].head(count)
         verdicts = judge.verdicts(batch["text"], desc="evaluate: prompts")
         rows = batch.to_dict("records")
         for row, verdict in zip(rows, verdicts, strict=True):
