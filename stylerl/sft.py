@@ -23,6 +23,7 @@ from stylerl.errors import DataError
 from stylerl.models import load_causal_lm, load_tokenizer
 
 HELD_OUT = 300  # compliant snippets of the valid split to measure on
+DIGITS = 6
 
 
 class FineTuned(NamedTuple):
@@ -38,6 +39,10 @@ class Likelihood(NamedTuple):
 
     loss: float  # nats a token, eos included
     bits_per_byte: float  # bits for a text and its eos, by its UTF-8 bytes
+
+    def rounded(self) -> dict[str, float]:
+        """Both by name, without the last bits that threads disturb."""
+        return {k: round(v, DIGITS) for k, v in self._asdict().items()}
 
 
 def fine_tune(
@@ -69,8 +74,8 @@ def fine_tune(
     metrics = {
         "snippets": len(learnt),
         "too_long": dropped,
-        "train_loss": loss,
-        "valid": {"before": before._asdict(), "after": after._asdict()},
+        "train_loss": round(loss, DIGITS),
+        "valid": {"before": before.rounded(), "after": after.rounded()},
     }
     return FineTuned(model, tokenizer, metrics)
 

@@ -280,3 +280,13 @@ def test_minimal_pairs_are_one_rule_apart(judge: Judge) -> None:
 
 def test_code_with_a_violation_gives_no_pair(judge: Judge) -> None:
     assert not minimal_pairs("x=f(1, 2)\n", 0, judge, random.Random(0))
+
+
+def test_a_prompt_may_end_before_its_line_end(judge: Judge) -> None:
+    text = "def f(a):\n    return g(a, key=1)\n"
+    start = text.index("\n")
+    for seed in range(10):
+        body = roughen(text, start, random.Random(seed))
+        assert body == roughen(text, start + 1, random.Random(seed))
+    found = minimal_pairs(text, start, judge, random.Random(0))
+    assert found == minimal_pairs(text, start + 1, judge, random.Random(0))
