@@ -14,6 +14,7 @@ a process for each.
 """
 
 import io
+import os
 import tokenize
 from argparse import Namespace
 from collections.abc import Sequence
@@ -77,8 +78,10 @@ class Engine:
             path: the file's name, which rules on `__init__.py` and
                 per-file-ignores look at.
         """
+        # A plugin that finds no lines may open the file (flake8-bugbear).
+        name = path if source else os.devnull
         try:
-            checker = _Checker(source, path, self._checkers, self.options)
+            checker = _Checker(source, name, self._checkers, self.options)
             checker.run_checks()
             violations = self._selected(checker, path)
         except PluginExecutionFailed as error:

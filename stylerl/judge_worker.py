@@ -20,6 +20,7 @@ import resource
 import signal
 import sys
 import warnings
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,8 @@ def restrict_memory() -> None:
     """Make running out of memory an exception here, not a full machine."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     if most == resource.RLIM_INFINITY or most > MEMORY:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
+        with suppress(ValueError):  # macOS has no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
 
 
 def serve(pipe: Connection, engine: "Engine", limit: float) -> None:

@@ -43,6 +43,7 @@ BYTES = 32 * 1024
 # Sources read ahead of the oldest one unanswered, for each worker.
 AHEAD = 256
 
+KEPT = 3  # configurations whose workers wait for the next call
 PATIENCE = 5.0  # seconds for a process to end after its socket
 STARTS = 3  # workers that may die at their start before we give up
 
@@ -134,6 +135,7 @@ class Crew:
     def __init__(self, config: JudgeConfig) -> None:
         self.config = config
         self._idle: list[Worker] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def judge(
@@ -163,11 +165,17 @@ class Crew:
     def put_back(self, worker: Worker) -> None:
         """A worker is idle again."""
         with self._lock:
-            self._idle.append(worker)
+            if not self._closed:
+                self._idle.append(worker)
+                return
+        worker.close()
 
     def close(self) -> None:
-        """End the idle workers."""
-        for worker in self.take(len(self._idle)):
+        """End the idle workers, and the others as soon as they are."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
             worker.close()
 
 
@@ -289,13 +297,25 @@ class _Run:
 
 
 def crew(config: JudgeConfig) -> Crew:
-    """This process's workers for a configuration."""
-    return _CREWS.setdefault((os.getpid(), config), Crew(config))
+    """This process's workers for a configuration.
+
+    Those of the last few configurations are kept, so that their processes
+    do not pile up.
+    """
+    key = (os.getpid(), config)
+    with _LOCK:
+        _CREWS[key] = found = _CREWS.pop(key, None) or Crew(config)
+        mine = [other for other in _CREWS if other[0] == key[0]]
+        for oldest in mine[:-KEPT]:
+            _CREWS.pop(oldest).close()
+    return found
 
 
 def cores() -> int:
     """The cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def module_path() -> list[str]:
@@ -314,7 +334,8 @@ def _ending(code: int) -> str:
     return f"its process ended with code {code}"
 
 
-_CREWS: dict[tuple[int, JudgeConfig], Crew] = {}
+_CREWS: dict[tuple[int, JudgeConfig], Crew] = {}  # the latest last
+_LOCK = threading.Lock()
 
 
 @atexit.register

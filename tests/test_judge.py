@@ -26,8 +26,8 @@ class Rules:
     name = "house-rules"
     version = "1.0"
 
-    def __init__(self, tree, lines):
-        self.lines = lines
+    def __init__(self, tree, lines, filename):
+        self.lines = lines or open(filename).readlines()
 
     def run(self):
         for row, line in enumerate(self.lines, start=1):
@@ -257,6 +257,11 @@ class TestIsolation:
         assert [len(v.violations) for v in verdicts] == [0, 1, 0, 1, 0]
         assert [v.parsed for v in verdicts] == [True, True, False, True, True]
 
+    def test_a_plugin_may_open_the_file_of_an_empty_source(
+        self, house_judge: Judge
+    ) -> None:
+        assert house_judge.verdict("").compliant
+
     def test_output_of_a_plugin_is_no_message(
         self, house_judge: Judge
     ) -> None:
@@ -453,3 +458,19 @@ def test_the_crew_is_shared_and_its_workers_reused() -> None:
     Judge(config).verdict(CLEAN)
     assert workers.crew(config).take(9) == [worker]
     worker.close()
+
+
+def test_workers_of_old_configurations_end() -> None:
+    first = JudgeConfig(max_line_length=90)
+    Judge(first).verdict(CLEAN)
+    (worker,) = workers.crew(first).take(9)
+    workers.crew(first).put_back(worker)
+    busy = Judge(first).verdicts(["x=1\n"] * 2, jobs=1)
+    next(busy)
+    for width in range(91, 91 + workers.KEPT):
+        Judge(JudgeConfig(max_line_length=width)).verdict(CLEAN)
+    # Its crew is gone, but the worker finishes what it was lent for.
+    assert worker.pipe.closed is False
+    assert len(list(busy)) == 1
+    assert worker.pipe.closed is True
+    assert not Judge(first).verdict("x=1\n").compliant

@@ -275,6 +275,19 @@ def test_installed_sources(tmp_path: Path) -> None:
     assert_equal(tmp_path, sample(INSTALLED, 250))
 
 
+@pytest.mark.slow
+def test_plugins(tmp_path: Path) -> None:
+    """pep8-naming and flake8-bugbear, where they are installed."""
+    pytest.importorskip("pep8ext_naming")
+    pytest.importorskip("bugbear")
+    config = JudgeConfig(
+        select=("E", "W", "F", "N", "B"),
+        ignore=(),
+        plugins=("pep8-naming", "flake8-bugbear"),
+    )
+    assert_equal(tmp_path, [b"", *SNIPPETS, *sample(INSTALLED, 60)], config)
+
+
 @st.composite
 def edited(draw: st.DrawFn) -> bytes:
     """A snippet with a few edits, which hypothesis can take back singly."""
