@@ -243,6 +243,12 @@ class PPOConfig:
     max_grad_norm: float = setting(1.0, "gradients are clipped to", above=0)
     gamma: float = setting(1.0, "discount", least=0, most=1)
     lam: float = setting(0.95, "GAE's lambda", least=0, most=1)
+    scale_rewards: bool = setting(
+        True,
+        "divide rewards by the running size of the returns, so that neither "
+        "the reward's scale nor kl_coef's lets the value loss drown the "
+        "policy's",
+    )
     whiten_rewards: bool = setting(
         False, "divide rewards by their standard deviation, keep the mean"
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 History = Sequence[Mapping[str, float]]
+FLAT = 0.01  # standard deviation of scores that are all the same
 SMOOTHED = 5  # updates in the means that trends are judged by
 
 
@@ -56,10 +57,10 @@ def _reward_collapse(history: History) -> tuple[str, bool] | None:
     if now["objective/score"] < -10:
         mean = now["objective/score"]
         return f"the mean score is {mean:.2f}, below -10", True
-    if now["objective/score_std"] < 0.01:
-        spread = now["objective/score_std"]
+    spread = now["objective/score_std"]
+    if spread < FLAT:
         return (
-            f"the scores' standard deviation is {spread:.4f}, below 0.01",
+            f"the scores' standard deviation is {spread:.4f}, below {FLAT}",
             False,
         )
     return None
@@ -100,8 +101,10 @@ def _updates_too_big(history: History) -> tuple[str, bool] | None:
 
 
 def _value_head_broken(history: History) -> tuple[str, bool] | None:
-    """The head starts at 0, so it gets some updates' grace."""
-    if len(history) < 2 * SMOOTHED:
+    """The head starts at 0, so it gets some updates' grace; where all
+    episodes are worth the same there is nothing to explain."""
+    flat = history[-1]["objective/score_std"] < FLAT
+    if flat or len(history) < 2 * SMOOTHED:
         return None
     explained = _recent(history, "value/explained_variance")
     if explained < 0:

@@ -17,7 +17,10 @@ Where this departs from the papers, and from TRL's PPOTrainer
        finished; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
        `minibatches` is the number of optimiser steps an epoch.
-    4. Rate, prompts and draws are functions of (seed, update), so that a
+    4. Rewards are divided by the running root mean square of the returns:
+       on a shared trunk an unscaled value loss drowns the policy's, and a
+       huge beta then drives the policy away from pi_ref.
+    5. Rate, prompts and draws are functions of (seed, update), so that a
        killed run goes on exactly where it was.
 """
 
@@ -138,7 +141,8 @@ class PPOTrainer:
         self.done = 0  # updates
         self.kl_coef = config.kl_coef  # beta
         self.rate_scale = 1.0  # halved by every rollback
-        self.moments = pm.Moments()  # of the scores
+        self.score_moments = pm.Moments()
+        self.return_moments = pm.Moments()
         self.history: list[dict[str, float]] = []  # statistics by update
         self.stopped: health.Alarm | None = None
         self._identity = self._identify()
@@ -251,6 +255,10 @@ class PPOTrainer:
         beta = self.kl_coef if config.kl_penalty == "reward" else 0.0
         scores = self._shape(batch.scores, torch.tensor(batch.finished))
         rewards = pm.token_rewards(scores, kl, batch.lengths, beta)
+        if config.scale_rewards:
+            sums = pm.discounted_sums(rewards, config.gamma)[batch.mask]
+            self.return_moments = self.return_moments.add(sums)
+            rewards = rewards / self.return_moments.rms
         if config.whiten_rewards:
             rewards = pm.whiten(rewards, batch.mask, keep_mean=True)
         # 2. Advantages, whitened over all tokens of the batch.
@@ -290,8 +298,8 @@ class PPOTrainer:
         """Scale, clip, and charge what was cut, (B,) each."""
         config = self.config
         if config.scale_scores:
-            self.moments = self.moments.add(scores)
-            scores = scores / self.moments.std
+            self.score_moments = self.score_moments.add(scores)
+            scores = scores / self.score_moments.std
         if (limit := config.score_clip) is not None:
             scores = scores.clamp(-limit, limit)
         return scores - config.missing_eos_penalty * ~finished
@@ -423,7 +431,8 @@ class PPOTrainer:
             "identity": self._identity,
             "kl_coef": self.kl_coef,
             "rate_scale": self.rate_scale,
-            "moments": list(self.moments),
+            "score_moments": self.score_moments,
+            "return_moments": self.return_moments,
             "history": self.history,
             "random": checkpoint.random_state(),
         }
@@ -460,7 +469,8 @@ class PPOTrainer:
         self.done = found.update
         self.kl_coef = found.state["kl_coef"]
         self.rate_scale = found.state["rate_scale"]
-        self.moments = pm.Moments(*found.state["moments"])
+        self.score_moments = pm.Moments(*found.state["score_moments"])
+        self.return_moments = pm.Moments(*found.state["return_moments"])
         self.history = found.state["history"]
         checkpoint.restore_random_state(found.state["random"])
 

@@ -73,15 +73,25 @@ def advantages_and_returns(
     return advantages, (advantages + values) * mask
 
 
+def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
+    """The sum of gamma^k reward_{t+k} over k, (B, R) each: what a token's
+    return would be if nothing were predicted."""
+    sums = torch.zeros_like(rewards)
+    following = torch.zeros_like(rewards[:, 0])
+    for t in range(rewards.shape[1] - 1, -1, -1):
+        following = rewards[:, t] + gamma * following
+        sums[:, t] = following
+    return sums
+
+
 def whiten(x: Tensor, mask: Tensor, *, keep_mean: bool = False) -> Tensor:
     """(x - mean) / std over the mask, 0 outside (N+, section 3, detail 8).
 
     The variance has Bessel's correction; `keep_mean` adds the mean again.
     """
     inside = x[mask]
-    mean, variance = inside.mean(), inside.var(correction=1)
-    if len(inside) < 2:
-        variance = torch.zeros_like(mean)
+    mean = inside.mean()
+    variance = ((inside - mean) ** 2).sum() / max(len(inside) - 1, 1)
     white = (x - mean) * torch.rsqrt(variance + 1e-8)
     return (white + mean if keep_mean else white) * mask
 
@@ -194,3 +204,10 @@ class Moments(NamedTuple):
         if self.size < 2 or self.squares == 0:
             return 1.0
         return math.sqrt(self.squares / (self.size - 1))
+
+    @property
+    def rms(self) -> float:
+        """Root of the mean square; 1 while it is 0."""
+        if self.size == 0:
+            return 1.0
+        return math.sqrt(self.squares / self.size + self.mean**2) or 1.0

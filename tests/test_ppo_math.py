@@ -1,0 +1,243 @@
+"""Every formula of PPO by hand, on three tokens or fewer."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from stylerl.config import PPOConfig
+from stylerl.ppo_math import (
+    Moments,
+    advantages_and_returns,
+    discounted_sums,
+    explained_variance,
+    kl_k1,
+    kl_k3,
+    learning_rate_share,
+    next_kl_coef,
+    policy_loss,
+    ratio_of,
+    token_rewards,
+    value_loss,
+    whiten,
+)
+
+# One response of three tokens, and one of two beside it.
+MASK = torch.tensor([[True, True, True], [True, True, False]])
+LENGTHS = torch.tensor([3, 2])
+
+
+def config(**changes):
+    return dataclasses.replace(PPOConfig(), **changes)
+
+
+def test_kl_estimators():
+    """pi = 1/2, pi_ref = 1/4: k1 = ln 2; x = 1/2: k3 = 1/2 - 1 + ln 2."""
+    logprobs, reference = torch.tensor([0.5, 0.25]).log()
+    assert kl_k1(logprobs, reference).item() == pytest.approx(math.log(2))
+    expected = 0.5 - 1 + math.log(2)
+    assert kl_k3(logprobs, reference).item() == pytest.approx(expected)
+
+
+def test_both_estimators_are_unbiased():
+    """p = (1/2, 1/2), q = (1/4, 3/4): KL(p, q) = ln 2 - ln(3) / 2."""
+    p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
+    exact = math.log(2) - math.log(3) / 2
+    for estimator in (kl_k1, kl_k3):
+        mean = (p * estimator(p.log(), q.log())).sum()
+        assert mean.item() == pytest.approx(exact)
+
+
+def test_the_score_stands_on_the_last_action():
+    """beta 0.1; row 0: -0.1 * (1, 2, 3) with 5 on token 2; row 1: its last
+    token is 1, and nothing stands on the pad behind it."""
+    kl = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 0.0]])
+    rewards = token_rewards(torch.tensor([5.0, 6.0]), kl, LENGTHS, 0.1)
+    expected = [[-0.1, -0.2, 4.7], [-0.4, 5.5, 0.0]]
+    assert rewards.tolist() == [pytest.approx(row) for row in expected]
+
+
+def test_gae():
+    """gamma 1/2, lam 1/2, rewards (1, 2, 4), values (1, 1, 2).
+
+    d_2 = 4 - 2 = 2; d_1 = 2 + 2/2 - 1 = 2; d_0 = 1 + 1/2 - 1 = 1/2.
+    A_2 = 2; A_1 = 2 + 2/4 = 5/2; A_0 = 1/2 + 5/8 = 9/8.
+    Row 1 ends after two: d_1 = 2 - 1 = 1, d_0 = 1 + 1/2 - 1 = 1/2;
+    A_1 = 1, A_0 = 1/2 + 1/4 = 3/4, whatever stands on the pad."""
+    rewards = torch.tensor([[1.0, 2.0, 4.0], [1.0, 2.0, 0.0]])
+    values = torch.tensor([[1.0, 1.0, 2.0], [1.0, 1.0, 9.0]])
+    advantages, returns = advantages_and_returns(
+        rewards, values, MASK, 0.5, 0.5
+    )
+    assert advantages.tolist() == [[1.125, 2.5, 2.0], [0.75, 1.0, 0.0]]
+    assert returns.tolist() == [[2.125, 3.5, 4.0], [1.75, 2.0, 0.0]]
+
+
+def test_gae_with_lambda_one_is_the_return_to_go():
+    """gamma = lam = 1: returns are sums of what is still to come: 7, 6, 4."""
+    rewards = torch.tensor([[1.0, 2.0, 4.0]])
+    values = torch.tensor([[0.3, -0.2, 5.0]])
+    _, returns = advantages_and_returns(rewards, values, MASK[:1], 1.0, 1.0)
+    assert returns[0].tolist() == pytest.approx([7.0, 6.0, 4.0])
+
+
+def test_discounted_sums():
+    """gamma 1/2: 4, then 2 + 2 = 4, then 1 + 2 = 3."""
+    sums = discounted_sums(torch.tensor([[1.0, 2.0, 4.0]]), 0.5)
+    assert sums.tolist() == [[3.0, 4.0, 4.0]]
+
+
+def test_whitening_counts_tokens_and_no_padding():
+    """Inside are 1, 2, 3, 4, 5: mean 3, variance 10 / 4 = 5/2."""
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 99.0]])
+    scale = 1 / math.sqrt(2.5)
+    white = whiten(x, MASK)
+    assert white[0].tolist() == pytest.approx([-2 * scale, -scale, 0])
+    assert white[1].tolist() == pytest.approx([scale, 2 * scale, 0])
+    kept = whiten(x, MASK, keep_mean=True)
+    assert kept[0].tolist() == pytest.approx([3 - 2 * scale, 3 - scale, 3])
+    assert kept[1, 2] == 0
+
+
+def test_whitening_one_token_or_a_constant_gives_zeros():
+    alone = torch.tensor([[True, False, False], [False, False, False]])
+    assert whiten(torch.full((2, 3), 7.0), alone).tolist() == [[0] * 3] * 2
+    assert whiten(torch.full((2, 3), 7.0), MASK).tolist() == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "clipped", "gradient"),
+    [
+        # -min(rA, clip(r)A), and d/dr: -A where not clipped
+        (1.0, 2.0, -2.0, False, -2.0),
+        (1.1, 2.0, -2.2, False, -2.0),
+        (1.5, 2.0, -2.4, True, 0.0),  # A > 0: clipped above 1.2
+        (0.5, 2.0, -1.0, False, -2.0),  # but never below
+        (0.5, -2.0, 1.6, True, 0.0),  # A < 0: clipped below 0.8
+        (1.5, -2.0, 3.0, False, 2.0),  # but never above
+        (5.0, -2.0, 10.0, False, 2.0),
+        (1.0, 0.0, 0.0, False, 0.0),
+    ],
+)
+def test_clipped_surrogate(ratio, advantage, loss, clipped, gradient):
+    r = torch.tensor([ratio], requires_grad=True)
+    got, active = policy_loss(r, torch.tensor([advantage]), 0.2, 0.2)
+    got.sum().backward()
+    assert got.item() == pytest.approx(loss)
+    assert active.item() is clipped
+    assert r.grad.item() == pytest.approx(gradient)
+
+
+def test_clip_higher_moves_the_upper_side_alone():
+    """high 0.5: 1.4 is free, 1.6 is clipped at 1.5; low stays at 0.8."""
+    ratio = torch.tensor([1.4, 1.6, 0.5])
+    advantages = torch.tensor([1.0, 1.0, -1.0])
+    loss, active = policy_loss(ratio, advantages, 0.2, 0.5)
+    assert loss.tolist() == pytest.approx([-1.4, -1.5, 0.8])
+    assert active.tolist() == [False, True, True]
+
+
+def test_dual_clip_bounds_a_bad_action():
+    """c = 3, A = -2: the loss is at most 6; A > 0 is left alone."""
+    ratio = torch.tensor([2.0, 5.0, 5.0], requires_grad=True)
+    advantages = torch.tensor([-2.0, -2.0, 1.0])
+    loss, active = policy_loss(ratio, advantages, 0.2, 0.2, dual=3.0)
+    loss.sum().backward()
+    assert loss.tolist() == pytest.approx([4.0, 6.0, -1.2])
+    assert active.tolist() == [False, True, True]
+    assert ratio.grad.tolist() == [2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "target", "loss", "clipped"),
+    [
+        # max((V - R)^2, (clip(V, old +- 0.2) - R)^2) / 2
+        (1.0, 1.0, 3.0, 2.0, False),  # (4, 4) / 2
+        (2.0, 1.0, 3.0, 1.62, True),  # near = 1.2: 1.8^2 / 2
+        (0.0, 1.0, 3.0, 4.5, False),  # near = 0.8: 2.2^2 < 3^2
+        (1.1, 1.0, 1.0, 0.005, False),
+    ],
+)
+def test_clipped_value_loss(value, old, target, loss, clipped):
+    got, active = value_loss(
+        torch.tensor([value]), torch.tensor([old]), torch.tensor([target]), 0.2
+    )
+    assert got.item() == pytest.approx(loss)
+    assert active.item() is clipped
+
+
+def test_a_ratio_stays_finite():
+    """e^20, not e^500, and 1 where nothing changed."""
+    ratio = ratio_of(torch.tensor([500.0, -500.0, 1.0]), torch.zeros(3))
+    expected = [math.exp(20), math.exp(-20), math.e]
+    assert ratio.tolist() == pytest.approx(expected)
+
+
+def test_explained_variance():
+    """Returns 1, 3, 5 (variance 8/3), values off by 0, 1, -1: the errors'
+    variance is 2/3: 1 - 2/8 = 3/4.  The pad counts for nothing."""
+    mask = torch.tensor([[True, True, True, False]])
+    returns = torch.tensor([[1.0, 3.0, 5.0, 99.0]])
+    values = torch.tensor([[1.0, 2.0, 6.0, -99.0]])
+    assert explained_variance(values, returns, mask) == pytest.approx(0.75)
+    flat = torch.ones(1, 4)
+    assert explained_variance(values, flat, mask) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("control", "kl", "expected"),
+    [
+        ("fixed", 60.0, 0.1),
+        # e = 6.6 / 6 - 1 = 0.1; beta (1 + 0.1 * 100 / 10000)
+        ("proportional", 6.6, 0.1 * 1.001),
+        ("proportional", 60.0, 0.1 * 1.002),  # the error is cut to 0.2
+        ("proportional", 0.0, 0.1 * 0.998),  # and to -0.2
+        ("two_percent", 6.1, 0.102),
+        ("two_percent", 5.9, 0.098),
+    ],
+)
+def test_kl_controllers(control, kl, expected):
+    settings = config(
+        kl_control=control, kl_target=6.0, kl_horizon=10_000, batch_size=100
+    )
+    assert next_kl_coef(settings, 0.1, kl) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        # 6 updates, 2 of them warm-up: 1/3, 2/3, then from 1 down over 4
+        ("constant", [1 / 3, 2 / 3, 1, 1, 1, 1]),
+        ("linear", [1 / 3, 2 / 3, 1, 3 / 4, 2 / 4, 1 / 4]),
+        (
+            "cosine",
+            [
+                1 / 3,
+                2 / 3,
+                1,
+                (1 + math.cos(math.pi / 4)) / 2,
+                1 / 2,
+                (1 - math.cos(math.pi / 4)) / 2,
+            ],
+        ),
+    ],
+)
+def test_schedules(schedule, shares):
+    settings = config(schedule=schedule, updates=6, warmup=1 / 3)
+    got = [learning_rate_share(settings, update) for update in range(6)]
+    assert got == pytest.approx(shares)
+
+
+def test_running_moments():
+    """1, 3 and then 5, 7: mean 4, squares 9 + 1 + 1 + 9 = 20, std
+    sqrt(20 / 3); root mean square of all four sqrt((1 + 9 + 25 + 49) / 4).
+    """
+    moments = Moments().add(torch.tensor([1.0, 3.0]))
+    assert moments == (2, 2.0, 2.0)
+    moments = moments.add(torch.tensor([5.0, 7.0]))
+    assert moments == (4, 4.0, 20.0)
+    assert moments.std == pytest.approx(math.sqrt(20 / 3))
+    assert moments.rms == pytest.approx(math.sqrt(84 / 4))
+    assert Moments().add(torch.tensor([5.0])).std == 1.0
+    assert Moments().rms == Moments().add(torch.zeros(3)).rms == 1.0
