@@ -38,7 +38,7 @@ from typing import NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from stylerl import workers
+from stylerl import crews
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corpus import extract
 from stylerl.corrupt import roughen
@@ -104,9 +104,7 @@ def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--snippets", type=int, default=3000, metavar="N")
-    parser.add_argument(
-        "--jobs", type=int, default=workers.cores(), metavar="N"
-    )
+    parser.add_argument("--jobs", type=int, default=crews.cores(), metavar="N")
     parser.add_argument(
         "--single",
         type=int,
@@ -144,7 +142,7 @@ def time_judge(
     def judge() -> list[list[Violation]]:
         verdicts = Judge(CONFIG).judge_files(files, jobs)
         found = [list(verdict.violations) for verdict in verdicts]
-        workers.crew(CONFIG).close()
+        crews.crew(CONFIG).close()
         return found
 
     found, clock, cpu = timed(judge)

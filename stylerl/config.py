@@ -74,7 +74,8 @@ class JudgeConfig:
     )
     config: str | None = setting(
         None,
-        "a setup.cfg, tox.ini or .flake8 whose options replace the four above",
+        "a setup.cfg, tox.ini or .flake8 whose options replace select, "
+        "ignore and max_line_length",
     )
     time_limit: float = setting(
         10.0, "seconds flake8 may spend on one source", above=0

@@ -5,7 +5,7 @@
 
 Every verdict equals what the flake8 command says of a file with the same
 bytes and options and `--disable-noqa`: row, column and code.  flake8 runs in
-worker processes that wait for the next source (stylerl.workers); a source
+worker processes that wait for the next source (stylerl.crews); a source
 that makes flake8 crash, or takes it longer than the limit, gets a verdict
 that says so.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from stylerl import workers
+from stylerl import crews
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.verdict import Verdict, Violation, style_score
@@ -116,16 +116,16 @@ class Judge:
             ConfigError: flake8 refuses the configuration.
             DataError: the cache is damaged.
         """
-        jobs = jobs or workers.cores()
+        jobs = jobs or crews.cores()
         if self._cache is None:
-            return workers.crew(self.config).judge(files, jobs)
+            return crews.crew(self.config).judge(files, jobs)
         return self._remembered(self._cache, files, jobs)
 
     def _remembered(
         self, cache: VerdictCache, files: Iterable[File], jobs: int
     ) -> Iterator[Verdict]:
         """Judge batch by batch what the cache does not know."""
-        crew = workers.crew(self.config)
+        crew = crews.crew(self.config)
         for batch in _batches(files):
             keys = [cache.key(*file) for file in batch]
             known = cache.read(keys)
@@ -159,7 +159,7 @@ def _batches(files: Iterable[File]) -> Iterator[list[File]]:
 
 def _lasting(verdict: Verdict) -> bool:
     """Whether the verdict is the source's own, whatever the machine."""
-    passing = (workers.NOT_DONE, workers.CRASHED)
+    passing = (crews.NOT_DONE, crews.CRASHED)
     return not (verdict.reason or "").startswith(passing)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stylerl import workers
+from stylerl import crews
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge import Judge, Verdict, Violation, style_score
@@ -453,21 +453,21 @@ class TestIdentity:
 def test_the_crew_is_shared_and_its_workers_reused() -> None:
     config = JudgeConfig(max_line_length=83)
     Judge(config).verdict(CLEAN)
-    (worker,) = workers.crew(config).take(9)
-    workers.crew(config).put_back(worker)
+    (worker,) = crews.crew(config).take(9)
+    crews.crew(config).put_back(worker)
     Judge(config).verdict(CLEAN)
-    assert workers.crew(config).take(9) == [worker]
+    assert crews.crew(config).take(9) == [worker]
     worker.close()
 
 
 def test_workers_of_old_configurations_end() -> None:
     first = JudgeConfig(max_line_length=90)
     Judge(first).verdict(CLEAN)
-    (worker,) = workers.crew(first).take(9)
-    workers.crew(first).put_back(worker)
+    (worker,) = crews.crew(first).take(9)
+    crews.crew(first).put_back(worker)
     busy = Judge(first).verdicts(["x=1\n"] * 2, jobs=1)
     next(busy)
-    for width in range(91, 91 + workers.KEPT):
+    for width in range(91, 91 + crews.KEPT):
         Judge(JudgeConfig(max_line_length=width)).verdict(CLEAN)
     # Its crew is gone, but the worker finishes what it was lent for.
     assert worker.pipe.closed is False

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stylerl import workers
+from stylerl import crews
 from stylerl.config import JudgeConfig
 from stylerl.errors import DataError
 from stylerl.judge import Judge
@@ -19,16 +19,16 @@ SOURCES = ["x=1\n", "x = 1\n", "def f(:\n", "y = 'é' \n", "x=1\n"]
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every source that flake8 sees from here on."""
     seen: list[bytes] = []
-    judge = workers.Crew.judge
+    judge = crews.Crew.judge
 
     def record(
-        crew: workers.Crew, sources: Iterable[tuple[bytes, str]], jobs: int
+        crew: crews.Crew, sources: Iterable[tuple[bytes, str]], jobs: int
     ) -> Iterator[Verdict]:
         sources = list(sources)
         seen.extend(source for source, _ in sources)
         return judge(crew, sources, jobs)
 
-    monkeypatch.setattr(workers.Crew, "judge", record)
+    monkeypatch.setattr(crews.Crew, "judge", record)
     return seen
 
 
@@ -89,11 +89,11 @@ def test_what_a_machine_did_is_not_kept(
         asked.extend(list(arguments[1]))  # type: ignore[call-overload]
         return iter([Verdict((), False, reason)] * len(asked[-1:]))
 
-    monkeypatch.setattr(workers.Crew, "judge", judge)
+    monkeypatch.setattr(crews.Crew, "judge", judge)
     cached = Judge(JudgeConfig(), tmp_path / "verdicts.sqlite")
     assert cached.verdict("x") == Verdict((), False, reason)
     monkeypatch.setattr(
-        workers.Crew,
+        crews.Crew,
         "judge",
         lambda _, sources, jobs: iter(
             [Verdict((Violation(1, 1, "E1", "asked"),)) for _ in sources]
