@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows import api, serve
+from flows import api
 from tasks import tracking
 
 DOCS = Path(__file__).resolve().parent
@@ -47,7 +47,7 @@ def main() -> None:
     if not browser:
         sys.exit("Chromium is needed: apt-get install chromium")
     os.chdir(ROOT)
-    with mlflow_ui(), serve.server():
+    with mlflow_ui(), api.server():
         for name, url, height in [*mlflow_pages(), *prefect_pages()]:
             shoot(browser, url, DOCS / f"{name}.png", height)
             print(f"docs/{name}.png  {url}")

@@ -202,11 +202,21 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    api.use()
-    from flows.rlhf import rlhf
     from stylerl import summary
 
-    metrics = rlhf(options.preset, changes(options.set))
+    values = changes(options.set)
+    workspace.resolve(options.preset, values)  # errors before any waiting
+    with api.server(private=True):
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogWorker
+
+        from flows.rlhf import rlhf
+
+        try:
+            metrics = rlhf(options.preset, values)
+        finally:  # before the server goes
+            APILogWorker.drain_all(timeout=10)
+            EventsWorker.drain_all(timeout=10)
     console = Console()
     console.print(summary.rich_table(metrics))
     console.print(summary.headline(metrics), summary.basis(metrics))

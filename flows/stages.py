@@ -21,12 +21,19 @@ from prefect.context import TaskRunContext
 from prefect.tasks import Task, exponential_backoff
 
 from flows import child
-from stylerl.errors import StylerlError
+from stylerl.errors import DataError, StylerlError
 from tasks import graph, process, tracking
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent or by a shell
 BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
+HINTS = (  # of DVC's, after every stage
+    "To track the changes with git",
+    "git add ",
+    "To enable auto staging",
+    "dvc config core.autostage",
+    "Use `dvc push`",
+)
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
 
 
@@ -42,16 +49,16 @@ def track_data() -> None:
     """Let data.dvc name the data as it is now.
 
     Raises:
-        StageFailure: there is no data, or DVC cannot read it.
+        DataError: there is no data.
+        StageFailure: DVC cannot read it.
     """
+    if not Path("data").exists():
+        raise DataError("data/ does not exist; `stylerl collect` builds it")
     done = subprocess.run(
         [*DVC, "commit", "--force", "data.dvc"], capture_output=True, text=True
     )
     if done.returncode != 0:
-        raise StageFailure(
-            "data/ cannot be tracked; `stylerl collect` builds it: "
-            f"{done.stderr.strip()}"
-        )
+        raise StageFailure(f"DVC cannot track data/: {done.stderr.strip()}")
 
 
 def _cache_key(_: TaskRunContext, inputs: dict[str, Any]) -> str:
@@ -115,13 +122,12 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         TransientFailure: it may work in a moment.
         StageFailure: it will not.
     """
-    log = get_run_logger()
     stage = graph.find(name)
     command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
     try:
         outcome = child.run(
             [*DVC, *command, name],
-            log.info,
+            _log,
             {
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
                 tracking.KEY: key,
@@ -138,6 +144,12 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         "outs": graph.outputs(name),
         "run": tracking.stage_run_id(key),
     }
+
+
+def _log(line: str) -> None:
+    """One line of a stage's output, in the log of its task run."""
+    if not line.strip().startswith(HINTS):
+        get_run_logger().info("%s", line)
 
 
 def _failure(stage: graph.Stage, outcome: child.Outcome) -> StageFailure:

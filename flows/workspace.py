@@ -49,18 +49,26 @@ def exclusive() -> Iterator[None]:
         yield
 
 
-def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
-    """Bring params.yaml to a preset with changes on top, and read it.
-
-    Without either, params.yaml stays as it is.  What a run used is what
-    stands in the file afterwards, so `dvc repro` agrees with it.
+def resolve(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
+    """The parameters of a preset, or of params.yaml, with changes on top.
 
     Raises:
-        ConfigError: the preset or a change breaks a rule; the file is then
-            untouched.
+        ConfigError: the preset, the file or a change breaks a rule.
     """
     params = config.from_preset(preset) if preset else config.load(PARAMS)
-    params = config.override(params, changes or {})
+    return config.override(params, changes or {})
+
+
+def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
+    """Bring params.yaml to what `resolve` gives, and return that.
+
+    Without preset and changes the file stays as it is.  What a run used is
+    what stands in the file afterwards, so `dvc repro` agrees with it.
+
+    Raises:
+        ConfigError: as `resolve`; the file is then untouched.
+    """
+    params = resolve(preset, changes)
     if preset or changes:
         storage.write_text(PARAMS, config.render(params))
     return params

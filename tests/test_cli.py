@@ -91,6 +91,8 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["collect", "--source", "path"], "--source path needs a path"),
         (["collect", "--source", "path", "nowhere"], "nowhere"),
+        (["run"], "params.yaml does not exist"),
+        (["run", "--preset", "huge"], "preset must be one of default"),
         (["report"], "artifacts/evaluate/report.html does not exist"),
     ],
 )

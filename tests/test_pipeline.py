@@ -27,6 +27,7 @@ from prefect.testing.utilities import prefect_test_harness
 from flows import stages, workspace
 from flows.rlhf import rlhf
 from stylerl import config
+from stylerl.errors import DataError
 from tasks import graph, tracking
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -359,6 +360,13 @@ def test_bad_parameter_touches_nothing(folder: Path) -> None:
     with pytest.raises(config.ConfigError, match="ppo.kl_coef"):
         rlhf(params={"ppo.kl_coef": -1})
     assert Path("params.yaml").read_text() == before
+    assert executed() == []
+
+
+def test_data_that_is_nowhere(folder: Path) -> None:
+    shutil.rmtree("data")
+    with pytest.raises(DataError, match="`stylerl collect` builds it"):
+        rlhf()
     assert executed() == []
 
 
