@@ -1,0 +1,85 @@
+"""SIGKILL anywhere, then the same command: bit for bit the same end."""
+
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import random
+from pathlib import Path
+
+import ppo_run
+import pytest
+from conftest import build_llama, build_tokenizer
+
+from stylerl.errors import ConfigError
+from stylerl.ppo import PPOTrainer
+
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def context():
+    """Processes that fork from one which has imported everything."""
+    here = Path(__file__).parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{here.parent}{os.pathsep}{here}")
+        server = multiprocessing.get_context("forkserver")
+        server.set_forkserver_preload(["ppo_run"])
+        multiprocessing.forkserver.ensure_running()
+        return server
+
+
+def train(context, folder: Path, patience: int | None = None) -> list[str]:
+    """Run, and kill the run after `patience` phases; the phases seen."""
+    folder.mkdir(exist_ok=True)
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=ppo_run.run, args=(str(folder), theirs))
+    process.start()
+    theirs.close()
+    seen = []
+    try:
+        while patience is None or len(seen) < patience:
+            seen.append(ours.recv())
+        process.kill()
+    except EOFError:  # it came to its end
+        pass
+    process.join()
+    assert process.exitcode in (0, -9)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def whole(context, tmp_path_factory):
+    """The folder of a run that nobody killed, and its phases."""
+    folder = tmp_path_factory.mktemp("resume") / "whole"
+    return folder, train(context, folder)
+
+
+def test_a_killed_run_ends_as_one_that_was_not(context, whole, tmp_path):
+    """20 kills on the way, each after a number of phases drawn at random;
+    generation, update and the writing of a checkpoint are among them."""
+    folder, _ = whole
+    rng, hit = random.Random(0), []
+    for _ in range(KILLS):
+        patience = rng.randrange(1, 45)
+        hit.append(train(context, tmp_path / "killed", patience)[-1])
+    assert not (tmp_path / "killed" / "end.json").exists()
+    assert {"rollout", "judge", "score", "learn", "save"} <= set(hit), hit
+    train(context, tmp_path / "killed")
+    for name in ("weights.safetensors", "end.json"):
+        expected = (folder / name).read_bytes()
+        assert (tmp_path / "killed" / name).read_bytes() == expected
+
+
+def test_a_run_with_other_weights_does_not_go_on(whole):
+    """The digest covers settings, prompts, seed and weights."""
+    tokenizer = build_tokenizer()
+    trainer = PPOTrainer(
+        ppo_run.CONFIG,
+        policy=build_llama(len(tokenizer), seed=1),
+        tokenizer=tokenizer,
+        reward=lambda prompts, completions: [0.0] * len(prompts),
+        prompts=["def add(a, b):\n", "x", "def f():\n"],
+        checkpoints=whole[0] / "checkpoints",
+    )
+    with pytest.raises(ConfigError, match="other settings, prompts or models"):
+        trainer.resume()
