@@ -6,6 +6,8 @@ Both servers are started where none answers, and stopped afterwards.  At
 least two runs of the flow must have finished, for the compare page.
 """
 
+import base64
+import itertools
 import json
 import os
 import shutil
@@ -18,6 +20,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from flows import api
 from tasks import tracking
@@ -26,7 +32,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 PORT = 5055  # of MLflow, so that a running `make ui` is left alone
 MLFLOW = f"http://127.0.0.1:{PORT}"
-SETTLE = 20_000  # milliseconds of virtual time a page may take to load
+WIDTH = 1440
+SETTLE = 8.0  # seconds a page may take to load
 CHROMIUM = (
     "--headless",
     "--no-sandbox",
@@ -37,8 +44,30 @@ CHROMIUM = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    f"--virtual-time-budget={SETTLE}",
+    "--remote-debugging-port=0",
 )
+CALLS = itertools.count(1)
+TIDY = """
+for (const label of %s) {
+  const all = [...document.querySelectorAll('button, [role=button], a, span')];
+  const hit = all.find(e => (e.getAttribute('aria-label') || e.textContent)
+    .trim() === label);
+  if (hit) hit.click();
+}
+const row = [...document.querySelectorAll('a')].find(
+  a => a.textContent.trim() === %s);
+if (row) row.scrollIntoView({block: 'start'});
+"""
+
+
+class Page(NamedTuple):
+    """One picture: address, height, what to fold away and scroll to."""
+
+    name: str
+    url: str
+    height: int
+    clicks: tuple[str, ...] = ()
+    row: str = ""
 
 
 def main() -> None:
@@ -47,14 +76,14 @@ def main() -> None:
     if not browser:
         sys.exit("Chromium is needed: apt-get install chromium")
     os.chdir(ROOT)
-    with mlflow_ui(), api.server():
-        for name, url, height in [*mlflow_pages(), *prefect_pages()]:
-            shoot(browser, url, DOCS / f"{name}.png", height)
-            print(f"docs/{name}.png  {url}")
+    with mlflow_ui(), api.server(), browsing(browser) as tab:
+        for page in [*mlflow_pages(), *prefect_pages()]:
+            shoot(tab, page)
+            print(f"docs/{page.name}.png  {page.url}")
 
 
-def mlflow_pages() -> Iterator[tuple[str, str, int]]:
-    """(file, address, height) of the runs, one run and two compared."""
+def mlflow_pages() -> Iterator[Page]:
+    """The runs, one run, and the scores of two compared."""
     client = tracking.connect()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
     number = experiment.experiment_id if experiment else "0"
@@ -66,51 +95,107 @@ def mlflow_pages() -> Iterator[tuple[str, str, int]]:
     if len(parents) < 2:
         sys.exit("two finished runs are needed; `stylerl run` makes one")
     runs = [run.info.run_id for run in parents]
-    start = f"{MLFLOW}/#/experiments/{number}"
-    both = urllib.parse.quote(json.dumps(runs))
-    of = urllib.parse.quote(json.dumps([number]))
-    yield "mlflow-runs", f"{start}/runs", 800
-    yield "mlflow-run", f"{start}/runs/{runs[0]}", 1200
-    compare = f"{MLFLOW}/#/compare-runs?runs={both}&experiments={of}"
-    yield "mlflow-compare", compare, 1600
+    start = f"{MLFLOW}/#/experiments/{number}/runs"
+    query = {"runs": json.dumps(runs), "experiments": json.dumps([number])}
+    compare = f"{MLFLOW}/#/compare-runs?{urllib.parse.urlencode(query)}"
+    yield Page("mlflow-runs", start, 800)
+    yield Page("mlflow-run", f"{start}/{runs[0]}", 1200)
+    fold = ("Visualizations", "Run details", "Parameters", "Artifacts")
+    yield Page("mlflow-compare", compare, 700, fold, "ppo.compliance")
 
 
-def prefect_pages() -> Iterator[tuple[str, str, int]]:
-    """(file, address, height) of the last flow run and its artifact."""
+def prefect_pages() -> Iterator[Page]:
+    """The last flow run, and its table of scores."""
     host, port = api.address()
     start = f"http://{host}:{port}"
-    query = {
-        "limit": 1,
-        "sort": "START_TIME_DESC",
-        "flow_runs": {"state": {"type": {"any_": ["COMPLETED"]}}},
-    }
+    run = ask(
+        "flow_runs/filter",
+        limit=1,
+        sort="START_TIME_DESC",
+        flow_runs={"state": {"type": {"any_": ["COMPLETED"]}}},
+    )
+    scores = ask(
+        "artifacts/filter",
+        limit=1,
+        sort="CREATED_DESC",
+        artifacts={"key": {"any_": ["before-after"]}},
+    )
+    yield Page("prefect-run", f"{start}/runs/flow-run/{run}", 1000)
+    yield Page("prefect-scores", f"{start}/artifacts/artifact/{scores}", 1000)
+
+
+def ask(path: str, **query: Any) -> str:
+    """The id of the first thing that a filter of Prefect's API finds."""
     request = urllib.request.Request(
-        f"{api.url()}/flow_runs/filter",
+        f"{api.url()}/{path}",
         json.dumps(query).encode(),
         {"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request) as reply:
-        run = json.load(reply)[0]["id"]
-    yield "prefect-run", f"{start}/runs/flow-run/{run}", 1000
-    yield "prefect-scores", f"{start}/artifacts/key/before-after", 1000
+        return str(json.load(reply)[0]["id"])
 
 
-def shoot(browser: str, url: str, file: Path, height: int) -> None:
-    """One picture, 1280 pixels wide, from an empty profile."""
+@contextmanager
+def browsing(browser: str) -> Iterator[Connection]:
+    """A tab of a fresh Chromium, by the DevTools protocol."""
     with tempfile.TemporaryDirectory() as profile:
-        subprocess.run(
-            [
-                browser,
-                *CHROMIUM,
-                f"--user-data-dir={profile}",
-                f"--window-size=1280,{height}",
-                f"--screenshot={file}",
-                url,
-            ],
-            check=True,
+        child = subprocess.Popen(
+            [browser, *CHROMIUM, f"--user-data-dir={profile}", "about:blank"],
             stderr=subprocess.DEVNULL,
-            timeout=120,
         )
+        try:
+            announced = Path(profile, "DevToolsActivePort")
+            while not (announced.exists() and announced.read_text()):
+                time.sleep(0.1)
+            port = announced.read_text().split()[0]
+            listing = f"http://127.0.0.1:{port}/json"
+            with urllib.request.urlopen(listing) as reply:
+                tabs = json.load(reply)
+            socket = next(
+                tab["webSocketDebuggerUrl"]
+                for tab in tabs
+                if tab["type"] == "page"
+            )
+            with connect(socket, max_size=None) as tab:
+                yield tab
+        finally:
+            child.terminate()
+            child.wait()
+
+
+def shoot(tab: Connection, page: Page) -> None:
+    """Open a page, let it settle, click what is in the way, take it."""
+    tell(
+        tab,
+        "Emulation.setDeviceMetricsOverride",
+        width=WIDTH,
+        height=page.height,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    tell(tab, "Page.navigate", url="about:blank")
+    tell(tab, "Page.navigate", url=page.url)
+    time.sleep(SETTLE)
+    clicks = json.dumps(["Close", *page.clicks])
+    script = TIDY % (clicks, json.dumps(page.row))
+    tell(tab, "Runtime.evaluate", expression=script)
+    time.sleep(2)
+    picture = tell(tab, "Page.captureScreenshot")["data"]
+    (DOCS / f"{page.name}.png").write_bytes(base64.b64decode(picture))
+
+
+def tell(
+    tab: Connection,
+    method: str,
+    **params: Any,
+) -> dict[str, Any]:
+    """Call a DevTools method and wait for its result."""
+    number = next(CALLS)
+    tab.send(json.dumps({"id": number, "method": method, "params": params}))
+    while True:
+        answer = json.loads(tab.recv(timeout=60))
+        if answer.get("id") == number:
+            return dict(answer.get("result", {}))
 
 
 @contextmanager

@@ -75,7 +75,8 @@ def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
         if state.name != "Cached":
             stale = None
         parent.log_tag(f"state.{stage.name}", state.name or "")
-        parent.log_tag(f"run.{stage.name}", results[stage.name]["run"] or "")
+        if child := results[stage.name]["run"]:
+            parent.log_tag(f"run.{stage.name}", child)
     return results
 
 
@@ -95,6 +96,12 @@ def record(
         for result in results.values()
         for path, digest in result["outs"].items()
     }
+    read = {
+        path: digest
+        for stage in graph.load()
+        for path, digest in graph.datasets(stage).items()
+    }
+    parent.log_inputs({p: d for p, d in read.items() if p not in made})
     if POLICY in made:
         version = tracking.register_model(
             results["ppo"]["run"], POLICY, made[POLICY], {"flow": parent.id}

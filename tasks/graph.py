@@ -95,7 +95,17 @@ def inputs(stage: Stage, root: Path = Path()) -> dict[str, str | None]:
     gives it; code and other plain files are read.
     """
     tracked = _tracked(root)
-    return {dep: _digest(dep, tracked, root) for dep in stage.deps}
+    return {
+        dep: _tracked_digest(dep, tracked) or _file_digest(root / dep)
+        for dep in stage.deps
+    }
+
+
+def datasets(stage: Stage, root: Path = Path()) -> dict[str, str]:
+    """The digest of each dependency that DVC made or tracks: no code."""
+    tracked = _tracked(root)
+    found = {dep: _tracked_digest(dep, tracked) for dep in stage.deps}
+    return {dep: digest for dep, digest in found.items() if digest}
 
 
 def outputs(name: str, root: Path = Path()) -> dict[str, str]:
@@ -137,11 +147,15 @@ def _tracked(root: Path) -> dict[str, str]:
     return digests
 
 
-def _digest(dep: str, tracked: Mapping[str, str], root: Path) -> str | None:
+def _tracked_digest(dep: str, tracked: Mapping[str, str]) -> str | None:
+    """The digest of the path, or of the folder around it."""
     for path, digest in tracked.items():
         if _within(dep, path):
             return digest
-    file = root / dep
+    return None
+
+
+def _file_digest(file: Path) -> str | None:
     if not file.is_file():
         return None
     return hashlib.sha256(file.read_bytes()).hexdigest()

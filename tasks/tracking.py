@@ -32,6 +32,7 @@ KEY = "STYLERL_STAGE_KEY"
 EXPERIMENT = "stylerl"
 MODEL = "stylerl"  # the registered model
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
+UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
 
 
@@ -116,7 +117,7 @@ class Run:
         self.client.set_tag(self.id, name, value)
 
     @_unless_gone
-    def log_inputs(self, digests: Mapping[str, str | None]) -> None:
+    def log_inputs(self, digests: Mapping[str, str]) -> None:
         """Record what was read, by path and DVC digest."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -127,7 +128,6 @@ class Run:
                 context,
             )
             for path, digest in digests.items()
-            if digest
         ]
         if inputs:
             self.client.log_inputs(self.id, datasets=inputs)
@@ -140,16 +140,12 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
     Recorded by itself: the stage's key, its parameters, the digests of its
     inputs, the machine, the commit, time and peak memory.
     """
-    tags = {"stage": stage, **machine.describe()}
-    digests: dict[str, str | None] = {}
+    tags = {"stage": stage, **_origin(f"python -m tasks.{stage}")}
+    digests: dict[str, str] = {}
     try:
         declared = graph.find(stage)
         tags["stage_key"] = os.environ.get(KEY) or graph.stage_key(declared)
-        digests = {
-            path: digest
-            for path, digest in graph.inputs(declared).items()
-            if not path.endswith(".py")
-        }
+        digests = graph.datasets(declared)
     except StylerlError:
         tags["stage_key"] = "outside a pipeline"
     if parent := os.environ.get(PARENT):
@@ -163,7 +159,7 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
 @contextmanager
 def flow_run(name: str, params: Mapping[str, Any]) -> Iterator[Run]:
     """The parent run of one flow: all parameters, the lock, the machine."""
-    with _running(name, {"flow": "rlhf", **machine.describe()}) as run:
+    with _running(name, {"flow": "rlhf", **_origin("flows/rlhf.py")}) as run:
         run.log_params(params)
         if (lock := Path("requirements.lock")).exists():
             run.log_file(lock)
@@ -242,6 +238,15 @@ def store() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or local
 
 
+def _origin(source: str) -> dict[str, str]:
+    """Where a run comes from: program, machine, packages, commit."""
+    return {
+        "mlflow.source.name": source,
+        "mlflow.source.type": "LOCAL",
+        **machine.describe(),
+    }
+
+
 @contextmanager
 def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
     """Open a run and close it with the status of the block's outcome."""
@@ -263,7 +268,7 @@ def _experiment(client: "MlflowClient") -> str:
         return found.experiment_id
     local = store().startswith("sqlite:")
     artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
-    return client.create_experiment(name, artifact_location=artifacts)
+    return client.create_experiment(name, artifacts, UI_LAYOUT)
 
 
 def _register(

@@ -93,6 +93,8 @@ def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
     assert digests["ppo.py"] == (
         "9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"
     )
+    # data is what DVC tracks; code is not
+    assert graph.datasets(ppo, root) == {"artifacts/sft/model": "ff.dir"}
     (root / "ppo.py").unlink()
     assert graph.inputs(ppo, root)["ppo.py"] is None
 

@@ -252,9 +252,9 @@ def test_first_run(after_first_run: Path) -> None:
     key = graph.stage_key(graph.find("ppo"))
     assert child.data.tags["stage_key"] == key
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    assert [i.dataset.name for i in child.inputs.dataset_inputs] == [
-        "artifacts/sft"
-    ]
+    for made, read in ((parent, "data"), (child, "artifacts/sft")):
+        inputs = [i.dataset.name for i in made.inputs.dataset_inputs]
+        assert inputs == [read]
     versions = tracking.connect().search_model_versions("name = 'stylerl'")
     digest = graph.outputs("ppo")["artifacts/ppo"]
     assert [v.tags["digest"] for v in versions] == [digest]

@@ -37,7 +37,7 @@ def pipeline(folder: Path) -> None:
     )
     (folder / "params.yaml").write_text("seed: 3\n")
     (folder / "a.py").write_text("x = 1\n")
-    (folder / "labels").write_text("labels")
+    (folder / "labels.dvc").write_text("outs: [{path: labels, md5: '12'}]")
 
 
 def test_a_stage_run_holds_everything(
@@ -71,7 +71,7 @@ def test_a_stage_run_holds_everything(
     assert tags["version.torch"] and tags["machine.cpu"]
     # data is named with its digest; code is in the stage key and the commit
     inputs = [i.dataset for i in stage.inputs.dataset_inputs]
-    assert [i.name for i in inputs] == ["labels"]
+    assert [(i.name, i.digest) for i in inputs] == [("labels", "12")]
     artifacts = {f.path for f in client.list_artifacts(run.id)}
     assert {"t.json", "curve.csv"} <= artifacts
     table = client.download_artifacts(run.id, "t.json")
