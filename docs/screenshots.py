@@ -47,27 +47,23 @@ CHROMIUM = (
     "--remote-debugging-port=0",
 )
 CALLS = itertools.count(1)
-TIDY = """
+CLICK = """
 for (const label of %s) {
   const all = [...document.querySelectorAll('button, [role=button], a, span')];
   const hit = all.find(e => (e.getAttribute('aria-label') || e.textContent)
     .trim() === label);
   if (hit) hit.click();
 }
-const row = [...document.querySelectorAll('a')].find(
-  a => a.textContent.trim() === %s);
-if (row) row.scrollIntoView({block: 'start'});
 """
 
 
 class Page(NamedTuple):
-    """One picture: address, height, what to fold away and scroll to."""
+    """One picture: address, height, and what to fold away."""
 
     name: str
     url: str
     height: int
     clicks: tuple[str, ...] = ()
-    row: str = ""
 
 
 def main() -> None:
@@ -101,7 +97,7 @@ def mlflow_pages() -> Iterator[Page]:
     yield Page("mlflow-runs", start, 800)
     yield Page("mlflow-run", f"{start}/{runs[0]}", 1200)
     fold = ("Visualizations", "Run details", "Parameters", "Artifacts")
-    yield Page("mlflow-compare", compare, 700, fold, "ppo.compliance")
+    yield Page("mlflow-compare", compare, 700, fold)
 
 
 def prefect_pages() -> Iterator[Page]:
@@ -177,8 +173,7 @@ def shoot(tab: Connection, page: Page) -> None:
     tell(tab, "Page.navigate", url=page.url)
     time.sleep(SETTLE)
     clicks = json.dumps(["Close", *page.clicks])
-    script = TIDY % (clicks, json.dumps(page.row))
-    tell(tab, "Runtime.evaluate", expression=script)
+    tell(tab, "Runtime.evaluate", expression=CLICK % clicks)
     time.sleep(2)
     picture = tell(tab, "Page.captureScreenshot")["data"]
     (DOCS / f"{page.name}.png").write_bytes(base64.b64decode(picture))

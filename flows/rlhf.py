@@ -22,6 +22,7 @@ from tasks import graph, tracking
 METRICS = Path("metrics/evaluate.json")
 REPORT = Path("artifacts/evaluate/report.html")
 POLICY = "artifacts/ppo"
+SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 
 
 @flow(name="rlhf", persist_result=False)
@@ -86,8 +87,9 @@ def record(
     results: dict[str, dict[str, Any]],
 ) -> None:
     """Put the scores on the parent run, and register the policy."""
-    models = (*summary.MODELS, "gain")
-    parent.log_metrics({model: metrics[model] for model in models})
+    for name, model in SCORES.items():
+        scores = metrics[model].items()
+        parent.log_metrics({f"{name}/{key}": value for key, value in scores})
     parent.log_tag("mlflow.note.content", summary.markdown(metrics))
     if REPORT.exists():
         parent.log_file(REPORT)

@@ -246,7 +246,9 @@ def test_first_run(after_first_run: Path) -> None:
     assert executed() == ["filter", "sft", "ppo", "evaluate"]
     assert "up to date" in dvc("status")
     parent = latest_parent()
-    assert parent.data.metrics["ppo.compliance"] == 0.5
+    for score in ("base", "before", "after"):
+        assert parent.data.metrics[f"{score}/compliance"] == 0.5
+    assert parent.data.metrics["gain/compliance_low"] == 0.1
     assert parent.data.params["ppo.kl_coef"] == "0.05"
     child = tracking.connect().get_run(parent.data.tags["run.ppo"])
     key = graph.stage_key(graph.find("ppo"))
