@@ -4,6 +4,8 @@ Both stand on one trunk, so that one forward pass gives the log-probability
 of each response token and the value of the state before it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,19 @@ from stylerl.models import write_model
 from stylerl.storage import replacing
 
 VALUE_HEAD = "value_head.safetensors"
+
+
+@contextmanager
+def attention(name: str, *models: PreTrainedModel) -> Iterator[None]:
+    """Compute with another implementation of attention inside the block."""
+    before = [model.config._attn_implementation for model in models]
+    for model in models:
+        model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        for model, old in zip(models, before, strict=True):
+            model.set_attn_implementation(old)
 
 
 class ResponseScores(NamedTuple):

@@ -29,6 +29,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.logprobs import response_states, token_scores
 from stylerl.meters import Stopwatch, Tally
-from stylerl.policy import PolicyWithValue, ResponseScores
+from stylerl.policy import PolicyWithValue, ResponseScores, attention
 from stylerl.rollouts import MicroBatch, Observer, Reward, Rollouts
 from stylerl.sampling import generate
 from stylerl.training import multiplies_bf16
@@ -51,6 +52,7 @@ from stylerl.training import multiplies_bf16
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
+SHORT = 320  # tokens; bf16 attention is computed eagerly up to here
 
 
 class Step(NamedTuple):
@@ -211,7 +213,7 @@ class PPOTrainer:
             observed=observed,
             seconds=phase.spent,
         )
-        with phase("score"):  # 3. log pi_old, log pi_ref and V
+        with phase("score"), self._attention(batch):  # 3. pi_old, pi_ref, V
             return self._score(batch)
 
     @torch.no_grad()
@@ -278,9 +280,10 @@ class PPOTrainer:
             returns,
         )
         tally = Tally()
-        for rows in self._minibatches(len(batch.rows)):
-            if not self._learn(batch, old, rows, tally):
-                break
+        with self._attention(batch):
+            for rows in self._minibatches(len(batch.rows)):
+                if not self._learn(batch, old, rows, tally):
+                    break
         # 4. Statistics, and the next KL coefficient.
         numbers = rollouts.statistics(batch, self.kl_coef) | tally.numbers()
         numbers["value/explained_variance"] = pm.explained_variance(
@@ -484,6 +487,16 @@ class PPOTrainer:
         return torch.autocast(
             self.policy.device.type, torch.bfloat16, enabled=self.bf16
         )
+
+    def _attention(self, batch: Rollouts) -> AbstractContextManager[None]:
+        """On a CPU in bf16, torch's fused attention is the slower one for
+        short sequences; eager memory grows with the square of the length.
+        """
+        longest = int((batch.starts + batch.lengths).max())
+        if self.bf16 and self.policy.device.type == "cpu" and longest <= SHORT:
+            models = (self.policy.model, self.reference)
+            return attention("eager", *models)
+        return nullcontext()
 
     def _micro_batches(
         self, batch: Rollouts, rows: Tensor | None = None
