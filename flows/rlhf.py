@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 from flows import stages, workspace
 from stylerl import config, storage, summary
 from stylerl.errors import StylerlError
+from stylerl.judge import Judge
 from tasks import graph, tracking
 
 METRICS = Path("metrics/evaluate.json")
@@ -50,7 +51,8 @@ def rlhf(
         with tracking.flow_run(name, config.to_dict(settings)) as parent:
             results = run_stages(parent)
             metrics: dict[str, Any] = storage.read_json(METRICS)
-            record(parent, metrics, results)
+            judge = Judge(settings.judge).identity
+            record(parent, metrics, results, judge)
     publish(parent, metrics)
     return metrics
 
@@ -85,8 +87,10 @@ def record(
     parent: tracking.Run,
     metrics: dict[str, Any],
     results: dict[str, dict[str, Any]],
+    judge: str,
 ) -> None:
-    """Put the scores on the parent run, and register the policy."""
+    """Put scores and lineage on the parent run; register the policy."""
+    parent.log_tag("judge", judge)
     for name, model in SCORES.items():
         scores = metrics[model].items()
         parent.log_metrics({f"{name}/{key}": value for key, value in scores})
@@ -103,10 +107,14 @@ def record(
         for stage in graph.load()
         for path, digest in graph.datasets(stage).items()
     }
-    parent.log_inputs({p: d for p, d in read.items() if p not in made})
+    raw = {path: read[path] for path in read if path not in made}
+    parent.log_inputs(raw)
     if POLICY in made:
         version = tracking.register_model(
-            results["ppo"]["run"], POLICY, made[POLICY], {"flow": parent.id}
+            results["ppo"]["run"],
+            POLICY,
+            made[POLICY],
+            {"flow": parent.id, "judge": judge, **raw},
         )
         parent.log_tag("model_version", version or "")
 

@@ -28,6 +28,7 @@ from flows import stages, workspace
 from flows.rlhf import rlhf
 from stylerl import config
 from stylerl.errors import DataError
+from stylerl.judge import Judge
 from tasks import graph, tracking
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -40,6 +41,7 @@ from pathlib import Path
 
 from stylerl import config, summary
 from stylerl.errors import DataError
+from stylerl.judge import Judge
 from tasks import process, tracking
 
 NAME = sys.argv[1]
@@ -260,6 +262,10 @@ def test_first_run(after_first_run: Path) -> None:
     versions = tracking.connect().search_model_versions("name = 'stylerl'")
     digest = graph.outputs("ppo")["artifacts/ppo"]
     assert [v.tags["digest"] for v in versions] == [digest]
+    judge = Judge(config.load().judge).identity
+    assert versions[0].tags["judge"] == parent.data.tags["judge"] == judge
+    data = yaml.safe_load(Path("data.dvc").read_text())["outs"][0]["md5"]
+    assert versions[0].tags["data"] == data
 
 
 def test_again_is_all_cached(folder: Path) -> None:
