@@ -145,7 +145,7 @@ def _reward_hacking(history: History) -> tuple[str, bool] | None:
     score = "objective/score"
     spread = max(_initial(history, "objective/score_std"), 0.01)
     gained = _recent(history, score) - _initial(history, score)
-    if gained < 0.25 * spread:
+    if gained < 0.25 * spread - 1e-9:
         return None
     for name, words, fall in (
         ("judge/compliance", "compliance", 0.05),

@@ -404,12 +404,15 @@ class PPOTrainer:
         return Step(self.done, numbers, batch, alarms, seconds)
 
     def _act_on(self, alarms: Sequence[health.Alarm]) -> None:
-        """Stop, or go back to the last healthy state at half the rate."""
+        """Go back to the last healthy checkpoint, to stop there or to go on
+        at half the rate; without one, stop where we are."""
         grave = next((alarm for alarm in alarms if alarm.grave), None)
         if grave is None or self.config.on_alarm == "warn":
             return
         if self.config.on_alarm == "stop":
-            self.stopped = grave
+            self.stopped, seen = grave, self.history
+            self.resume()
+            self.history = seen
             return
         scale = self.rate_scale / 2
         if scale < 0.5**ROLLBACKS:

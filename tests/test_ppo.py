@@ -52,7 +52,10 @@ def letters(prompts, completions):
 
 
 def plain(prompts, completions):
-    """The share of ASCII; at most 1."""
+    """The share of ASCII; at most 1, and 0 for a text without a whole line.
+
+    The policy has to end the line, or the text, within its tokens.
+    """
     return [
         sum(c.isascii() for c in text) / max(len(text), 1)
         for text in completions
@@ -459,3 +462,88 @@ def test_bf16_trains():
     numbers = trainer.update(trainer.rollout())
     assert numbers["policy/ratio"] == pytest.approx(1.0, abs=0.05)
     assert all(p.dtype == torch.float32 for p in trainer.policy.parameters())
+
+
+# ---- Alarms act. ----------------------------------------------------------
+
+
+def sick_from(call, until=None):
+    """A reward that is -20 from one call on, as often as the policy asks."""
+    calls = []
+
+    def reward(prompts, completions):
+        calls.append(1)
+        sick = len(calls) >= call and (until is None or len(calls) < until)
+        return [
+            -20.0 - sick if sick else float(len(text) % 3)
+            for text in completions
+        ]
+
+    return reward
+
+
+def test_a_grave_alarm_warns_by_default():
+    steps = list(make(reward=sick_from(2), updates=3))
+    assert [len(step.alarms) for step in steps] == [0, 1, 1]
+    assert steps[1].alarms[0].name == "reward collapse"
+
+
+def test_a_grave_alarm_stops_at_the_last_healthy_weights(tmp_path):
+    """Checkpoints after updates 1 and 2; the alarm is raised by update 3."""
+    trainer = make(
+        reward=sick_from(3),
+        updates=6,
+        on_alarm="stop",
+        checkpoint_every=1,
+        checkpoints=tmp_path,
+    )
+    kept = []
+    steps = []
+    for step in trainer:
+        steps.append(step)
+        kept.append(weights(trainer))
+    assert len(steps) == len(trainer.history) == 3
+    assert trainer.stopped is steps[-1].alarms[0]
+    for healthy, now in zip(kept[1], weights(trainer), strict=True):
+        assert torch.equal(now, healthy)
+    assert not torch.equal(kept[2][0], kept[1][0])
+
+
+def test_a_rollback_goes_on_from_there_at_half_the_rate(tmp_path):
+    """Calls 3 and 4 are sick: update 3 is undone twice, then goes well, at
+    a quarter of the rate."""
+    trainer = make(
+        reward=sick_from(3, until=5),
+        updates=4,
+        schedule="constant",
+        warmup=0.0,
+        on_alarm="rollback",
+        checkpoint_every=1,
+        checkpoints=tmp_path,
+    )
+    steps = list(trainer)
+    assert [step.update for step in steps] == [1, 2, 3, 3, 3, 4]
+    rates = [step.statistics["lr"] / 1e-3 for step in steps]
+    assert rates == pytest.approx([1, 1, 1, 0.5, 0.25, 0.25])
+    assert len(trainer.history) == 4
+
+
+def test_rollbacks_end(tmp_path):
+    trainer = make(
+        reward=sick_from(2),
+        on_alarm="rollback",
+        checkpoint_every=1,
+        checkpoints=tmp_path,
+    )
+    with pytest.raises(TrainingError, match="still ill after 3 rollbacks"):
+        list(trainer)
+
+
+def test_a_sick_start_rolls_back_to_the_start(tmp_path):
+    trainer = make(
+        reward=sick_from(1, until=2),
+        on_alarm="rollback",
+        checkpoint_every=2,
+        checkpoints=tmp_path,
+    )
+    assert [step.update for step in trainer] == [1, 1, 2]

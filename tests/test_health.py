@@ -1,0 +1,241 @@
+"""Every alarm: the figures that raise it, those that do not, and runs that
+provoke it."""
+
+import pytest
+import torch
+from conftest import build_llama, build_tokenizer
+
+from stylerl.health import alarms
+from stylerl.ppo import PPOConfig, PPOTrainer
+
+HEALTHY = {
+    "objective/score": 0.5,
+    "objective/score_std": 0.4,
+    "objective/kl": 2.0,
+    "objective/entropy": 1.5,
+    "policy/clipfrac": 0.15,
+    "value/explained_variance": 0.5,
+    "response/unique": 0.9,
+    "response/distinct_3": 0.8,
+    "response/length": 60.0,
+    "judge/score": 0.7,
+    "judge/compliance": 0.4,
+    "judge/parse_rate": 0.8,
+    "judge/statements": 4.0,
+    "judge/repeated_lines": 0.05,
+}
+
+
+def history(updates=12, *, from_update=8, **changes):
+    """Healthy updates, the last ones with some figures changed."""
+    changed = {name.replace("__", "/"): v for name, v in changes.items()}
+    return [
+        HEALTHY | (changed if update >= from_update else {})
+        for update in range(1, updates + 1)
+    ]
+
+
+CASES = [
+    # what is reported, whether it is grave, and what it says
+    ({"objective__score": -10.1}, "reward collapse", True, "below -10"),
+    ({"objective__score_std": 0.009}, "reward collapse", False, "0.0090"),
+    ({"objective__kl": 10.1}, "KL explosion", False, "above 10"),
+    ({"objective__kl": 15.1}, "KL explosion", True, "above 15"),
+    ({"objective__kl": -1.1}, "negative KL", False, "-1.10 nats"),
+    ({"objective__entropy": 0.14}, "entropy collapse", True, "0.140 nats"),
+    ({"policy__clipfrac": 0.51}, "updates too big", False, "0.51"),
+    (
+        {"value__explained_variance": -0.1},
+        "value head broken",
+        False,
+        "-0.10 of the returns",
+    ),
+    ({"response__unique": 0.44}, "policy collapse", True, "0.9 to 0.44"),
+    ({"response__distinct_3": 0.39}, "policy collapse", True, "3-grams"),
+    ({"response__length": 29.0}, "policy collapse", True, "60 to 29"),
+    (
+        {"judge__repeated_lines": 0.26},
+        "policy collapse",
+        True,
+        "repeated lines rose, 0.05 to 0.26",
+    ),
+    # the reward rises by a quarter of its deviation, 0.1, or more
+    (
+        {"objective__score": 0.6, "judge__compliance": 0.34},
+        "reward hacking",
+        True,
+        "rose by 0.10 while compliance fell from 0.40 to 0.34",
+    ),
+    (
+        {"objective__score": 0.6, "judge__parse_rate": 0.74},
+        "reward hacking",
+        True,
+        "the parse rate",
+    ),
+    (
+        {"objective__score": 0.6, "judge__statements": 2.7},
+        "reward hacking",
+        True,
+        "the number of statements",
+    ),
+    (
+        {"objective__score": 0.6, "response__length": 41.0},
+        "reward hacking",
+        True,
+        "the length",
+    ),
+]
+
+QUIET = [
+    {},
+    {"objective__score": -9.9},
+    {"objective__score_std": 0.011},
+    {"objective__kl": 9.9},
+    {"objective__kl": -0.9},
+    {"objective__entropy": 0.16},
+    {"policy__clipfrac": 0.5},
+    {"value__explained_variance": 0.01},
+    {"response__unique": 0.46},
+    {"response__length": 31.0},
+    {"judge__repeated_lines": 0.24},
+    # style falls without a gain, or the reward rises with it
+    {"objective__score": 0.55, "judge__compliance": 0.2},
+    {"objective__score": 0.9, "judge__compliance": 0.8},
+    {"objective__score": 0.6, "judge__compliance": 0.36},
+    # nothing is left to explain where all episodes are worth the same
+    {"value__explained_variance": -9.0, "objective__score_std": 0.02},
+]
+
+
+@pytest.mark.parametrize(("changes", "name", "grave", "words"), CASES)
+def test_an_alarm_is_raised(changes, name, grave, words):
+    (alarm,) = alarms(history(**changes))
+    assert (alarm.name, alarm.grave) == (name, grave)
+    assert words in alarm.finding
+    assert "ppo." in alarm.remedy or "completions" in alarm.remedy
+    assert str(alarm).startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("changes", QUIET[:-1])
+def test_no_alarm_is_raised(changes):
+    assert alarms(history(**changes)) == []
+
+
+def test_a_constant_reward_has_no_value_to_explain():
+    found = alarms(
+        history(
+            **{
+                "value__explained_variance": -9.0,
+                "objective__score_std": 0.009,
+            }
+        )
+    )
+    assert [alarm.name for alarm in found] == ["reward collapse"]
+
+
+def test_without_an_update_there_is_no_alarm():
+    assert alarms([]) == []
+
+
+def test_one_bad_batch_is_no_trend():
+    """Lengths halve in the last update alone: the mean of five is 54."""
+    assert alarms(history(from_update=12, response__length=29.0)) == []
+
+
+def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
+    bare = [
+        {k: v for k, v in row.items() if not k.startswith("judge/")}
+        for row in history(objective__score=2.0, response__length=41.0)
+    ]
+    assert alarms(bare) == []
+
+
+# ---- Runs that provoke them. ----------------------------------------------
+
+
+def run(reward, model=None, observe=None, **changes):
+    """The names of all alarms of a small run."""
+    tokenizer = build_tokenizer()
+    settings = {
+        "updates": 10,
+        "batch_size": 32,
+        "minibatches": 2,
+        "epochs": 4,
+        "max_new_tokens": 12,
+        "precision": "fp32",
+        "temperature": 1.0,
+        "learning_rate": 5e-3,
+        "kl_coef": 0.0,
+        "warmup": 0.0,
+        "missing_eos_penalty": 0.0,
+        "schedule": "constant",
+        "checkpoint_every": 0,
+        **changes,
+    }
+    trainer = PPOTrainer(
+        PPOConfig(**settings),
+        policy=model or build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=reward,
+        prompts=["def f():\n", "x"],
+        observe=observe,
+    )
+    return {alarm.name for step in trainer for alarm in step.alarms}
+
+
+def test_a_constant_reward_is_a_collapse():
+    assert "reward collapse" in run(lambda p, c: [1.0] * len(c), updates=1)
+
+
+def test_a_huge_learning_rate_makes_updates_too_big():
+    def reward(prompts, completions):
+        return [float(sum(map(ord, text)) % 7) for text in completions]
+
+    found = run(reward, updates=3, learning_rate=1.0)
+    assert {"updates too big", "KL explosion"} <= found
+
+
+def test_a_reward_for_stopping_collapses_the_policy():
+    """All that pays is to have ended by the fourth token: published work
+    saw lint-only rewards do the same to completions (arXiv 2605.30478).
+    The responses shorten to eos alone, and nothing is left to chance."""
+    model = build_llama(len(build_tokenizer()))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= 3
+    found = run(
+        lambda prompts, completions: [0.0] * len(completions),
+        model,
+        updates=25,
+        batch_size=64,
+        max_new_tokens=4,
+        missing_eos_penalty=1.0,
+        learning_rate=1e-2,
+    )
+    assert {"policy collapse", "entropy collapse"} <= found
+
+
+def test_a_reward_that_falls_out_with_the_judge_is_hacking():
+    """Rewarded: ASCII.  Watched: a judge that likes anything else."""
+
+    def ascii_share(text):
+        return sum(c.isascii() for c in text) / max(len(text), 1)
+
+    def reward(prompts, completions):
+        return [ascii_share(text) for text in completions]
+
+    def observe(prompts, completions, finished):
+        share = [ascii_share(text) for text in completions]
+        return {
+            "score": [1 - x for x in share],
+            "compliance": [1 - x for x in share],
+        }
+
+    found = run(
+        reward,
+        observe=observe,
+        updates=12,
+        max_new_tokens=4,
+        batch_size=64,
+        learning_rate=1e-2,
+    )
+    assert "reward hacking" in found

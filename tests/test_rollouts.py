@@ -1,0 +1,106 @@
+"""Statistics of rollouts: masked, and averaged over what was filled."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from stylerl.rollouts import (
+    Rollouts,
+    micro_batches,
+    rank_correlation,
+    statistics,
+)
+
+
+def make(**changes):
+    """Two episodes, of three tokens and of one."""
+    values = {
+        "prompts": ["a", "b"],
+        "completions": ["x = 1 + 2", "y"],
+        "finished": [True, False],
+        "rows": [[1, 5, 6, 7, 8], [1, 9]],
+        "starts": torch.tensor([2, 1]),
+        "lengths": torch.tensor([3, 1]),
+        "parts": {
+            "style": torch.tensor([1.0, 0.0]),
+            "substance": torch.tensor([0.5, 0.25]),
+        },
+        "observed": {"score": torch.tensor([0.8, 0.4])},
+        "logprobs": torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]]),
+        "ref_logprobs": torch.tensor([[-2.0, -2.0, -5.0], [-3.0, 0.0, 0.0]]),
+        "entropy": torch.tensor([[1.0, 2.0, 3.0], [6.0, 0.0, 0.0]]),
+        "values": torch.zeros(2, 3),
+    }
+    return Rollouts(**{**values, **changes})
+
+
+def test_statistics_by_hand():
+    """KL per response 1 + 0 + 2 = 3 and -1: mean 1.  Entropy over four
+    tokens, not six: (1 + 2 + 3 + 6) / 4 = 3.  Scores 1.5 and 0.25."""
+    found = statistics(make(), kl_coef=0.1)
+    assert found["objective/kl"] == pytest.approx(1.0)
+    assert found["objective/entropy"] == pytest.approx(3.0)
+    assert found["objective/score"] == pytest.approx(0.875)
+    assert found["objective/score_std"] == pytest.approx(0.625)
+    assert found["objective/non_score_reward"] == pytest.approx(-0.1)
+    assert found["objective/rlhf_reward"] == pytest.approx(0.775)
+    assert found["response/length"] == pytest.approx(2.0)
+    assert found["response/eos_rate"] == 0.5
+    assert found["score/style"] == 0.5
+    assert found["score/substance"] == pytest.approx(0.375)
+    assert found["judge/score"] == pytest.approx(0.6)
+    assert found["judge/gap"] == pytest.approx(0.5 - 0.6)
+    assert found["judge/rank_correlation"] == pytest.approx(1.0)
+
+
+def test_diversity_by_hand():
+    """`x = 1 + 2` has three 3-grams, all different; `y` has none."""
+    found = statistics(make(), 0.0)
+    assert found["response/unique"] == 1.0
+    assert found["response/distinct_3"] == 1.0
+    same = statistics(make(completions=["x = 1", "x = 1"]), 0.0)
+    assert same["response/unique"] == 0.5
+    assert same["response/distinct_3"] == 0.5
+
+
+def test_a_reward_without_style_has_no_gap():
+    plain = statistics(make(parts={"reward": torch.ones(2)}), 0.0)
+    assert "judge/gap" not in plain
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rho"),
+    [
+        ([1, 2, 3], [10, 20, 90], 1.0),
+        ([1, 2, 3], [3, 2, 1], -1.0),
+        # ranks 1 2 3 and 1 3 2: 1 - 6 (0 + 1 + 1) / (3 * 8) = 1/2
+        ([1, 2, 3], [1, 3, 2], 0.5),
+        # ties share their rank: 1.5 1.5 3 against 1 2 3: sqrt(3) / 2
+        ([5, 5, 9], [1, 2, 3], math.sqrt(3) / 2),
+        ([4, 4, 4], [1, 2, 3], 0.0),
+    ],
+)
+def test_rank_correlation(a, b, rho):
+    arrays = (np.array(x, dtype=np.float32) for x in (a, b))
+    assert rank_correlation(*arrays) == pytest.approx(rho)
+
+
+def test_micro_batches_hold_every_row_once_the_longest_first():
+    rows = [[1] * n for n in (3, 9, 5, 7, 4)]
+    batch = make(
+        rows=rows,
+        starts=torch.ones(5, dtype=torch.long),
+        lengths=torch.tensor([2, 8, 4, 6, 3]),
+    )
+    cuts = list(micro_batches(batch, torch.arange(5), 2, torch.device("cpu")))
+    assert [part.tolist() for part, _ in cuts] == [[1, 3], [2, 4], [0]]
+    assert [tuple(micro.ids.shape) for _, micro in cuts] == [
+        (2, 9),
+        (2, 5),
+        (1, 3),
+    ]
+    assert cuts[1][1].lengths.tolist() == [4, 3]
+    whole = list(micro_batches(batch, torch.arange(5), 0, torch.device("cpu")))
+    assert len(whole) == 1

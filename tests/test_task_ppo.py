@@ -1,0 +1,146 @@
+"""The stage `ppo` as a whole, on a tiny model: params in, artifacts out."""
+
+import pandas as pd
+import pytest
+from conftest import build_llama
+from safetensors.torch import load_file
+
+from stylerl import config, models, storage
+from stylerl.errors import DataError
+from tasks import ppo
+
+BODY = "    return value\n"
+SETTINGS = {
+    "ppo.reward": "linter",
+    "ppo.updates": 3,
+    "ppo.batch_size": 6,
+    "ppo.minibatches": 2,
+    "ppo.max_new_tokens": 8,
+    "ppo.prompts": 4,
+    "ppo.checkpoint_every": 1,
+}
+
+
+def labels(count=12):
+    """Functions, every other one of which is compliant."""
+    heads = [f"def f{i}(value):\n" for i in range(count)]
+    return pd.DataFrame(
+        {
+            "id": [f"{i:016x}" for i in range(count)],
+            "text": [head + BODY for head in heads],
+            "body_start": [len(head) for head in heads],
+            "split": ["train"] * (count - 2) + ["valid"] * 2,
+            "compliant": [i % 2 == 0 for i in range(count)],
+        }
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch, tokenizer):
+    """A folder as the stage finds it, and a function that sets params."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STYLERL_STAGE_KEY", "0123456789abcdef" * 4)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
+    model = build_llama(len(tokenizer))
+    models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
+    storage.write_table(tmp_path / ppo.LABELS, labels())
+
+    def configure(**changes):
+        values = {f"ppo.{name}": v for name, v in changes.items()}
+        params = config.override(config.Params(), {**SETTINGS, **values})
+        (tmp_path / "params.yaml").write_text(config.render(params))
+        return params
+
+    configure()
+    return configure
+
+
+def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
+    ppo.main()
+    tokenizer = models.load_tokenizer(tmp_path / "artifacts/ppo")
+    models.load_causal_lm(tmp_path / "artifacts/ppo", tokenizer=tokenizer)
+    assert load_file(tmp_path / "artifacts/ppo/value_head.safetensors")
+    table = pd.read_csv(tmp_path / "metrics/ppo.csv")
+    assert table["update"].tolist() == [1, 2, 3]
+    assert {
+        "objective/score",
+        "objective/kl",
+        "judge/compliance",
+        "judge/trivial",
+        "score/substance",
+        "response/length",
+        "policy/clipfrac",
+        "value/explained_variance",
+        "grad_norm",
+        "alarms",
+    } <= set(table.columns)
+    metrics = storage.read_json(tmp_path / "metrics/ppo.json")
+    assert metrics["updates"] == 3
+    assert metrics["compliance"] == 0.0
+    assert not list((tmp_path / "checkpoints/ppo").iterdir())
+
+
+def test_the_same_stage_writes_the_same_bytes(workspace, tmp_path):
+    outs = []
+    for _ in range(2):
+        ppo.main()
+        outs.append(
+            [
+                (tmp_path / name).read_bytes()
+                for name in (
+                    "artifacts/ppo/model.safetensors",
+                    "artifacts/ppo/value_head.safetensors",
+                    "metrics/ppo.csv",
+                    "metrics/ppo.json",
+                )
+            ]
+        )
+    assert outs[0] == outs[1]
+
+
+def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
+    """Stopped in update 3 it leaves a checkpoint, and its metrics are those
+    of a stage that ran through."""
+    ppo.main()
+    whole = (tmp_path / "metrics/ppo.csv").read_bytes()
+    log = ppo._log
+
+    def stop_at_three(run, step):
+        log(run, step)
+        if step.update == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ppo, "_log", stop_at_three)
+    with pytest.raises(KeyboardInterrupt):
+        ppo.main()
+    assert list((tmp_path / "checkpoints/ppo/0123456789abcdef").iterdir())
+    seen = []
+    monkeypatch.setattr(ppo, "_log", lambda run, step: seen.append(step))
+    ppo.main()
+    assert [step.update for step in seen] == [3]
+    assert (tmp_path / "metrics/ppo.csv").read_bytes() == whole
+
+
+def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
+    workspace(prompt_texts=["def add(a, b):", "class Person:"])
+    seen = []
+    monkeypatch.setattr(ppo, "_log", lambda run, step: seen.append(step))
+    ppo.main()
+    assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
+
+
+def test_prompts_are_clean_training_functions(workspace, tokenizer):
+    """Rows 0, 2, 4, 6, 8 are compliant and of the training split."""
+    params = workspace(prompts=100)
+    policy = build_llama(len(tokenizer))
+    found = ppo._prompts(labels(), params.ppo, policy, tokenizer, 0)
+    assert sorted(found) == [f"def f{i}(value):\n" for i in (0, 2, 4, 6, 8)]
+    few = workspace(prompts=2)
+    assert len(ppo._prompts(labels(), few.ppo, policy, tokenizer, 0)) == 2
+
+
+def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
+    params = workspace(max_new_tokens=250)
+    policy = build_llama(len(tokenizer))
+    with pytest.raises(DataError, match=r"raise label\.snippets"):
+        ppo._prompts(labels(), params.ppo, policy, tokenizer, 0)
