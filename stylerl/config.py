@@ -205,8 +205,8 @@ class PPOConfig:
     )
     substance: float = setting(
         1.0,
-        "weight of the substance part: statements written against what the "
-        "reference writes for the same prompt",
+        "weight of the substance part: the size of the body against that of "
+        "what the reference writes for the same prompt",
         least=0,
     )
     prompts: int = setting(
@@ -226,7 +226,7 @@ class PPOConfig:
     temperature: float = setting(0.8, "of sampling and training", above=0)
     learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
     value_learning_rate: float | None = setting(
-        None, "the value head's own rate; null takes the policy's", above=0
+        1e-3, "the value head's own rate; null takes the policy's", above=0
     )
     schedule: str = setting(
         "linear",

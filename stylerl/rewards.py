@@ -4,8 +4,8 @@ A style reward alone is gamed (docs/ppo.md, "Ways to game it"): the cheapest
 clean body is an empty one.  So an episode is worth the sum of
     style        0 to 1, of the classifier, the pairwise model or the linter;
                  0 for a body in which nothing does anything
-    substance    0 to its weight: statements against those the reference
-                 writes for the same prompt
+    substance    0 to its weight: the size of the body's syntax tree against
+                 that of what the reference writes for the same prompt
     repetition   -1 to 0: the share of repeated lines beyond what is usual,
                  or -1 for a prompt that is copied
     unparsable   -1 for text that does not parse, which earns nothing else
@@ -36,7 +36,7 @@ class StyleReward:
     """The composite, as the trainer calls it."""
 
     style: Style
-    expected: Mapping[str, float]  # statements by prompt
+    expected: Mapping[str, float]  # size by prompt, see substance.py
     weight: float  # of the substance part
 
     def __call__(
@@ -60,9 +60,7 @@ class StyleReward:
         found = substance.measure(prompt, completion)
         if not found.parsed:
             return 0.0, 0.0, 0.0, -1.0
-        share = substance.share_of_expected(
-            found.statements, self.expected[prompt]
-        )
+        share = substance.share_of_expected(found.size, self.expected[prompt])
         return (
             0.0 if found.trivial else style,
             self.weight * share,
@@ -163,7 +161,7 @@ def assess_all(
     ]
 
 
-def expected_statements(
+def expected_sizes(
     reference: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[str],
@@ -189,9 +187,7 @@ def expected_statements(
         bf16=bf16,
         desc="ppo: sample the reference",
     )
-    samples: dict[str, list[tuple[str, bool]]] = {p: [] for p in prompts}
-    for prompt, text, finished in zip(
-        repeated, sampled.texts, sampled.finished, strict=True
-    ):
-        samples[prompt].append((text, finished))
-    return substance.expected_statements(samples)
+    samples: dict[str, list[str]] = {prompt: [] for prompt in prompts}
+    for prompt, text in zip(repeated, sampled.judged, strict=True):
+        samples[prompt].append(text)
+    return substance.expected_sizes(samples)

@@ -1,4 +1,4 @@
-"""How much a completion says: statements that do something, once each.
+"""How much a completion says: what does something, counted once.
 
 A clean but empty body pleases every linter.  Counted here are the statements
 of the body that the prompt opened (the last `def` or `class` that begins in
@@ -22,6 +22,7 @@ class Substance(NamedTuple):
 
     parsed: bool
     statements: int  # distinct statements that do something; 0 if not parsed
+    size: int  # nodes of their syntax trees, each statement's once
     trivial: bool  # parsed, and nothing in it does anything
 
 
@@ -34,47 +35,53 @@ def measure(prompt: str, completion: str) -> Substance:
     try:
         added = _added(prompt, completion)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Substance(parsed=False, statements=0, trivial=False)
-    return Substance(True, len(added), trivial=not added)
+        return Substance(parsed=False, statements=0, size=0, trivial=False)
+    size = sum(added.values())
+    return Substance(True, len(added), size, trivial=not added)
 
 
-def share_of_expected(statements: int, expected: float) -> float:
-    """Substance as a reward: statements over those expected, at most 1.
+def share_of_expected(size: int, expected: float) -> float:
+    """Substance as a reward: the size over the one expected, at most 1.
 
     Nothing is gained by writing more than the reference does.
     """
-    return min(1.0, statements / max(expected, 1.0))
+    return min(1.0, size / max(expected, 1.0))
 
 
-def expected_statements(
-    samples: Mapping[str, list[tuple[str, bool]]],
-) -> dict[str, float]:
-    """What the reference writes for each prompt, to measure others by.
+def expected_sizes(samples: Mapping[str, list[str]]) -> dict[str, float]:
+    """The size of what the reference writes for each prompt.
 
-    `samples` are its completions of each prompt, and whether each was
-    finished.  One sample says little about a prompt, so the mean of a
-    prompt's n usable samples is drawn to the mean of all by the weight of
-    one sample: (sum + overall) / (n + 1).  Those that do not parse are left
-    out; where none is left, 1.
+    `samples` are its completions of each prompt.  One that does not parse
+    counts as its length makes likely: long ones fail more often, and
+    leaving them out would ask for less than the reference writes.  One
+    sample says little about a prompt, so the mean of a prompt's n samples
+    is drawn to the mean of all by the weight of one: (sum + overall) /
+    (n + 1).
     """
-    counts = {
-        prompt: [
-            found.statements
-            for text, finished in texts
-            if finished and (found := measure(prompt, text)).parsed
-        ]
+    found = {
+        prompt: [(measure(prompt, text), len(text)) for text in texts]
         for prompt, texts in samples.items()
     }
-    every = [count for found in counts.values() for count in found]
-    overall = max(1.0, sum(every) / len(every)) if every else 1.0
+    every = [pair for pairs in found.values() for pair in pairs]
+    parsed = [(each.size, length) for each, length in every if each.parsed]
+    written = max(1, sum(length for _, length in parsed))
+    density = sum(size for size, _ in parsed) / written  # nodes a character
+    sizes = {
+        prompt: [
+            float(each.size) if each.parsed else density * length
+            for each, length in pairs
+        ]
+        for prompt, pairs in found.items()
+    }
+    overall = sum(map(sum, sizes.values())) / max(1, len(every))
     return {
-        prompt: (sum(found) + overall) / (len(found) + 1)
-        for prompt, found in counts.items()
+        prompt: (sum(each) + overall) / (len(each) + 1)
+        for prompt, each in sizes.items()
     }
 
 
-def _added(prompt: str, completion: str) -> set[str]:
-    """The completion's statements in the opened body, as text, once each.
+def _added(prompt: str, completion: str) -> dict[str, int]:
+    """The completion's statements in the opened body: text and size.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError, as Python
     does, for what it cannot parse.
@@ -84,12 +91,34 @@ def _added(prompt: str, completion: str) -> set[str]:
         tree = ast.parse(prompt + completion)
     end = _end(prompt)
     return {
-        ast.dump(node)
+        ast.dump(node): _size(node)
         for node in ast.walk(_opened(tree, end))
         if isinstance(node, ast.stmt)
         and _position(node) >= end
         and not _is_idle(node)
     }
+
+
+def _size(statement: ast.stmt) -> int:
+    """Nodes of a statement, without those of statements inside it.
+
+    `x = f(y)` has 5: the assignment, x, the call, f and y.
+    """
+    return 1 + sum(
+        _size_of_part(child)
+        for child in ast.iter_child_nodes(statement)
+        if not isinstance(child, ast.stmt)
+    )
+
+
+def _size_of_part(node: ast.AST) -> int:
+    """Nodes that stand somewhere in the source, below a statement."""
+    here = hasattr(node, "lineno")
+    return here + sum(
+        _size_of_part(child)
+        for child in ast.iter_child_nodes(node)
+        if not isinstance(child, ast.stmt)
+    )
 
 
 def _end(prompt: str) -> Position:

@@ -78,7 +78,7 @@ def _trainer(
     prompts = list(settings.prompt_texts) or _prompts(
         storage.read_table(LABELS), settings, policy, tokenizer, params.seed
     )
-    expected = rewards.expected_statements(
+    expected = rewards.expected_sizes(
         policy,
         tokenizer,
         prompts,

@@ -7,7 +7,7 @@ from stylerl.judge import Judge
 from stylerl.rewards import (
     StyleReward,
     Watch,
-    expected_statements,
+    expected_sizes,
     linter_style,
     repetition,
 )
@@ -19,6 +19,7 @@ HONEST = (
     "        result += price * rate\n"
     "    return result\n"
 )
+SIZE = 3 + 3 + 5 + 2  # nodes: assign, for, augmented assign, return
 UNTIDY = HONEST.replace(" = ", "=").replace(" * ", "*")
 GAMES = {
     "pass": "    pass\n",
@@ -42,8 +43,8 @@ def judge():
 
 @pytest.fixture(scope="module")
 def reward(judge):
-    """The linter for style; the reference writes four statements."""
-    return StyleReward(linter_style(judge), {PROMPT: 4.0}, weight=1.0)
+    """The linter for style; the reference writes as much as HONEST."""
+    return StyleReward(linter_style(judge), {PROMPT: SIZE}, weight=1.0)
 
 
 def total(reward, completion):
@@ -52,7 +53,7 @@ def total(reward, completion):
 
 
 def test_an_honest_clean_body_is_worth_two(reward):
-    """Style 1, and four statements of four."""
+    """Style 1, and all of the size expected."""
     assert reward([PROMPT], [HONEST]) == {
         "style": [1.0],
         "substance": [1.0],
@@ -92,7 +93,7 @@ def test_what_does_not_parse_is_the_floor(reward):
 
 
 def test_a_learned_reward_cannot_lift_what_does_not_parse():
-    flattering = StyleReward(lambda p, c: [1.0] * len(c), {PROMPT: 4.0}, 1.0)
+    flattering = StyleReward(lambda p, c: [1.0] * len(c), {PROMPT: SIZE}, 1.0)
     assert total(flattering, GAMES["syntax error"]) == -1.0
     assert total(flattering, GAMES["pass"]) == 0.0
 
@@ -113,7 +114,7 @@ def test_repetition(completion, value):
 
 
 def test_the_weight_scales_substance(judge):
-    heavy = StyleReward(linter_style(judge), {PROMPT: 8.0}, weight=3.0)
+    heavy = StyleReward(linter_style(judge), {PROMPT: 2.0 * SIZE}, 3.0)
     assert heavy([PROMPT], [HONEST])["substance"] == [1.5]
 
 
@@ -148,11 +149,13 @@ def test_violations_of_the_prompt_are_not_charged(judge):
     assert style(["def f(a,b):\n"], ["    return a + b\n"]) == [1.0]
 
 
-def test_expected_statements_come_from_the_reference(tiny_llama, tokenizer):
-    """A random model writes nothing that parses: 1 is expected."""
+def test_expected_sizes_come_from_the_reference(tiny_llama, tokenizer):
     config = PPOConfig(batch_size=4, max_new_tokens=4)
-    found = expected_statements(
+    found = expected_sizes(
         tiny_llama, tokenizer, [PROMPT, "x = 1\n"], config, seed=0
     )
     assert set(found) == {PROMPT, "x = 1\n"}
-    assert all(value >= 0.5 for value in found.values())
+    again = expected_sizes(
+        tiny_llama, tokenizer, [PROMPT, "x = 1\n"], config, seed=0
+    )
+    assert found == again

@@ -4,7 +4,7 @@ import pytest
 
 from stylerl.substance import (
     Substance,
-    expected_statements,
+    expected_sizes,
     measure,
     share_of_expected,
 )
@@ -66,13 +66,15 @@ UNPARSABLE = [
 
 @pytest.mark.parametrize(("prompt", "completion", "statements"), CASES)
 def test_statements_of_a_body(prompt, completion, statements):
-    expected = Substance(True, statements, trivial=statements == 0)
-    assert measure(prompt, completion) == expected
+    found = measure(prompt, completion)
+    assert found.parsed
+    assert found.statements == statements
+    assert found.trivial == (statements == 0) == (found.size == 0)
 
 
 @pytest.mark.parametrize(("prompt", "completion"), UNPARSABLE)
 def test_what_does_not_parse_has_none(prompt, completion):
-    assert measure(prompt, completion) == Substance(False, 0, False)
+    assert measure(prompt, completion) == Substance(False, 0, 0, False)
 
 
 @pytest.mark.filterwarnings("error")
@@ -88,26 +90,48 @@ def test_more_than_the_reference_gains_nothing(statements, expected, share):
     assert share_of_expected(statements, expected) == share
 
 
-def test_expected_statements_by_hand():
-    """Usable counts: p 1 and 3, q 2, r none (unfinished, unparsable).
-    Overall (1 + 3 + 2) / 3 = 2; p (1 + 3 + 2) / 3 = 2; q (2 + 2) / 2 = 2;
-    with s at 6, overall 12 / 4 = 3, p (4 + 3) / 3, q (2 + 3) / 2."""
-    one, two = "    return a\n", "    x = a\n    return x\n"
-    three = "    if a:\n        return a\n    return b\n"
-    samples = {
-        DEF: [(one, True), (three, True)],
-        DOC: [(two, True)],
-        "def r():\n": [(two, False), ("    (\n", True)],
-    }
-    found = expected_statements(samples)
-    assert found == {DEF: 2.0, DOC: 2.0, "def r():\n": 2.0}
-    six = "".join(f"    x{i} = a\n" for i in range(6))
-    found = expected_statements({**samples, "def s(a):\n": [(six, True)]})
-    assert found[DEF] == pytest.approx(7 / 3)
-    assert found[DOC] == 2.5
-    assert found["def r():\n"] == 3.0
-    assert found["def s(a):\n"] == 4.5
+SIZES = [
+    ("    return a\n", 2),  # return, a
+    ("    x = f(a)\n", 5),  # assign, x, call, f, a
+    ("    x = a + 1\n", 5),  # assign, x, binary, a, 1
+    ("    x.y = a\n", 4),  # assign, attribute, x, a
+    ("    f(a, key=b)\n", 6),  # expression, call, f, a, keyword, b
+    # if, a; return, b: what is inside counts for itself
+    ("    if a:\n        return b\n", 4),
+    # for, x, a; expression, call, f, x
+    ("    for x in a:\n        f(x)\n", 7),
+    # def, g, its argument; return, y.  (def stands for its name)
+    ("    def g(y):\n        return y\n    g(a)\n", 2 + 2 + 4),
+    # try; handler, ValueError; two calls of expression, call, name, a
+    (
+        "    try:\n        f(a)\n    except ValueError:\n        g(a)\n",
+        1 + 2 + 4 + 4,
+    ),
+    ("    f(a)\n    f(a)\n", 4),  # the same again adds nothing
+    ("    pass\n", 0),
+]
 
 
-def test_a_reference_that_never_parses_expects_one_statement():
-    assert expected_statements({DEF: [("    (\n", True)]}) == {DEF: 1.0}
+@pytest.mark.parametrize(("completion", "size"), SIZES)
+def test_the_size_of_a_body(completion, size):
+    assert measure(DEF, completion).size == size
+
+
+def test_expected_sizes_by_hand():
+    """Sizes: DEF 2 and 4 (of 13 and 33 characters), DOC 5 (of 13).  So 11
+    nodes in 59 characters; the one of 20 that does not parse counts 20 * 11
+    / 59.  Each mean has the overall mean as one sample more."""
+    one, two = "    return a\n", "    if a:\n        return b\n    #\n"
+    five, broken = "    x = f(a)\n", "    return (a + b\n\n\n"
+    assert list(map(len, (one, two, five, broken))) == [13, 33, 13, 20]
+    found = expected_sizes({DEF: [one, two], DOC: [five], "x\n": [broken]})
+    density = 11 / 59
+    overall = (11 + 20 * density) / 4
+    assert found[DEF] == pytest.approx((6 + overall) / 3)
+    assert found[DOC] == pytest.approx((5 + overall) / 2)
+    assert found["x\n"] == pytest.approx((20 * density + overall) / 2)
+
+
+def test_a_reference_that_never_parses_expects_nothing():
+    assert expected_sizes({DEF: ["    (\n"]}) == {DEF: 0.0}
+    assert share_of_expected(1, 0.0) == 1.0
