@@ -16,7 +16,7 @@ NVIDIA = $(shell command -v nvidia-smi 2>/dev/null)
 TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
 	https://download.pytorch.org/whl/cpu)
 
-.PHONY: help run test ui serve lint lock data base screenshots
+.PHONY: help run test ui serve lint lock data base results screenshots
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make lint         ruff and mypy"
 	@echo "make data         build data/ only"
 	@echo "make base         train the embedded base model again"
+	@echo "make results      the last run's numbers into README and model card"
 	@echo "make screenshots  docs/*.png of both UIs (needs Chromium)"
 	@echo "make lock         requirements.lock from the venv as it stands"
 
@@ -60,6 +61,9 @@ base: $(STAMP) data
 	$(BIN)/dvc repro --single-item pretrain
 	$(BIN)/dvc freeze pretrain
 	$(BIN)/dvc push pretrain
+
+results: $(STAMP)
+	$(BIN)/python docs/results.py
 
 screenshots: $(STAMP)
 	$(BIN)/python docs/screenshots.py
