@@ -58,7 +58,7 @@ def advantages_and_returns(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:
     """A_t = d_t + gamma lam A_{t+1}, d_t = reward_t + gamma V_{t+1} - V_t
-    (GAE, eqs. 12 and 16), and R_t = A_t + V_t.
+    (GAE, eq. 16), and R_t = A_t + V_t.
 
     All (B, R); behind the last action of a response everything is 0.
     """
@@ -85,7 +85,7 @@ def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
 
 
 def whiten(x: Tensor, mask: Tensor, *, keep_mean: bool = False) -> Tensor:
-    """(x - mean) / std over the mask, 0 outside (N+, section 3, detail 8).
+    """(x - mean) / std over the mask, 0 outside (N+, section 7).
 
     The variance has Bessel's correction; `keep_mean` adds the mean again.
     """
@@ -110,7 +110,7 @@ def policy_loss(
     dual: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """-min(r A, clip(r, 1 - low, 1 + high) A) (PPO, eq. 7; two sides: DAPO,
-    section 3.1), with `dual` = c at most -c A where A < 0 (Dual, eq. 5).
+    section 3.1), with `dual` = c at most -c A where A < 0 (Dual, dual-clip PPO).
 
     Returns the loss, and where its gradient was cut to 0, (N,) each.
     """
@@ -130,7 +130,7 @@ def policy_loss(
 def value_loss(
     values: Tensor, old_values: Tensor, returns: Tensor, clip: float
 ) -> tuple[Tensor, Tensor]:
-    """max((V - R)^2, (clip(V, V_old +- clip) - R)^2) / 2 (N+, detail 11).
+    """max((V - R)^2, (clip(V, V_old +- clip) - R)^2) / 2 (N+, section 7).
 
     Returns the loss, and where the clipped side counted, (N,) each.
     """
