@@ -38,12 +38,11 @@ from typing import NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from stylerl import crews
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corpus import extract
 from stylerl.corrupt import roughen
-from stylerl.flake8_engine import Engine, arguments
-from stylerl.judge import Judge, Violation
+from stylerl.judge import Judge, Violation, crews
+from stylerl.judge.engine import Engine, arguments
 
 RESULTS = Path(__file__).parent / "results" / "judge.md"
 COMMAND = str(Path(sys.executable).with_name("flake8"))

@@ -13,7 +13,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from stylerl import config, storage, summary
+from stylerl import config, storage
+from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKED = re.compile(r"(?<=<!-- results -->\n).*(?=<!-- /results -->)", re.S)

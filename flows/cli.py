@@ -14,8 +14,9 @@ from typing import Any
 import yaml
 
 from flows import api, workspace
-from stylerl import config, judge_command
+from stylerl import config
 from stylerl.errors import ConfigError, DataError, StylerlError
+from stylerl.judge import command as judge_command
 
 DATA = Path("data")
 LOCK = Path("requirements.lock")
@@ -202,7 +203,7 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from stylerl import summary
+    from stylerl.report import summary
 
     values = changes(options.set)
     workspace.resolve(options.preset, values)  # errors before any waiting

@@ -15,9 +15,10 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from flows import stages, workspace
-from stylerl import config, storage, summary
+from stylerl import config, storage
 from stylerl.errors import StylerlError
 from stylerl.judge import Judge
+from stylerl.report import summary
 from tasks import graph, tracking
 
 METRICS = Path("metrics/evaluate.json")

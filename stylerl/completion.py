@@ -14,10 +14,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from stylerl import markup, models, sampling
+from stylerl import models, sampling
 from stylerl.errors import ModelError
 from stylerl.judge import Judge
-from stylerl.outcome import Assessment, Outcome, assess
+from stylerl.judge.outcome import Assessment, Outcome, assess
+from stylerl.report import markup
 
 COLOURS = {
     Outcome.COMPLIANT: "green",

@@ -158,7 +158,7 @@ class SFTConfig:
         "artifacts/base", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    snippets: int = setting(4000, "compliant snippets to learn", least=1)
+    snippets: int = setting(1500, "compliant snippets to learn", least=1)
     epochs: float = setting(1.0, "passes over them", above=0)
     batch_size: int = setting(32, "snippets an optimiser step", least=1)
     learning_rate: float = setting(5e-4, "peak of AdamW's rate", above=0)
@@ -198,7 +198,7 @@ class PPOConfig:
     """Proximal policy optimisation; names follow arXiv 1707.06347."""
 
     reward: str = setting(
-        "classifier",
+        "linter",
         "what scores a completion: the classifier, the pairwise model, or "
         "the linter itself",
         choices=("classifier", "pairwise", "linter"),

@@ -3,7 +3,7 @@
 What it is: a stock transformers model of some six million parameters that
 writes short Python functions, so that everything else can be tried offline.
 Seven tenths of its reading has a roughened body under a clean signature
-(stylerl/corrupt.py): like code at large, it leaves something to align.
+(stylerl/corrupt/rules.py): like code at large, it leaves something to align.
 
 How a document looks: <eos> text <eos>.  Documents are batched by length, so
 little is padded and none sees another; the matrices are trained by Muon

@@ -12,11 +12,13 @@ import pandas as pd
 import yaml
 from rich.console import Console
 
-from stylerl import config, report, storage, summary
+from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.contenders import Source
-from stylerl.evaluation import Evaluation, evaluate
+from stylerl.evaluation.contenders import Source
+from stylerl.evaluation.evaluation import Evaluation, evaluate
 from stylerl.judge import Judge
+from stylerl.report import page as report
+from stylerl.report import summary
 from tasks import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")

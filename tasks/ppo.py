@@ -13,12 +13,13 @@ import pandas as pd
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl import config, draws, health, models, rewards, storage
+from stylerl import config, draws, models, storage
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.policy import PolicyWithValue
-from stylerl.ppo import PPOTrainer, Step
-from stylerl.reward import Scorer
+from stylerl.ppo import PPOTrainer, Step, health
+from stylerl.reward import composite as rewards
+from stylerl.reward.scorers import Scorer
 from stylerl.training import multiplies_bf16
 from tasks import graph, process, tracking
 

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from stylerl import config, models, pairs, reward, reward_metrics, storage
+from stylerl import config, models, storage
 from stylerl.judge import Judge
+from stylerl.reward import metrics as reward_metrics
+from stylerl.reward import pairs
+from stylerl.reward import scorers as reward
 from tasks import process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")

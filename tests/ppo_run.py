@@ -13,8 +13,7 @@ import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
 
-from stylerl import checkpoint
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, checkpoint
 
 CONFIG = PPOConfig(
     updates=24,

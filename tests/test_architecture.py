@@ -60,6 +60,15 @@ def _imports(path: Path) -> Iterator[str]:
                 yield f"{node.module}.{alias.name}"
 
 
+def file_of(name: str) -> Path | None:
+    """The file that a dotted name stands for, if it is one of ours."""
+    stem = ROOT / name.replace(".", "/")
+    for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if file.exists():
+            return file
+    return None
+
+
 def companions(path: Path) -> Iterator[Path]:
     """Files beside a module that its code names, such as a template."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -79,13 +88,14 @@ def code_of(stage: str) -> set[str]:
         path = waiting.pop()
         found.add(name_of(path))
         if path.suffix == ".py":
-            modules = {
-                ROOT / f"{name.replace('.', '/')}.py" for name in imports(path)
-            }
-            used = {file for file in modules if file.exists()}
+            used = set(map(file_of, imports(path))) - {None}
             used.update(companions(path))
             waiting |= {file for file in used if name_of(file) not in found}
-    return found - WITHOUT_EFFECT
+    return {
+        name
+        for name in found - WITHOUT_EFFECT
+        if not name.endswith("__init__.py")  # docstrings and re-exports
+    }
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -5,8 +5,8 @@ import signal
 import autopep8
 import pytest
 
-from stylerl import baselines
-from stylerl.baselines import Draft, autoformat
+from stylerl.evaluation import baselines
+from stylerl.evaluation.baselines import Draft, autoformat
 
 PROMPT = "def f(a,b):\n"  # E231, and the prompt's own
 

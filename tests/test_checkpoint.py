@@ -7,8 +7,8 @@ import pytest
 import torch
 from conftest import build_llama
 
-from stylerl import checkpoint
-from stylerl.checkpoint import Checkpoint, latest, save
+from stylerl.ppo import checkpoint
+from stylerl.ppo.checkpoint import Checkpoint, latest, save
 
 
 def make(update, value=1.0):

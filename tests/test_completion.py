@@ -9,8 +9,8 @@ from stylerl.completion import Answer, complete, show
 from stylerl.config import JudgeConfig
 from stylerl.errors import ModelError
 from stylerl.judge import Judge
-from stylerl.outcome import Assessment, Outcome
-from stylerl.verdict import Violation
+from stylerl.judge.outcome import Assessment, Outcome
+from stylerl.judge.verdict import Violation
 
 PROMPT = "def f(a, b):\n"
 

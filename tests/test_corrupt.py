@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 
 from stylerl import config
-from stylerl.corrupt import (
-    RULES,
-    break_once,
-    breaks_only,
-    minimal_pairs,
-    roughen,
-)
+from stylerl.corrupt import RULES, break_once, minimal_pairs, roughen
+from stylerl.corrupt.rules import breaks_only
 from stylerl.judge import Judge
 
 # Every pycodestyle rule but those that contradict each other or the cases.

@@ -8,11 +8,12 @@ import torch
 from conftest import build_llama
 from test_heldout import BODY, CLEAN, snippets
 
-from stylerl import baselines, contenders, evaluation, sampling
+from stylerl import sampling
 from stylerl.config import EvaluateConfig, JudgeConfig
-from stylerl.contenders import Language, Source
 from stylerl.errors import DataError, ModelError
-from stylerl.heldout import Prompt, literal_prompts
+from stylerl.evaluation import baselines, contenders, evaluation
+from stylerl.evaluation.contenders import Language, Source
+from stylerl.evaluation.heldout import Prompt, literal_prompts
 from stylerl.judge import Judge
 from stylerl.models import save_model
 

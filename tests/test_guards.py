@@ -2,7 +2,7 @@
 
 import pytest
 
-from stylerl import guards
+from stylerl.reward import guards
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 import torch
 from conftest import build_llama, build_tokenizer
 
-from stylerl.health import alarms
 from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo.health import alarms
 
 HEALTHY = {
     "objective/score": 0.5,

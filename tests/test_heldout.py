@@ -5,7 +5,11 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import DataError
-from stylerl.heldout import held_out_prompts, human_texts, literal_prompts
+from stylerl.evaluation.heldout import (
+    held_out_prompts,
+    human_texts,
+    literal_prompts,
+)
 from stylerl.judge import Judge
 
 CLEAN = "def f{}(a, b):\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stylerl import crews
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge import Judge, Verdict, Violation, style_score
+from stylerl.judge import Judge, Verdict, Violation, crews
+from stylerl.judge.judge import style_score
 
 CLEAN = "def add(a, b):\n    return a + b\n"
 
@@ -278,7 +278,7 @@ class TestIsolation:
                 text=True,
                 check=True,
             ).stdout.splitlines()
-            if "judge_worker.py" in line
+            if "judge/worker.py" in line
         ]
         assert mine
         for process in mine:
@@ -289,7 +289,8 @@ class TestIsolation:
     def test_workers_end_with_the_process(self) -> None:
         script = (
             "import subprocess, os\n"
-            "from stylerl.judge import Judge, JudgeConfig\n"
+            "from stylerl.config import JudgeConfig\n"
+            "from stylerl.judge import Judge\n"
             "assert Judge(JudgeConfig()).verdict('x=1\\n').violations\n"
             "print(subprocess.run(['ps', '--ppid', str(os.getpid()), '-o',\n"
             "    'pid=,args='], capture_output=True, text=True).stdout)\n"
@@ -303,7 +304,7 @@ class TestIsolation:
         (worker,) = (
             int(line.split()[0])
             for line in done.stdout.splitlines()
-            if "judge_worker.py" in line
+            if "judge/worker.py" in line
         )
         assert _ended(worker)
 

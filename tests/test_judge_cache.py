@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stylerl import crews
 from stylerl.config import JudgeConfig
 from stylerl.errors import DataError
-from stylerl.judge import Judge
-from stylerl.verdict import Verdict, Violation
+from stylerl.judge import Judge, crews
+from stylerl.judge.verdict import Verdict, Violation
 
 SOURCES = ["x=1\n", "x = 1\n", "def f(:\n", "y = 'é' \n", "x=1\n"]
 
@@ -59,7 +58,7 @@ def test_another_judge_or_file_name_is_another_entry(
 def test_killed_work_goes_on_where_it_stopped(
     tmp_path: Path, judged: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stylerl.judge.BATCH", 10)
+    monkeypatch.setattr("stylerl.judge.judge.BATCH", 10)
     cache = tmp_path / "verdicts.sqlite"
     sources = [f"x = {number}\n" for number in range(35)]
     first = Judge(JudgeConfig(), cache).verdicts(sources)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stylerl import judge_command
 from stylerl.errors import ConfigError, DataError
+from stylerl.judge import command as judge_command
 
 
 def run(*words: str) -> int:
@@ -157,7 +157,7 @@ def test_a_reader_that_leaves_is_no_error(project: Path) -> None:
         (project / "src" / f"m{number}.py").write_text("x=1\n" * 20)
     script = (
         "import argparse\n"
-        "from stylerl import judge_command\n"
+        "from stylerl.judge import command as judge_command\n"
         "parser = argparse.ArgumentParser()\n"
         "judge_command.add_arguments(parser)\n"
         "args = parser.parse_args(['src', '--format', 'json'])\n"

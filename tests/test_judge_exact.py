@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stylerl.config import JudgeConfig
-from stylerl.flake8_engine import arguments
 from stylerl.judge import Judge, Violation
+from stylerl.judge.engine import arguments
 
 COMMAND = Path(sys.executable).with_name("flake8")
 EVERYTHING = JudgeConfig(select=("E", "W", "F", "C"), ignore=())

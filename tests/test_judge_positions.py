@@ -4,8 +4,8 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.judge import Judge
-from stylerl.positions import offset, token_at
-from stylerl.verdict import Violation
+from stylerl.judge.positions import offset, token_at
+from stylerl.judge.verdict import Violation
 
 JUDGE = Judge(JudgeConfig())
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stylerl.markup import Span, spans, visible
-from stylerl.verdict import Violation
+from stylerl.judge.verdict import Violation
+from stylerl.report.markup import Span, spans, visible
 
 #       0123456789 0123456 : offsets; the second line begins at 10
 TEXT = "x=1  # ab\nif  y :\n"

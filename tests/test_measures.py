@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from stylerl import measures
 from stylerl.errors import DataError
+from stylerl.evaluation import measures
 
 
 def row(model, prompt, sample=0, **changes):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stylerl.outcome import Outcome, assess, charged
-from stylerl.verdict import Verdict, Violation
+from stylerl.judge.outcome import Outcome, assess, charged
+from stylerl.judge.verdict import Verdict, Violation
 
 PROMPT = "def f(x):\n"  # row 1; the completion begins on row 2
 E225 = Violation(2, 6, "E225", "missing whitespace around operator")

@@ -4,8 +4,8 @@ import math
 import re
 from xml.etree import ElementTree
 
-from stylerl import plots
-from stylerl.plots import Mark, Series
+from stylerl.report import plots
+from stylerl.report.plots import Mark, Series
 
 
 def drawing(figure: str) -> ElementTree.Element:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stylerl.config import PPOConfig
-from stylerl.ppo_math import (
+from stylerl.ppo.formulas import (
     Moments,
     advantages_and_returns,
     discounted_sums,

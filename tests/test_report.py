@@ -8,8 +8,9 @@ import pytest
 from test_measures import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
-from stylerl import measures, report
-from stylerl.verdict import Violation
+from stylerl.evaluation import measures
+from stylerl.judge.verdict import Violation
+from stylerl.report import page as report
 
 EVIL = '</pre></script><script>alert(1)</script><img src=x onerror="f()">\x00'
 

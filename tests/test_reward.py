@@ -15,14 +15,16 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl import pairs, reward, reward_metrics
 from stylerl.config import JudgeConfig, RewardConfig
-from stylerl.corrupt import breaks_only
+from stylerl.corrupt.rules import breaks_only
 from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
 from stylerl.models import load_scorer, load_tokenizer, save_model
-from stylerl.pairs import Preference
-from stylerl.reward import Scorer, score_texts
+from stylerl.reward import metrics as reward_metrics
+from stylerl.reward import pairs
+from stylerl.reward import scorers as reward
+from stylerl.reward.pairs import Preference
+from stylerl.reward.scorers import Scorer, score_texts
 
 TEXTS = [
     "def add(a, b):\n    return a + b\n",

@@ -4,7 +4,7 @@ import pytest
 
 from stylerl.config import JudgeConfig, PPOConfig
 from stylerl.judge import Judge
-from stylerl.rewards import (
+from stylerl.reward.composite import (
     StyleReward,
     Watch,
     expected_sizes,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stylerl.rollouts import (
+from stylerl.ppo.rollouts import (
     Rollouts,
     micro_batches,
     rank_correlation,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stylerl.errors import DataError
-from stylerl.statistics import (
+from stylerl.evaluation.statistics import (
     Interval,
     paired_intervals,
     simultaneous_intervals,

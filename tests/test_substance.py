@@ -2,7 +2,7 @@
 
 import pytest
 
-from stylerl.substance import (
+from stylerl.reward.substance import (
     Substance,
     expected_sizes,
     measure,

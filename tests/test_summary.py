@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from stylerl import summary
+from stylerl.report import summary
 
 NUMBERS = {
     "compliance": 0.4,

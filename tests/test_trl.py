@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stylerl import ppo_math as pm
+from stylerl.ppo import formulas as pm
 
 FIXTURE = json.loads(
     (Path(__file__).parent / "data" / "trl_1_12.json").read_text()

@@ -1,0 +1,15 @@
+"""Clean code -> code with one violation, rule by rule.
+
+rules.py is the front: the rules, `roughen` for whole bodies, and minimal
+pairs; the other modules hold the rules by kind.
+"""
+
+from stylerl.corrupt.rules import (
+    RULES,
+    Pair,
+    break_once,
+    minimal_pairs,
+    roughen,
+)
+
+__all__ = ["RULES", "Pair", "break_once", "minimal_pairs", "roughen"]

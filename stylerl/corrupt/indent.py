@@ -1,0 +1,216 @@
+"""Violations of indentation: tabs, widths, comments, continuation lines.
+
+As in `corrupt_spacing`, each function yields the sites of one rule.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from stylerl.corrupt.lexemes import CLOSING, OPENING, Code, Edit, Line, Site
+
+
+def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
+    """Each indented physical line: its logical line, offset and indent.
+
+    Lines that begin inside a string are left out.
+    """
+    for line in code.lines():
+        if line.indent:
+            yield line, line.start, line.indent
+        for i in range(line.first + 1, line.last + 1):
+            if code.lexemes[i - 1].kind in ("newline", "backslash"):
+                blank = code.gap(i)
+                start = code.lexemes[i - 1].end
+                if blank and code.lexemes[i].kind != "newline":
+                    yield line, start, blank
+
+
+def _fixed_width(code: Code) -> int:
+    """Columns of indentation that the text before the body already uses.
+
+    A body behind a docstring must keep the docstring's indentation; a body
+    behind a header that ends in a colon is free.
+    """
+    lines = code.lines()
+    prompt = code.text[: code.start].rstrip()
+    if not lines or not prompt or prompt.endswith(":"):
+        return 0
+    return len(lines[0].indent)
+
+
+def reindent(width: int) -> Callable[[Code], Iterator[Site]]:
+    """E111: the whole body indented by `width` columns a level."""
+
+    def sites(code: Code) -> Iterator[Site]:
+        fixed = _fixed_width(code)
+        edits = []
+        for line, start, blank in _physical(code):
+            excess = len(line.indent) - fixed
+            if excess < 4 or excess % 4 or "\t" in blank:
+                continue
+            change = excess // 4 * (width - 4)
+            new = " " * max(len(blank) + change, 0)
+            edits.append(Edit(start, start + len(blank), new))
+        if edits:
+            yield tuple(edits)
+
+    return sites
+
+
+def tabs(code: Code) -> Iterator[Site]:
+    """W191, E101: tabs for every level of indentation that is free."""
+    fixed = _fixed_width(code)
+    edits = []
+    for _, start, blank in _physical(code):
+        levels, rest = divmod(len(blank) - fixed, 4)
+        if levels > 0 and "\t" not in blank:
+            new = " " * fixed + "\t" * levels + " " * rest
+            edits.append(Edit(start, start + len(blank), new))
+    if edits:
+        yield tuple(edits)
+
+
+def shifted_block(columns: int) -> Callable[[Code], Iterator[Site]]:
+    """E111, E117: one block moved left or right by some columns."""
+
+    def sites(code: Code) -> Iterator[Site]:
+        physical = list(_physical(code))
+        for header, first in pairwise(code.lines()):
+            if code.lexemes[header.last - 1].text != ":":
+                continue
+            edits = []
+            for line, start, blank in physical:
+                if line.start < first.start:
+                    continue
+                if len(line.indent) < len(first.indent):
+                    break
+                new = " " * max(len(blank) + columns, 0)
+                edits.append(Edit(start, start + len(blank), new))
+            if edits:
+                yield tuple(edits)
+
+    return sites
+
+
+def shifted_comment(
+    columns: int, opens_block: bool
+) -> Callable[[Code], Iterator[Site]]:
+    """E114, E115, E116: one comment line moved by some columns.
+
+    `opens_block` asks for comments right behind a header, or for others.
+    """
+
+    def sites(code: Code) -> Iterator[Site]:
+        for before, line in pairwise(code.lines()):
+            header = code.lexemes[before.last - 1].text == ":"
+            comment = code.lexemes[line.first].kind == "comment"
+            width = len(line.indent)
+            if comment and header == opens_block and width + columns >= 0:
+                end = line.start + width
+                yield (Edit(line.start, end, " " * (width + columns)),)
+
+    return sites
+
+
+def _continuations(code: Code) -> Iterator[tuple[Line, int, int]]:
+    """Each line inside brackets: its statement, first lexeme, opener."""
+    for line in code.lines():
+        for i in range(line.first + 1, line.last):
+            opener = code.lexemes[i].opener
+            closing = code.lexemes[i].text in CLOSING
+            started = code.lexemes[i - 1].kind == "newline"
+            if started and opener >= 0 and not closing:
+                yield line, i, opener
+
+
+def _visual(code: Code, opener: int) -> bool:
+    """Whether something stands behind the bracket on its own line."""
+    return code.lexemes[opener + 1].kind not in ("newline", "comment")
+
+
+def shifted_continuation(
+    columns: int, visual: bool
+) -> Callable[[Code], Iterator[Site]]:
+    """E127, E131: one continuation line moved right."""
+
+    def sites(code: Code) -> Iterator[Site]:
+        for _, i, opener in _continuations(code):
+            lexeme = code.lexemes[i]
+            if _visual(code, opener) == visual and lexeme.kind != "newline":
+                blanks = " " * columns
+                yield (Edit(lexeme.start, lexeme.start, blanks),)
+
+    return sites
+
+
+def outdented_continuation(
+    columns: int, visual: bool
+) -> Callable[[Code], Iterator[Site]]:
+    """E122, E128: a continuation line at its statement's indentation.
+
+    `columns` are added to that indentation.
+    """
+
+    def sites(code: Code) -> Iterator[Site]:
+        for line, i, opener in _continuations(code):
+            lexeme = code.lexemes[i]
+            width = len(line.indent) + columns
+            if (
+                _visual(code, opener) == visual
+                and lexeme.kind != "newline"
+                and len(code.gap(i)) > width
+            ):
+                begin = code.lexemes[i - 1].end
+                yield (Edit(begin, lexeme.start, " " * width),)
+
+    return sites
+
+
+def hanging_close(code: Code) -> Iterator[Site]:
+    """E124: a closing bracket on its own line that matches nothing."""
+    for line in code.lines():
+        for i in range(line.first + 1, line.last):
+            lexeme = code.lexemes[i]
+            if (
+                lexeme.text in CLOSING
+                and lexeme.opener < 0
+                and code.lexemes[i - 1].kind != "newline"
+                and code.lexemes[i - 1].text not in OPENING
+            ):
+                place = Edit(lexeme.start, lexeme.start, "\n" + line.indent)
+                yield (place,)
+
+
+def header_continuation(code: Code) -> Iterator[Site]:
+    """E125: a header's continuation line as deep as its block."""
+    for line in code.lines():
+        if code.lexemes[line.last - 1].text != ":":
+            continue
+        for i in range(line.first, line.last - 1):
+            lexeme, after = code.lexemes[i], code.lexemes[i + 1]
+            if (
+                lexeme.text == "("
+                and lexeme.opener < 0
+                and after.text != ")"
+                and after.kind != "newline"
+            ):
+                deeper = "\n" + line.indent + "    "
+                yield (Edit(lexeme.end, after.start, deeper),)
+
+
+def visual_header(code: Code) -> Iterator[Site]:
+    """E129: a condition in brackets, split so that it meets its block."""
+    for line in code.lines():
+        head, colon = code.lexemes[line.first], code.lexemes[line.last - 1]
+        if head.text != "if" or colon.text != ":":
+            continue
+        for i in range(line.first + 1, line.last - 2):
+            lexeme, after = code.lexemes[i], code.lexemes[i + 1]
+            if lexeme.text in ("and", "or") and lexeme.opener < 0:
+                deeper = "\n" + line.indent + "    "
+                yield (
+                    Edit(head.end, code.lexemes[line.first + 1].start, " ("),
+                    Edit(lexeme.end, after.start, deeper),
+                    Edit(colon.start, colon.start, ")"),
+                )
+                break

@@ -1,0 +1,212 @@
+"""Violations of the layout of lines: joins, splits, blank lines.
+
+As in `corrupt_spacing`, each function yields the sites of one rule.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from stylerl.corrupt.lexemes import Code, Edit, Line, Site
+
+BLOCKS = frozenset(
+    (
+        "if",
+        "elif",
+        "else",
+        "for",
+        "while",
+        "with",
+        "try",
+        "except",
+        "finally",
+        "class",
+    )
+)
+NOT_SIMPLE = BLOCKS | {"def", "async", "@", "match", "case"}
+DEFINITIONS = frozenset(("def", "async", "class", "@"))
+LONG = 88  # columns that are too many under every style guide in use
+
+
+def _simple(code: Code, line: Line) -> bool:
+    """Whether a line is one simple statement, without a comment."""
+    lexemes = code.lexemes[line.first : line.last]
+    return (
+        lexemes[0].text not in NOT_SIMPLE
+        and lexemes[0].kind != "comment"
+        and lexemes[-1].kind != "comment"
+        and lexemes[-1].text != ";"
+    )
+
+
+def one_line_block(code: Code) -> Iterator[Site]:
+    """E701: a header and its only statement on one line."""
+    yield from _one_line(code, BLOCKS)
+
+
+def one_line_function(code: Code) -> Iterator[Site]:
+    """E704: a function and its only statement on one line."""
+    yield from _one_line(code, frozenset(("def",)))
+
+
+def _one_line(code: Code, heads: frozenset[str]) -> Iterator[Site]:
+    lines = code.lines()
+    for i in range(len(lines) - 1):
+        header, body = lines[i], lines[i + 1]
+        following = lines[i + 2].indent if i + 2 < len(lines) else ""
+        colon = code.lexemes[header.last - 1]
+        if (
+            code.lexemes[header.first].text in heads
+            and colon.text == ":"
+            and _simple(code, body)
+            and len(following) < len(body.indent)
+        ):
+            begin = code.lexemes[body.first].start
+            yield (Edit(colon.end, begin, " "),)
+
+
+def joined_statements(code: Code) -> Iterator[Site]:
+    """E702: two statements on one line."""
+    lines = code.lines()
+    for line, after in pairwise(lines):
+        if (
+            line.indent == after.indent
+            and _simple(code, line)
+            and _simple(code, after)
+            and code.lexemes[line.last].end == after.start
+        ):
+            end = code.lexemes[line.last].start
+            begin = code.lexemes[after.first].start
+            yield (Edit(end, begin, "; "),)
+
+
+def semicolons(code: Code) -> Iterator[Site]:
+    """E703: a semicolon at the end of a statement."""
+    for line in code.lines():
+        if _simple(code, line):
+            end = code.lexemes[line.last].start
+            yield (Edit(end, end, ";"),)
+
+
+def blank_lines(code: Code) -> Iterator[Site]:
+    """E303: one blank line more than allowed."""
+    lines = code.lines()
+    for line, after in pairwise(lines):
+        newline = code.lexemes[line.last]
+        header = code.lexemes[line.last - 1].text == ":"
+        decorator = code.lexemes[line.first].text == "@"
+        if not header and not decorator and newline.end <= after.start:
+            present = code.text.count("\n", newline.end, after.start)
+            allowed = 1 if after.indent else 2
+            if present <= allowed:
+                new = "\n" * (allowed + 1 - present)
+                yield (Edit(after.start, after.start, new),)
+
+
+def decorator_blank(code: Code) -> Iterator[Site]:
+    """E304: a blank line behind a decorator."""
+    for line in code.lines():
+        if code.lexemes[line.first].text == "@":
+            end = code.lexemes[line.last].end
+            yield (Edit(end, end, "\n"),)
+
+
+def missing_blank(rule: str) -> Callable[[Code], Iterator[Site]]:
+    """E301, E302, E305, E306: no blank line where one must stand."""
+
+    def sites(code: Code) -> Iterator[Site]:
+        owners: list[Line] = []  # the headers that enclose the line
+        defined = False  # whether the last line at the margin was a header
+        for line, after in pairwise(code.lines()):
+            if not line.indent:
+                defined = code.lexemes[line.first].text in DEFINITIONS
+            if len(after.indent) > len(line.indent):
+                owners.append(line)
+            while owners and len(owners[-1].indent) >= len(after.indent):
+                owners.pop()
+            end = code.lexemes[line.last].end
+            owner = code.lexemes[owners[-1].first].text if owners else ""
+            defines = code.lexemes[after.first].text in DEFINITIONS
+            if not (owner or defines or (line.indent and defined)):
+                continue
+            if end < after.start and _needs_blank(owner, defines) == rule:
+                yield (Edit(end, after.start, ""),)
+
+    return sites
+
+
+def _needs_blank(owner: str, defines: bool) -> str:
+    """The rule that asks for blank lines before a statement."""
+    if not owner:
+        return "E302" if defines else "E305"
+    if not defines:
+        return ""
+    return "E301" if owner == "class" else "E306"
+
+
+def missing_end(code: Code) -> Iterator[Site]:
+    """W292: no newline at the end of the file."""
+    if _ends_in_code(code):
+        yield (Edit(len(code.text) - 1, len(code.text), ""),)
+
+
+def blank_end(code: Code) -> Iterator[Site]:
+    """W391: a blank line at the end of the file."""
+    if _ends_in_code(code):
+        end = len(code.text)
+        yield (Edit(end, end, "\n"),)
+
+
+def _ends_in_code(code: Code) -> bool:
+    """Whether the last line holds something, and a newline ends it."""
+    return code.text[-1:] == "\n" and bool(code.text[-2:-1].strip())
+
+
+def long_lines(code: Code) -> Iterator[Site]:
+    """E501: a statement in brackets joined into one long line."""
+    for line in code.lines():
+        edits = []
+        for i in range(line.first + 1, line.last):
+            lexeme, before = code.lexemes[i], code.lexemes[i - 1]
+            if lexeme.kind in ("comment", "backslash"):
+                break
+            if lexeme.kind == "newline":
+                after = code.lexemes[i + 1]
+                blank = " " if before.text == "," else ""
+                tight = after.text in (")", "]", "}")
+                if before.kind not in ("operator", "newline") and not tight:
+                    blank = " "
+                edits.append(
+                    Edit(before.end, after.start, "" if tight else blank)
+                )
+        else:
+            saved = sum(e.end - e.start - len(e.new) for e in edits)
+            length = code.lexemes[line.last].start - line.start - saved
+            if edits and length > LONG:
+                yield tuple(edits)
+
+
+def long_comments(code: Code) -> Iterator[Site]:
+    """E501: two comment lines joined into one long line."""
+    lines = code.lines()
+    for line, after in pairwise(lines):
+        first, second = code.lexemes[line.first], code.lexemes[after.first]
+        if (
+            first.kind == second.kind == "comment"
+            and line.indent == after.indent
+            and code.lexemes[line.last].end == after.start
+            and second.text.startswith("# ")
+            and first.end + len(second.text) - line.start > LONG
+        ):
+            yield (Edit(first.end, second.start + 1, ""),)
+
+
+def needless_backslash(code: Code) -> Iterator[Site]:
+    """E502: a backslash at the end of a line inside brackets."""
+    for i, lexeme in enumerate(code.lexemes):
+        before = code.lexemes[i - 1]
+        if (
+            lexeme.kind == "newline"
+            and lexeme.opener >= 0
+            and before.kind not in ("comment", "newline")
+        ):
+            yield (Edit(before.end, lexeme.start, " \\"),)

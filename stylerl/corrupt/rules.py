@@ -1,0 +1,249 @@
+"""Style corruptions: clean Python in, rough Python out, same meaning.
+
+`RULES` holds one function a rule.  `roughen` applies a few of them to the
+body of a snippet, each at many sites, so that code of installed packages
+comes to look like unformatted code at large.  No source is executed.
+"""
+
+import ast
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from stylerl.corrupt import idioms, indent, lines, spacing
+from stylerl.corrupt.lexemes import Code, Site, apply, read
+
+if TYPE_CHECKING:
+    from stylerl.judge import Judge, Verdict
+
+TRIES = 3  # sites that a minimal pair is sought at, a rule and snippet
+
+
+class Corruption(NamedTuple):
+    """One rule: where it can be broken, and how often it is in the wild."""
+
+    sites: tuple[Callable[[Code], Iterator[Site]], ...]  # alternatives
+    weight: float  # how often `roughen` draws it; 0 leaves it to pairs
+    keeps_tree: bool = True  # the syntax tree stays equal
+
+    def __call__(
+        self,
+        text: str,
+        rng: random.Random,
+        start: int = 0,
+        share: float = 0.0,
+    ) -> str | None:
+        """Break the rule in `text[start:]`; None where it has no site.
+
+        Every site is changed with probability `share`, and always one.
+        """
+        code = read(text, start)
+        found = list(rng.choice(self.sites)(code))
+        if not found:
+            return None
+        certain = rng.randrange(len(found))
+        chosen = [
+            site
+            for i, site in enumerate(found)
+            if i == certain or rng.random() < share
+        ]
+        return apply(text, chosen)
+
+
+def _rule(
+    weight: float, *sites: Callable[[Code], Iterator[Site]]
+) -> Corruption:
+    return Corruption(sites, weight)
+
+
+def _idiom(
+    weight: float, *sites: Callable[[Code], Iterator[Site]]
+) -> Corruption:
+    return Corruption(sites, weight, keeps_tree=False)
+
+
+RULES: dict[str, Corruption] = {
+    "E111": _rule(
+        4, indent.reindent(2), indent.reindent(3), indent.shifted_block(-2)
+    ),
+    "E114": _rule(0, indent.shifted_comment(-2, opens_block=False)),
+    "E115": _rule(0, indent.shifted_comment(-4, opens_block=True)),
+    "E116": _rule(0, indent.shifted_comment(4, opens_block=False)),
+    "E117": _rule(0, indent.shifted_block(4)),
+    "E122": _rule(0, indent.outdented_continuation(0, visual=False)),
+    "E124": _rule(0, indent.hanging_close),
+    "E125": _rule(0, indent.header_continuation),
+    "E127": _rule(0, indent.shifted_continuation(2, visual=True)),
+    "E128": _rule(0, indent.outdented_continuation(4, visual=True)),
+    "E129": _rule(0, indent.visual_header),
+    "E131": _rule(0, indent.shifted_continuation(2, visual=False)),
+    "W191": _rule(4, indent.tabs),
+    "E201": _rule(3, spacing.after_opening),
+    "E202": _rule(3, spacing.before_closing),
+    "E203": _rule(2, spacing.before_punctuation),
+    "E204": _rule(0, spacing.after_decorator),
+    "E211": _rule(2, spacing.before_call),
+    "E221": _rule(2, spacing.before_operator("  ")),
+    "E222": _rule(1, spacing.after_operator("  ")),
+    "E223": _rule(0, spacing.before_operator("\t")),
+    "E224": _rule(0, spacing.after_operator("\t")),
+    "E225": _rule(
+        8, spacing.unspaced(spacing.COMPARISONS | spacing.ASSIGNMENTS)
+    ),
+    "E226": _rule(3, spacing.unspaced(spacing.ARITHMETIC)),
+    "E227": _rule(1, spacing.unspaced(spacing.BITWISE)),
+    "E228": _rule(1, spacing.unspaced(frozenset("%"))),
+    "E231": _rule(8, spacing.after_punctuation),
+    "E241": _rule(1, spacing.after_comma("  ")),
+    "E242": _rule(0, spacing.after_comma("\t")),
+    "E251": _rule(4, spacing.keyword_equals),
+    "E252": _rule(1, spacing.annotated_default),
+    "E261": _rule(3, spacing.before_comment),
+    "E262": _rule(2, spacing.comment_start("#", inline=True)),
+    "E265": _rule(4, spacing.comment_start("#", inline=False)),
+    "E266": _rule(1, spacing.comment_start("## ", inline=False)),
+    "E271": _rule(1, spacing.after_keyword("  ")),
+    "E272": _rule(1, spacing.before_keyword("  ")),
+    "E273": _rule(0, spacing.after_keyword("\t")),
+    "E274": _rule(0, spacing.before_keyword("\t")),
+    "E275": _rule(3, spacing.keyword_bracket),
+    "E301": _rule(0, lines.missing_blank("E301")),
+    "E302": _rule(0, lines.missing_blank("E302")),
+    "E303": _rule(3, lines.blank_lines),
+    "E304": _rule(0, lines.decorator_blank),
+    "E305": _rule(0, lines.missing_blank("E305")),
+    "E306": _rule(0, lines.missing_blank("E306")),
+    "E501": _rule(6, lines.long_lines, lines.long_comments),
+    "E502": _rule(0, lines.needless_backslash),
+    "E701": _rule(4, lines.one_line_block),
+    "E702": _rule(1, lines.joined_statements),
+    "E703": _rule(2, lines.semicolons),
+    "E704": _rule(0, lines.one_line_function),
+    "E711": _idiom(3, idioms.none_comparison),
+    "E712": _idiom(2, idioms.truth_comparison),
+    "E713": _idiom(2, idioms.not_in),
+    "E714": _idiom(1, idioms.not_is),
+    "E721": _idiom(0, idioms.type_comparison),
+    "E722": _idiom(2, idioms.bare_except),
+    "E731": _idiom(1, idioms.lambda_assignment),
+    "E741": _idiom(0, idioms.ambiguous_name),
+    "W291": _rule(4, spacing.trailing_blank),
+    "W292": _rule(0, lines.missing_end),
+    "W293": _rule(5, spacing.blank_line_blanks),
+    "W391": _rule(1, lines.blank_end),
+    "W605": _rule(0, idioms.invalid_escape),
+}
+
+
+def roughen(
+    text: str, start: int, rng: random.Random
+) -> tuple[str, list[str]]:
+    """Break one to four rules in the body, each at many sites.
+
+    Returns the new text and the names of the rules applied, in order of
+    application; the text unchanged and no names where no rule has a site
+    or the result would not parse.  `start` is where the prompt ends, and
+    the body begins on the next line; -1 stands for the whole text.
+    """
+    start = _body_line(text, start)
+    result, names = text, []
+    original = text
+    wanted = rng.randint(1, 4)
+    for name in _draw(rng):
+        share = 1.0 if rng.random() < 0.5 else rng.uniform(0.3, 0.9)
+        changed = RULES[name](result, rng, start, share)
+        if changed is not None and changed != result:
+            result = changed
+            names.append(name)
+            if not RULES[name].keeps_tree:
+                original = ""
+        if len(names) == wanted:
+            break
+    if not names or not _same_program(original, result):
+        return text, []
+    return result, names
+
+
+def _body_line(text: str, start: int) -> int:
+    """Offset of the first line that begins at `start` or after it."""
+    if start <= 0 or text[start - 1] == "\n":
+        return max(start, 0)
+    return text.find("\n", start) + 1 or len(text)
+
+
+class Pair(NamedTuple):
+    """The same code twice, one rule apart."""
+
+    rule: str
+    clean: str
+    rough: str
+
+
+def minimal_pairs(
+    text: str, start: int, judge: "Judge", rng: random.Random
+) -> list[Pair]:
+    """Each rule broken at one site of a clean snippet, where it has one.
+
+    The judge finds no violation in `clean`, and in `rough` violations of
+    `rule` alone; the syntax trees are equal where the rule allows.
+    """
+    if not judge.verdict(text).compliant:
+        return []
+    pairs = []
+    for rule in RULES:
+        for _ in range(TRIES):
+            rough = break_once(rule, text, start, rng)
+            if rough is None:
+                break
+            if breaks_only(rule, judge.verdict(rough)):
+                pairs.append(Pair(rule, text, rough))
+                break
+    return pairs
+
+
+def break_once(
+    rule: str, text: str, start: int, rng: random.Random
+) -> str | None:
+    """Break `rule` at one site of the body; None where none is.
+
+    None as well where the result would not be the same program.
+    """
+    corruption = RULES[rule]
+    rough = corruption(text, rng, _body_line(text, start))
+    before = text if corruption.keeps_tree else ""
+    if rough is None or not _same_program(before, rough):
+        return None
+    return rough
+
+
+def breaks_only(rule: str, verdict: "Verdict") -> bool:
+    """Whether a verdict holds violations of `rule` and of no other."""
+    return verdict.parsed and {v.code for v in verdict.violations} == {rule}
+
+
+def _draw(rng: random.Random) -> list[str]:
+    """All rules in a random order that favours the weighty ones.
+
+    Exponential keys, Efraimidis and Spirakis 2006 (weighted sampling
+    without replacement).
+    """
+    keys = {
+        name: rng.expovariate(rule.weight)
+        for name, rule in RULES.items()
+        if rule.weight
+    }
+    return sorted(keys, key=keys.__getitem__)
+
+
+def _same_program(before: str, after: str) -> bool:
+    """Whether `after` parses, to the tree of `before` unless that is ""."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tree = ast.parse(after)
+            if not before:
+                return True
+            return ast.dump(ast.parse(before)) == ast.dump(tree)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False

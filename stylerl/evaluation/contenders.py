@@ -1,0 +1,225 @@
+"""Models at work: completions of the same prompts under the same seeds.
+
+What each model writes, how far it has moved from SFT, what the judge says of
+it, and what it has kept of human code; measures.py turns it into numbers.
+
+Notation: P prompts, S samples of each, so P x S completions a model.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl import models, sampling
+from stylerl.config import EvaluateConfig
+from stylerl.errors import DataError
+from stylerl.evaluation.heldout import Prompt
+from stylerl.judge import Judge
+from stylerl.judge.outcome import assess
+from stylerl.reward import substance
+
+REFERENCE = "sft"  # what KL is measured against
+
+
+class Source(NamedTuple):
+    """Where a model comes from: a folder or a hub name."""
+
+    name: str
+    revision: str = "main"
+
+
+class Language(NamedTuple):
+    """A model with its tokenizer."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+
+class Work(NamedTuple):
+    """What the models did."""
+
+    table: pd.DataFrame  # one row a completion
+    bits: dict[str, float]  # a byte of human code, by model
+
+
+def put_to_work(
+    sources: Mapping[str, Source],
+    prompts: Sequence[Prompt],
+    texts: Sequence[str],
+    config: EvaluateConfig,
+    seed: int,
+) -> Work:
+    """Let every model complete the prompts and read the human texts.
+
+    Each prompt is completed `config.samples` times.  The table's columns:
+    `model, prompt_id, sample, prompt, completion, judged` (without a line
+    that was cut), `finished, tokens, kl`.
+
+    Raises:
+        DataError: there is no prompt, or no text fits a model.
+        ModelError: a model cannot be loaded, or a prompt is too long.
+    """
+    if not prompts:
+        raise DataError(
+            "evaluation needs at least one prompt; got none: raise "
+            "evaluate.prompts, or write some in evaluate.prompt_texts"
+        )
+    reference = load(sources[REFERENCE])
+    tables, bits = [], {}
+    for name, source in sources.items():
+        language = reference if name == REFERENCE else load(source)
+        tables.append(
+            complete(name, language, reference, prompts, config, seed)
+        )
+        bits[name] = bits_per_byte(
+            language,
+            texts,
+            config.batch_size,
+            f"evaluate: human code, {name}",
+        )
+    return Work(pd.concat(tables, ignore_index=True), bits)
+
+
+def load(source: Source) -> Language:
+    """Load a model and its tokenizer onto the GPU, if there is one.
+
+    Raises:
+        ModelError: it cannot be found or loaded.
+    """
+    name, revision = source
+    tokenizer = models.load_tokenizer(name, revision)
+    model: Any = models.load_causal_lm(name, revision, tokenizer)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Language(model.to(device), tokenizer)
+
+
+def complete(
+    name: str,
+    language: Language,
+    reference: Language,
+    prompts: Sequence[Prompt],
+    config: EvaluateConfig,
+    seed: int,
+) -> pd.DataFrame:
+    """One model's rows, P x S: the samples of a prompt together."""
+    repeated = [each for each in prompts for _ in range(config.samples)]
+    drawn = sampling.generate(
+        *language,
+        [prompt.text for prompt in repeated],
+        max_new_tokens=config.max_new_tokens,
+        temperature=config.temperature,
+        seed=seed,
+        batch_size=config.batch_size,
+        desc=f"evaluate: sample {name}",
+    )
+    return pd.DataFrame(
+        {
+            "model": name,
+            "prompt_id": [prompt.id for prompt in repeated],
+            "sample": list(range(config.samples)) * len(prompts),
+            "prompt": [prompt.text for prompt in repeated],
+            "completion": drawn.texts,
+            "judged": drawn.judged,
+            "finished": drawn.finished,
+            "tokens": [
+                len(ids) - done
+                for ids, done in zip(drawn.ids, drawn.finished, strict=True)
+            ],
+            "kl": _kl(language, reference, drawn, config, name),
+        }
+    )
+
+
+def judge_completions(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+    """The table with what the judge made of each completion.
+
+    Adds `outcome, parsed, score, rows, cols, codes, texts` (four lists, one
+    entry a violation charged), `statements` and `trivial`.
+    """
+    texts = (table["prompt"] + table["judged"]).tolist()
+    found: list[dict[str, Any]] = []
+    verdicts = judge.verdicts(texts, desc="evaluate: judge")
+    rows = table.to_dict("records")
+    for row, verdict in zip(rows, verdicts, strict=True):
+        result = assess(row["prompt"], row["finished"], verdict)
+        content = substance.measure(row["prompt"], row["judged"])
+        found.append(
+            {
+                "outcome": str(result.outcome),
+                "parsed": result.parsed,
+                "score": round(result.score, 1),
+                "rows": [each.row for each in result.violations],
+                "cols": [each.col for each in result.violations],
+                "codes": [each.code for each in result.violations],
+                "texts": [each.text for each in result.violations],
+                "statements": content.statements,
+                "trivial": content.trivial,
+            }
+        )
+    judged = pd.DataFrame(found, index=table.index)
+    return pd.concat([table.drop(columns="judged"), judged], axis=1)
+
+
+def bits_per_byte(
+    language: Language, texts: Sequence[str], batch_size: int, desc: str
+) -> float:
+    """Bits a byte of human code costs the model, its end token included.
+
+    Texts that outgrow the model's positions are left out.
+
+    Raises:
+        DataError: none fits.
+    """
+    model, tokenizer = language
+    limit = getattr(model.config, "max_position_embeddings", None) or math.inf
+    documents = {
+        text: [*models.encode_prompt(tokenizer, text), tokenizer.eos_token_id]
+        for text in texts
+    }
+    fitting = {t: ids for t, ids in documents.items() if len(ids) <= limit}
+    if not fitting:
+        raise DataError(
+            f"bits per byte needs texts of at most {limit} tokens; none of "
+            f"{len(texts)} is: lower filter.max_chars"
+        )
+    logprobs = sampling.response_logprobs(
+        model,
+        tokenizer,
+        [ids[:1] for ids in fitting.values()],
+        [ids[1:] for ids in fitting.values()],
+        batch_size=batch_size,
+        desc=desc,
+    )
+    nats = -sum(float(each.double().sum()) for each in logprobs)
+    return nats / math.log(2) / sum(len(text.encode()) for text in fitting)
+
+
+def _kl(
+    language: Language,
+    reference: Language,
+    drawn: sampling.Completions,
+    config: EvaluateConfig,
+    name: str,
+) -> list[float]:
+    """log p(model) - log p(reference) of each response, in nats."""
+    if language is reference:
+        return [0.0] * len(drawn.ids)
+    sums = [
+        [
+            float(logprobs.double().sum())
+            for logprobs in sampling.response_logprobs(
+                *side,
+                drawn.prompt_ids,
+                drawn.ids,
+                temperature=config.temperature,
+                batch_size=config.batch_size,
+                desc=f"evaluate: KL of {name}",
+            )
+        ]
+        for side in (language, reference)
+    ]
+    return [own - other for own, other in zip(*sums, strict=True)]

@@ -1,0 +1,166 @@
+"""The evaluation's numbers, from a table of judged completions.
+
+One row of the table is one completion: `model, prompt_id, sample, prompt,
+completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
+trivial` (see `stylerl.evaluation`).  Every number is defined in
+docs/metrics.md.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from stylerl.errors import DataError
+from stylerl.evaluation.statistics import (
+    paired_intervals,
+    simultaneous_intervals,
+)
+from stylerl.judge.outcome import Outcome
+from stylerl.reward import guards
+
+GAINS = (
+    "compliance",
+    "sound_share",
+    "score",
+    "violations",
+    "parse_rate",
+    "finished_rate",
+    "length",
+    "statements",
+    "trivial_share",
+    "repeated_lines",
+    "comment_share",
+)
+RARE = 5  # prompts; a rule seen on fewer gets no interval
+DIGITS = 6  # kept, so that the last bits of a sum change no file
+
+
+def measure(rows: pd.DataFrame) -> dict[str, float]:
+    """Every metric of one model's completions.
+
+    Raises:
+        DataError: the model has no completion.
+    """
+    if rows.empty:
+        raise DataError(
+            "a model is measured on its completions; got none: raise "
+            "evaluate.prompts or evaluate.samples"
+        )
+    means = _values(rows).mean()
+    values = {str(key): float(mean) for key, mean in means.items()}
+    values["length_median"] = float(rows["tokens"].median())
+    values["distinct_3"] = guards.distinct_ngrams(rows["completion"])
+    return {
+        key: round(value, DIGITS)
+        for key, value in values.items()
+        if np.isfinite(value)
+    }
+
+
+def gains(
+    after: pd.DataFrame, before: pd.DataFrame, resamples: int, seed: int
+) -> dict[str, float]:
+    """What one model has over another on the same prompts.
+
+    For each key of GAINS the difference, and `KEY_low` and `KEY_high`: its
+    paired bootstrap 95% interval by prompt.
+    """
+    later, earlier = _by_prompt(after), _by_prompt(before)
+    _check_paired(later, earlier)
+    differences = (later - earlier)[list(GAINS)].to_numpy()  # (P, M)
+    result = {}
+    for key, interval in zip(
+        GAINS, paired_intervals(differences, resamples, seed), strict=True
+    ):
+        for end, value in zip(("", "_low", "_high"), interval, strict=True):
+            result[key + end] = round(value, DIGITS)
+    return result
+
+
+def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+    """Violations per 100 completions, by rule and model.
+
+    Columns: `rule, text`, one of base, sft and ppo each, `change` (PPO less
+    SFT) and its `low` and `high`, which hold for all rules at once; NaN for
+    rules seen on fewer than RARE prompts.  The most frequent rule of SFT
+    comes first.
+    """
+    models = ("base", "sft", "ppo")
+    rows = table[table["model"].isin(models)]
+    counts = _counts(rows)  # (model, prompt) x rule: violations a completion
+    means = 100 * counts.groupby(level="model").mean().T
+    found = means.reindex(columns=models).fillna(0.0)
+    found["change"] = found["ppo"] - found["sft"]
+    found[["low", "high"]] = np.nan
+    pair = counts.loc[counts.index.get_level_values("model") != "base"]
+    prompts = (pair > 0).groupby(level="prompt_id").any().sum()
+    common = prompts.index[prompts >= RARE]
+    if len(common):
+        differences: Any = counts.loc["ppo"] - counts.loc["sft"]
+        intervals = simultaneous_intervals(
+            100 * differences[common].to_numpy(), resamples, seed
+        )
+        found.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
+    found.insert(0, "text", _texts(rows))
+    found = found.rename_axis("rule").reset_index()
+    found = found.sort_values(["sft", "rule"], ascending=[False, True])
+    return found.round(DIGITS).reset_index(drop=True)
+
+
+def _values(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row a completion, one column for each metric that is a mean."""
+    text = rows["completion"]
+    compliant = rows["outcome"] == Outcome.COMPLIANT
+    return pd.DataFrame(
+        {
+            "compliance": compliant,
+            "sound_share": compliant & ~rows["trivial"].astype(bool),
+            "score": rows["score"],
+            "violations": rows["codes"].map(len),
+            "parse_rate": rows["parsed"],
+            "finished_rate": rows["finished"],
+            "length": rows["tokens"],
+            "statements": rows["statements"],
+            "trivial_share": rows["trivial"],
+            "repeated_lines": text.map(guards.repeated_line_share),
+            "comment_share": text.map(guards.comment_line_share),
+            "noqa_share": text.map(guards.mentions_noqa),
+            "copied_share": [
+                guards.copies_prompt(prompt, completion)
+                for prompt, completion in zip(
+                    rows["prompt"], text, strict=True
+                )
+            ],
+            "kl": rows["kl"],
+        }
+    ).astype(float)
+
+
+def _by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
+    return _values(rows).groupby(rows["prompt_id"]).mean().sort_index()
+
+
+def _check_paired(later: pd.DataFrame, earlier: pd.DataFrame) -> None:
+    if not later.index.equals(earlier.index):
+        raise DataError(
+            "two models are compared on the same prompts; "
+            f"{len(later.index.symmetric_difference(earlier.index))} prompts "
+            "have completions of only one: evaluate both again"
+        )
+
+
+def _counts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean violations a completion, (model, prompt_id) x rule."""
+    keys = ["model", "prompt_id"]
+    samples = rows.groupby(keys).size()
+    charged = rows[[*keys, "codes"]].explode("codes").dropna()
+    counts: Any = charged.groupby([*keys, "codes"]).size().unstack("codes")
+    return counts.reindex(samples.index).fillna(0.0).div(samples, axis=0)
+
+
+def _texts(rows: pd.DataFrame) -> pd.Series:
+    """What flake8 says most often of each rule, less what it measured."""
+    said = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
+    plain = said["texts"].str.replace(r" \(.*\)", "", regex=True)
+    return plain.groupby(said["codes"]).agg(lambda texts: texts.mode().iloc[0])

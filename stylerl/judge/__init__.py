@@ -1,0 +1,13 @@
+"""The judge: source -> verdict, through flake8, exactly and fast.
+
+    Judge(JudgeConfig()).verdict("x=1\\n").violations
+
+judge.py is the front; engine.py and flakes.py call flake8 in-process;
+worker.py, workers.py and crews.py keep it in processes that may die;
+outcome.py charges a completion with what is its own.
+"""
+
+from stylerl.judge.judge import Judge
+from stylerl.judge.verdict import Verdict, Violation
+
+__all__ = ["Judge", "Verdict", "Violation"]

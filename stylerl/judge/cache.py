@@ -1,0 +1,109 @@
+"""Verdicts kept on disk, found again by content.
+
+The key is a hash of the judge's identity (versions and options), the file
+name and the source, so an entry never grows stale: another flake8 or another
+rule makes other keys.  Work that was killed goes on where it stopped, and
+processes may share the file.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stylerl.errors import DataError
+from stylerl.judge.verdict import Verdict, Violation
+
+WAIT = 60.0  # seconds for another process to finish its writing
+AT_ONCE = 500  # keys a query; SQLite allows 999 variables
+
+
+class VerdictCache:
+    """One SQLite file."""
+
+    def __init__(self, path: Path, identity: str) -> None:
+        """Open the file, or make it.
+
+        Args:
+            path: the file; its folder is made.
+            identity: Judge.identity, part of every key.
+
+        Raises:
+            DataError: the file is not a cache.
+        """
+        self._path = path
+        self._identity = identity
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connection() as connection:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS verdicts "
+                "(key BLOB PRIMARY KEY, verdict TEXT) WITHOUT ROWID"
+            )
+
+    def key(self, source: bytes, path: str) -> bytes:
+        """The key of one source under one file name."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self._identity.encode(), os.fsencode(path)):
+            digest.update(len(part).to_bytes(8, "big") + part)
+        digest.update(source)
+        return digest.digest()
+
+    def read(self, keys: list[bytes]) -> dict[bytes, Verdict]:
+        """The verdicts that are known.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        known = {}
+        with self._connection() as connection:
+            for start in range(0, len(keys), AT_ONCE):
+                some = keys[start : start + AT_ONCE]
+                marks = ",".join("?" * len(some))
+                rows = connection.execute(
+                    f"SELECT * FROM verdicts WHERE key IN ({marks})", some
+                )
+                known.update({key: _decode(text) for key, text in rows})
+        return known
+
+    def write(self, verdicts: Iterable[tuple[bytes, Verdict]]) -> None:
+        """Add verdicts, all of them or none.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        rows = [(key, _encode(verdict)) for key, verdict in verdicts]
+        with self._connection() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO verdicts VALUES (?, ?)", rows
+            )
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one transaction, so that forks and threads can
+        share this object."""
+        try:
+            connection = sqlite3.connect(self._path, timeout=WAIT)
+            try:
+                with connection:
+                    yield connection
+            finally:
+                connection.close()
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            raise DataError(
+                f"{self._path} must be a cache of verdicts: {error}; delete "
+                "it, and it is made anew"
+            ) from error
+
+
+def _encode(verdict: Verdict) -> str:
+    return json.dumps([verdict.violations, verdict.parsed, verdict.reason])
+
+
+def _decode(text: str) -> Verdict:
+    found, parsed, reason = json.loads(text)
+    return Verdict(
+        tuple(Violation(*values) for values in found), parsed, reason
+    )

@@ -1,0 +1,229 @@
+"""The judge's processes: shared by calls, reused, replaced when they die.
+
+Idle workers wait for the next call and end with this process.  A source
+whose worker died is tried once more, since the worker may have been killed
+by someone, and then gets a verdict that says how it ended; the sources behind
+it lose nothing.
+"""
+
+import atexit
+import os
+import selectors
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from stylerl.config import JudgeConfig
+from stylerl.errors import StylerlError
+from stylerl.judge.verdict import Verdict
+from stylerl.judge.workers import TIME_IS_UP, Task, Worker, ending
+
+# How the reasons begin that a process's end gave, which may be another on
+# another machine, or tomorrow.
+NOT_DONE = "flake8 was not done"
+CRASHED = "flake8 crashed"
+
+AHEAD = 256  # sources read ahead of the oldest unanswered, for each worker
+STARTS = 3  # workers that may die at their start before we give up
+KEPT = 3  # configurations whose workers wait for the next call
+
+
+class Crew:
+    """The workers of one configuration, lent to one call at a time each."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self.config = config
+        self._idle: list[Worker] = []
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def judge(
+        self, sources: Iterable[tuple[bytes, str]], jobs: int
+    ) -> Iterator[Verdict]:
+        """The verdicts on (source, path) pairs, in their order.
+
+        Sources are read as they are needed, so a stream of any length takes
+        constant memory.
+
+        Args:
+            sources: each with the file name it is judged under.
+            jobs: processes at most.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+            StylerlError: the workers die before they can judge.
+        """
+        return _Run(self, sources, jobs).verdicts()
+
+    def take(self, most: int) -> list[Worker]:
+        """Idle workers, `most` of them at most."""
+        with self._lock:
+            taken, self._idle = self._idle[:most], self._idle[most:]
+        return taken
+
+    def put_back(self, worker: Worker) -> None:
+        """A worker is idle again."""
+        with self._lock:
+            if not self._closed:
+                self._idle.append(worker)
+                return
+        worker.close()
+
+    def close(self) -> None:
+        """End the idle workers, and the others as soon as they are."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+
+
+class _Run:
+    """One call of Crew.judge: who works on what, and what came back."""
+
+    def __init__(
+        self, crew: Crew, sources: Iterable[tuple[bytes, str]], jobs: int
+    ) -> None:
+        self._crew = crew
+        self._jobs = jobs
+        self._sources = enumerate(sources)
+        self._exhausted = False
+        self._again: deque[Task] = deque()
+        self._answers: dict[int, Verdict] = {}
+        self._next = 0  # the index to yield next
+        self._read = 0  # sources read so far
+        self._workers: set[Worker] = set()
+        self._selector = selectors.DefaultSelector()
+        self._failed_starts = 0
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Hand out the sources, and yield the answers in order."""
+        try:
+            for worker in self._crew.take(self._jobs):
+                self._enlist(worker)
+            while True:
+                self._hand_out()
+                while self._next in self._answers:
+                    yield self._answers.pop(self._next)
+                    self._next += 1
+                if self._exhausted and self._next == self._read:
+                    return
+                for key, _ in self._selector.select():
+                    self._collect(key.data)
+        finally:
+            self._dismiss()
+
+    def _hand_out(self) -> None:
+        """Give every worker as much as it can take."""
+        while (task := self._next_task()) is not None:
+            worker = self._worker_for(task)
+            if worker is None:
+                self._again.appendleft(task)
+                return
+            worker.give(task)
+
+    def _next_task(self) -> Task | None:
+        if self._again:
+            return self._again.popleft()
+        if self._exhausted or self._read - self._next > AHEAD * self._jobs:
+            return None
+        try:
+            index, (source, path) = next(self._sources)
+        except StopIteration:
+            self._exhausted = True
+            return None
+        self._read = index + 1
+        return Task(index, source, path)
+
+    def _worker_for(self, task: Task) -> Worker | None:
+        """The least busy worker with room, or a new one."""
+        free = [worker for worker in self._workers if worker.has_room(task)]
+        if free:
+            return min(free, key=lambda worker: len(worker.pending))
+        if len(self._workers) < self._jobs:
+            return self._enlist(Worker(self._crew.config))
+        return None
+
+    def _enlist(self, worker: Worker) -> Worker:
+        self._workers.add(worker)
+        self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
+        return worker
+
+    def _collect(self, worker: Worker) -> None:
+        """Take one message of a worker, or notice its death."""
+        try:
+            answer = worker.receive()
+        except (EOFError, ConnectionError):
+            self._bury(worker)
+            return
+        if answer is not None:
+            task, verdict = answer
+            self._answers[task.place] = verdict
+
+    def _bury(self, worker: Worker) -> None:
+        """Blame the source a dead worker was at; save those behind it."""
+        self._workers.remove(worker)
+        self._selector.unregister(worker.pipe)
+        code = worker.exit_code()
+        if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts > STARTS:
+                raise StylerlError(
+                    "the judge's worker must start; it ended with code "
+                    f"{code}; try: {sys.executable} -m flake8 --version"
+                )
+        elif worker.pending:
+            task = worker.pending.popleft()
+            if code in TIME_IS_UP:
+                limit = self._crew.config.time_limit
+                reason = f"{NOT_DONE} within {limit:g} s"
+                self._answers[task.place] = Verdict((), False, reason)
+            elif task.retried:
+                reason = f"{CRASHED}: {ending(code)}"
+                self._answers[task.place] = Verdict((), False, reason)
+            else:  # the source may be innocent: someone killed the worker
+                self._again.append(task._replace(retried=True))
+        self._again.extend(worker.pending)
+
+    def _dismiss(self) -> None:
+        """Lend the workers back; end those that a broken call left busy."""
+        self._selector.close()
+        for worker in self._workers:
+            if worker.ready and not worker.pending:
+                self._crew.put_back(worker)
+            else:
+                worker.close()
+
+
+def crew(config: JudgeConfig) -> Crew:
+    """This process's workers for a configuration.
+
+    Those of the last few configurations are kept, so that their processes
+    do not pile up.
+    """
+    key = (os.getpid(), config)
+    with _LOCK:
+        _CREWS[key] = found = _CREWS.pop(key, None) or Crew(config)
+        mine = [other for other in _CREWS if other[0] == key[0]]
+        for oldest in mine[:-KEPT]:
+            _CREWS.pop(oldest).close()
+    return found
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_CREWS: dict[tuple[int, JudgeConfig], Crew] = {}  # the latest last
+_LOCK = threading.Lock()
+
+
+@atexit.register
+def _close_crews() -> None:
+    for (process, _), idle in _CREWS.items():
+        if process == os.getpid():
+            idle.close()

@@ -1,0 +1,245 @@
+"""flake8 inside this process, on sources in memory.
+
+flake8's own checker runs here on lines that were never a file: no scratch
+file, no process started, no second tokenizing for `# noqa`, which does not
+count.  What is found, and where, is what the command
+`flake8 --isolated --disable-noqa ...` finds in a file of the same bytes.
+
+Plugins are those that flake8 itself requires (pycodestyle, pyflakes,
+mccabe) and those the configuration names, whatever else is installed; a
+configuration file is read only where one is named.  Three of flake8's
+classes are shared by all engines of a process (plugins keep their options
+on the class), so a process should hold one engine: workers.py starts a
+process for each.
+"""
+
+import io
+import os
+import tokenize
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+import flake8
+from flake8.checker import FileChecker
+from flake8.exceptions import PluginExecutionFailed
+from flake8.formatting.base import BaseFormatter
+from flake8.main.options import register_default_options, stage1_arg_parser
+from flake8.options.aggregator import aggregate_options
+from flake8.options.config import load_config
+from flake8.options.manager import OptionManager
+from flake8.plugins import finder
+from flake8.plugins.pyflakes import FlakesChecker
+from flake8.processor import FileProcessor
+from flake8.style_guide import Decision, StyleGuideManager
+from flake8.utils import normalize_pypi_name
+
+from stylerl.config import JudgeConfig
+from stylerl.errors import ConfigError
+from stylerl.judge.flakes import PreparedFlakes
+from stylerl.judge.verdict import Verdict, Violation
+
+SNIPPET = "snippet.py"  # the name of a source that has none
+OWN_PLUGINS = frozenset({"flake8", "pycodestyle", "pyflakes", "mccabe"})
+
+
+class Engine:
+    """flake8 with one configuration, ready to check many sources."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        """Load the plugins and the options.
+
+        Raises:
+            ConfigError: flake8 refuses the options or the configuration
+                file, or a plugin is missing or does not load.
+        """
+        try:
+            self._checkers, self.options = _load(
+                arguments(config), config.plugins
+            )
+            self._guides = StyleGuideManager(
+                self.options, BaseFormatter(self.options)
+            )
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ConfigError(
+                f"flake8 refuses the judge's options: {error}"
+            ) from error
+
+    def check(self, source: bytes, path: str = SNIPPET) -> Verdict:
+        """Check one source.
+
+        Never raises for what a source holds: a crash of flake8 or of a
+        plugin is a verdict with its reason.
+
+        Args:
+            source: the file's bytes.
+            path: the file's name, which rules on `__init__.py` and
+                per-file-ignores look at.
+        """
+        # A plugin that finds no lines may open the file (flake8-bugbear).
+        name = path if source else os.devnull
+        try:
+            checker = _Checker(source, name, self._checkers, self.options)
+            checker.run_checks()
+            violations = self._selected(checker, path)
+        except PluginExecutionFailed as error:
+            return _crash(error.original_exception)
+        except Exception as error:
+            return _crash(error)
+        return Verdict(
+            violations,
+            parsed=checker.stopped is None,
+            reason=checker.stopped,
+        )
+
+    def _selected(
+        self, checker: "_Checker", path: str
+    ) -> tuple[Violation, ...]:
+        """What select and ignore let through, sorted."""
+        decide = self._guides.style_guide_for(path).should_report_error
+        found = [
+            Violation(row, (col or 0) + 1, code, text)
+            for code, row, col, text, _ in checker.results
+            if decide(code) is Decision.Selected
+        ]
+        return tuple(sorted(found))
+
+
+class _Checker(FileChecker):
+    """flake8's checker of one file, on bytes; `# noqa` never read."""
+
+    def __init__(
+        self,
+        source: bytes,
+        path: str,
+        plugins: finder.Checkers,
+        options: Namespace,
+    ) -> None:
+        self._source = source
+        self.stopped: str | None = None  # the error flake8 stopped at
+        super().__init__(filename=path, plugins=plugins, options=options)
+
+    def _make_processor(self) -> FileProcessor:
+        return FileProcessor(
+            self.filename, self.options, read_lines(self._source)
+        )
+
+    def report(
+        self, error_code: str | None, line_number: int, column: int, text: str
+    ) -> str:
+        """Keep one finding; E902 and E999 are where flake8 gives up."""
+        if error_code is None:
+            error_code, text = text.split(" ", 1)
+        else:
+            self.stopped = f"{error_code} {text}"
+        self.results.append((error_code, line_number, column, text, None))
+        return error_code
+
+
+def read_lines(source: bytes) -> list[str]:
+    """Decode and split a file as flake8 does.
+
+    By the encoding that a BOM or a declaration names, else UTF-8; by Latin-1
+    where that fails.  Line ends of every kind become newlines.
+    """
+    buffer = io.BytesIO(source)
+    try:
+        encoding, _ = tokenize.detect_encoding(buffer.readline)
+        buffer.seek(0)
+        return io.TextIOWrapper(buffer, encoding).readlines()
+    except (SyntaxError, UnicodeError):
+        text = io.TextIOWrapper(io.BytesIO(source), encoding="latin-1")
+        return text.readlines()
+
+
+def arguments(config: JudgeConfig) -> list[str]:
+    """The flake8 command's arguments that say the same as `config`."""
+    if config.config is not None:
+        return ["--disable-noqa", "--config", config.config]
+    return [
+        "--isolated",
+        "--disable-noqa",
+        f"--select={','.join(config.select)}",
+        f"--ignore={','.join(config.ignore)}",
+        f"--max-line-length={config.max_line_length}",
+    ]
+
+
+def _load(
+    argv: list[str], named: Sequence[str]
+) -> tuple[finder.Checkers, Namespace]:
+    """flake8's own start-up, with the plugins we name instead of all."""
+    first_parser = stage1_arg_parser()
+    first, rest = first_parser.parse_known_args(argv)
+    settings, folder = load_config(
+        first.config, first.append_config, isolated=first.isolated
+    )
+    wanted = finder.parse_plugin_options(
+        settings, folder, enable_extensions=None, require_plugins=None
+    )
+    plugins = finder.load_plugins(
+        _chosen(finder.find_plugins(settings, wanted), named), wanted
+    )
+    manager = OptionManager(
+        version=flake8.__version__,
+        plugin_versions=plugins.versions_str(),
+        parents=[first_parser],
+        formatter_names=list(plugins.reporters),
+    )
+    register_default_options(manager)
+    manager.register_plugins(plugins)
+    options = aggregate_options(manager, settings, folder, rest)
+    for plugin in plugins.all_plugins():
+        _hand_options(plugin.obj, manager, options)
+    PreparedFlakes.prepare()
+    return _with_prepared_flakes(plugins.checkers), options
+
+
+def _with_prepared_flakes(checkers: finder.Checkers) -> finder.Checkers:
+    """The same checkers, pyflakes replaced by our faster one."""
+    tree = [
+        plugin._replace(obj=PreparedFlakes)
+        if plugin.obj is FlakesChecker
+        else plugin
+        for plugin in checkers.tree
+    ]
+    return checkers._replace(tree=tree)
+
+
+def _chosen(
+    installed: list[finder.Plugin], named: Sequence[str]
+) -> list[finder.Plugin]:
+    """flake8's own plugins, those named, and a configuration's local ones."""
+    wanted = {normalize_pypi_name(name) for name in named}
+    found = {normalize_pypi_name(plugin.package) for plugin in installed}
+    if missing := sorted(wanted - found):
+        raise ConfigError(
+            "judge.plugins must name installed flake8 plugins; not "
+            f"installed: {', '.join(missing)}"
+        )
+    allowed = wanted | OWN_PLUGINS | {"local"}
+    return [
+        plugin
+        for plugin in installed
+        if normalize_pypi_name(plugin.package) in allowed
+    ]
+
+
+def _hand_options(
+    plugin: Any, manager: OptionManager, options: Namespace
+) -> None:
+    """Let a plugin read its options, by either of flake8's signatures."""
+    if not hasattr(plugin, "parse_options"):
+        return
+    try:
+        plugin.parse_options(manager, options, options.filenames)
+    except TypeError:
+        plugin.parse_options(options)
+
+
+def _crash(error: Exception) -> Verdict:
+    """The verdict where flake8 itself fails, as its command would."""
+    reason = f"flake8 failed: {type(error).__name__}: {error}"
+    return Verdict((), parsed=False, reason=reason.split("\n")[0])

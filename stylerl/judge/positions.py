@@ -1,0 +1,59 @@
+"""From flake8's rows and columns to characters and tokens of a text.
+
+For giving each token its share of the blame: a violation's row and column
+name a character, and a tokenizer's offsets say which token wrote it.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from stylerl.judge.verdict import Violation
+
+LINE_END = re.compile(r"\r\n|\r|\n")
+MARK = "\ufeff"  # a byte order mark, which flake8 takes off before it counts
+
+
+def offset(text: str, violation: Violation) -> int:
+    """The index in `text` of the character that a violation names.
+
+    At most the index of the line's end, where flake8 names a place beyond
+    it, and `len(text)` for a row beyond the last.  pycodestyle (E, W)
+    counts characters; pyflakes and other plugins that read the syntax tree
+    count UTF-8 bytes; E999 stands one to the right of where Python puts it.
+    """
+    start, line = _line(text, violation.row)
+    column = max(violation.col - 1, 0)
+    if violation.code == "E999":
+        column = max(column - 1, 0)
+    elif not violation.code.startswith(("E", "W")):
+        head = line.encode("utf-8", "surrogatepass")[:column]
+        column = len(head.decode("utf-8", "ignore"))
+    return start + min(column, len(line))
+
+
+def token_at(offsets: Sequence[tuple[int, int]], position: int) -> int:
+    """The token that holds a character, or the last one that ends before it.
+
+    Args:
+        offsets: (start, end) of each token in the text, as a fast tokenizer
+            returns them with `return_offsets_mapping`; starts never fall.
+        position: an index in the text.
+
+    Returns:
+        the token's index; 0 where the text has no such token.
+    """
+    starts = [start for start, _ in offsets]
+    return max(bisect_right(starts, position) - 1, 0)
+
+
+def _line(text: str, row: int) -> tuple[int, str]:
+    """Where a row starts, counting from 1, and its text without the end."""
+    start = len(MARK) if text.startswith(MARK) else 0
+    for _ in range(row - 1):
+        end = LINE_END.search(text, start)
+        if end is None:
+            return len(text), ""
+        start = end.end()
+    end = LINE_END.search(text, start)
+    return start, text[start : end.start() if end else len(text)]

@@ -1,0 +1,100 @@
+"""A judge's worker process: sources in, verdicts out, over one socket.
+
+Started by stylerl.judge.workers as `python -I worker.py FD`, never by
+hand and never by forking: no other library is loaded here, and a source that
+crashes flake8, exhausts its memory or never ends takes down this process
+alone.  The kernel ends it when a source has had its time (SIGPROF for CPU
+seconds, SIGALRM for seconds of the clock), and it leaves by itself when the
+other end of the socket closes.
+
+Messages are marshalled tuples, one a frame of multiprocessing's Connection:
+
+1. in:  (sys.path, the fields of JudgeConfig)
+2. out: ("ready", "") or ("refused", why)
+3. in:  (source, path), any number of times, each answered in turn by
+   out: (violations, parsed, reason)
+"""
+
+import marshal
+import resource
+import signal
+import sys
+import warnings
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stylerl.judge.engine import Engine
+
+MEMORY = 4 * 2**30  # bytes of address space a worker may take
+CLOCK = 6  # seconds of the clock a CPU second of the limit may take
+
+# flake8 meets a file at this depth of Python frames, and we at our own; the
+# difference is taken off the recursion limit, so that code nested too deep
+# is too deep for both.
+FLAKE8_DEPTH = 9 if sys.version_info < (3, 12) else 8
+OUR_DEPTH = 5
+
+
+def main(descriptor: int) -> None:
+    """Serve until the other end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    warnings.simplefilter("ignore")
+    pipe = Connection(descriptor)
+    try:
+        path, fields = marshal.loads(pipe.recv_bytes())
+        sys.path[:] = path
+        engine = start(pipe, fields)
+        if engine is not None:
+            limit = fields["time_limit"]
+            restrict_memory()
+            sys.setrecursionlimit(
+                sys.getrecursionlimit() - FLAKE8_DEPTH + OUR_DEPTH
+            )
+            while True:
+                serve(pipe, engine, limit)
+    except (EOFError, ConnectionError):
+        return
+
+
+def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
+    """Load flake8, and say whether it accepts the configuration."""
+    from stylerl.config import JudgeConfig
+    from stylerl.errors import ConfigError
+    from stylerl.judge.engine import Engine
+
+    try:
+        engine = Engine(JudgeConfig(**fields))  # type: ignore[arg-type]
+    except ConfigError as error:
+        pipe.send_bytes(marshal.dumps(("refused", str(error))))
+        return None
+    pipe.send_bytes(marshal.dumps(("ready", "")))
+    return engine
+
+
+def restrict_memory() -> None:
+    """Make running out of memory an exception here, not a full machine."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if most == resource.RLIM_INFINITY or most > MEMORY:
+        with suppress(ValueError):  # macOS has no such limit
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
+
+
+def serve(pipe: Connection, engine: "Engine", limit: float) -> None:
+    """Judge one source; the timers kill the process when time is up."""
+    source, path = marshal.loads(pipe.recv_bytes())
+    signal.setitimer(signal.ITIMER_PROF, limit)
+    signal.setitimer(signal.ITIMER_REAL, CLOCK * limit)
+    verdict = engine.check(source, path)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    found: Any = [tuple(violation) for violation in verdict.violations]
+    pipe.send_bytes(marshal.dumps((found, verdict.parsed, verdict.reason)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,131 @@
+"""One process of the judge: started, fed, and asked how it ended.
+
+Each is a fresh interpreter that runs stylerl/judge/worker.py; nothing is
+forked, so torch and threads in this process do no harm, and the caller's
+script is not imported again, as multiprocessing would do.
+"""
+
+import dataclasses
+import marshal
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stylerl.config import JudgeConfig
+from stylerl.errors import ConfigError
+from stylerl.judge.verdict import Verdict, Violation
+
+SCRIPT = Path(__file__).with_name("worker.py")
+TIME_IS_UP = {-signal.SIGPROF, -signal.SIGALRM}
+
+# A worker holds so much work at most.  That keeps it busy while the answers
+# travel, and is less than a socket's buffer, so neither side ever waits for
+# the other to read.
+DEPTH = 16  # sources
+BYTES = 32 * 1024
+
+PATIENCE = 5.0  # seconds for a process to end after its socket
+
+
+class Task(NamedTuple):
+    """One source on its way to a verdict."""
+
+    place: int  # among the caller's sources
+    source: bytes
+    path: str
+    retried: bool = False
+
+
+class Worker:
+    """One process, and what it has been given and not yet answered."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self.pipe, theirs = Pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(SCRIPT), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self.ready = False
+        self.pending: deque[Task] = deque()
+        self._bytes = 0
+        self._send((module_path(), dataclasses.asdict(config)))
+
+    def has_room(self, task: Task) -> bool:
+        """Whether the task can be sent without waiting."""
+        return not self.pending or (
+            len(self.pending) < DEPTH
+            and self._bytes + len(task.source) <= BYTES
+        )
+
+    def give(self, task: Task) -> None:
+        """Send one task."""
+        self.pending.append(task)
+        self._bytes += len(task.source)
+        self._send((task.source, task.path))
+
+    def receive(self) -> tuple[Task, Verdict] | None:
+        """The next answer; None for the greeting a worker starts with.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+            EOFError, ConnectionError: the process is dead.
+        """
+        message = marshal.loads(self.pipe.recv_bytes())
+        if not self.ready:
+            status, why = message
+            if status == "refused":
+                raise ConfigError(why)
+            self.ready = True
+            return None
+        task = self.pending.popleft()
+        self._bytes -= len(task.source)
+        found, parsed, reason = message
+        violations = tuple(Violation._make(values) for values in found)
+        return task, Verdict(violations, parsed, reason)
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self.pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+    def exit_code(self) -> int:
+        """How a process ended whose socket closed; negative is a signal."""
+        self.pipe.close()
+        try:
+            return self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _send(self, message: Any) -> None:
+        # A dead process is noticed where its answer is read.
+        with suppress(ConnectionError):
+            self.pipe.send_bytes(marshal.dumps(message))
+
+
+def module_path() -> list[str]:
+    """This process's sys.path, the working directory last.
+
+    A file in the working directory that is called like one of flake8's
+    modules must not be taken for it.
+    """
+    here = {"", os.getcwd()}
+    return [*(p for p in sys.path if p not in here), os.getcwd()]
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"

@@ -1,0 +1,213 @@
+"""The mathematics of PPO: pure functions on tensors, each with its source.
+
+Notation
+    B episodes of a batch, R tokens of the longest response, N response
+    tokens laid end to end.  s_t: the prompt and the response before token
+    t; a_t: token t.  pi: the policy being trained; pi_old: the policy that
+    sampled; pi_ref: the frozen reference.  r_t = pi(a_t|s_t) /
+    pi_old(a_t|s_t): the ratio.  A_t: advantage.  V_t: value of s_t.  R_t:
+    return.  beta: weight of the KL penalty.  All logarithms are natural, all
+    probabilities those of softmax(logits / temperature).
+
+Sources
+    PPO      Schulman et al., arXiv 1707.06347
+    GAE      Schulman et al., arXiv 1506.02438
+    Ziegler  Ziegler et al., arXiv 1909.08593
+    N+       Huang et al., arXiv 2403.17031
+    DAPO     Yu et al., arXiv 2503.14476
+    Dual     Ye et al., arXiv 1912.09729
+    KL       Schulman, joschu.net/blog/kl-approx.html
+    Chan     Chan, Golub, LeVeque, Stanford STAN-CS-79-773
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stylerl.config import PPOConfig
+
+LOG_RATIO_LIMIT = 20.0  # e^20 is finite in fp32, and out of any clip range
+PROPORTIONAL_LIMIT = 0.2  # Ziegler's bound on the controller's error
+
+
+def kl_k1(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """log pi - log pi_ref: unbiased for KL(pi, pi_ref) (KL, k1)."""
+    return logprobs - ref_logprobs
+
+
+def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """x - 1 - log x, x = pi_ref / pi: unbiased, never negative (KL, k3)."""
+    log_x = ref_logprobs - logprobs
+    return log_x.exp() - 1 - log_x
+
+
+def token_rewards(
+    scores: Tensor, kl: Tensor, lengths: Tensor, beta: float
+) -> Tensor:
+    """-beta KL_t, and the score on the last action (Ziegler, eq. 2).
+
+    Scores and lengths are (B,), KL (B, R) and 0 behind each response.
+    """
+    last = (lengths - 1)[:, None]
+    return (-beta * kl).scatter_add(1, last, scores[:, None])
+
+
+def advantages_and_returns(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor]:
+    """A_t = d_t + gamma lam A_{t+1}, d_t = reward_t + gamma V_{t+1} - V_t
+    (GAE, eq. 16), and R_t = A_t + V_t.
+
+    All (B, R); behind the last action of a response everything is 0.
+    """
+    advantages = torch.zeros_like(rewards)
+    next_advantage = torch.zeros_like(rewards[:, 0])
+    next_value = torch.zeros_like(next_advantage)
+    for t in range(rewards.shape[1] - 1, -1, -1):
+        delta = rewards[:, t] + gamma * next_value - values[:, t]
+        next_advantage = (delta + gamma * lam * next_advantage) * mask[:, t]
+        next_value = values[:, t] * mask[:, t]
+        advantages[:, t] = next_advantage
+    return advantages, (advantages + values) * mask
+
+
+def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
+    """The sum of gamma^k reward_{t+k} over k, (B, R) each: what a token's
+    return would be if nothing were predicted."""
+    sums = torch.zeros_like(rewards)
+    following = torch.zeros_like(rewards[:, 0])
+    for t in range(rewards.shape[1] - 1, -1, -1):
+        following = rewards[:, t] + gamma * following
+        sums[:, t] = following
+    return sums
+
+
+def whiten(x: Tensor, mask: Tensor, *, keep_mean: bool = False) -> Tensor:
+    """(x - mean) / std over the mask, 0 outside (N+, section 7).
+
+    The variance has Bessel's correction; `keep_mean` adds the mean again.
+    """
+    inside = x[mask]
+    mean = inside.mean()
+    variance = ((inside - mean) ** 2).sum() / max(len(inside) - 1, 1)
+    white = (x - mean) * torch.rsqrt(variance + 1e-8)
+    return (white + mean if keep_mean else white) * mask
+
+
+def ratio_of(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
+    """pi / pi_old, with its logarithm kept within +-20."""
+    difference = logprobs - old_logprobs
+    return difference.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
+def policy_loss(
+    ratio: Tensor,
+    advantages: Tensor,
+    low: float,
+    high: float,
+    dual: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """-min(r A, clip(r, 1 - low, 1 + high) A) (PPO, eq. 7; two sides: DAPO,
+    section 3.1), with `dual` = c at most -c A where A < 0 (dual clip).
+
+    Returns the loss, and where its gradient was cut to 0, (N,) each.
+    """
+    plain = ratio * advantages
+    clipped = ratio.clamp(1 - low, 1 + high) * advantages
+    surrogate, active = torch.minimum(plain, clipped), clipped < plain
+    if dual is not None:
+        floor = dual * advantages
+        below = (advantages < 0) & (surrogate < floor)
+        surrogate, active = (
+            torch.where(below, floor, surrogate),
+            active | below,
+        )
+    return -surrogate, active
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, clip: float
+) -> tuple[Tensor, Tensor]:
+    """max((V - R)^2, (clip(V, V_old +- clip) - R)^2) / 2 (N+, section 7).
+
+    Returns the loss, and where the clipped side counted, (N,) each.
+    """
+    near = torch.clamp(values, old_values - clip, old_values + clip)
+    plain, clipped = (values - returns) ** 2, (near - returns) ** 2
+    return torch.maximum(plain, clipped) / 2, clipped > plain
+
+
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float:
+    """1 - Var(R - V) / Var(R) over the mask; 0 where R is constant."""
+    target = returns[mask]
+    variance = float(target.var(correction=0))
+    left = float((target - values[mask]).var(correction=0))
+    return 1 - left / variance if variance > 0 else 0.0
+
+
+def next_kl_coef(config: PPOConfig, beta: float, kl: float) -> float:
+    """beta, after a batch whose responses were `kl` nats from pi_ref.
+
+    `proportional`: e = clip(kl / target - 1, +-0.2), beta (1 + e B /
+    horizon) (Ziegler, section 2.2).  `two_percent`: up or down by 2%.
+    """
+    if config.kl_control == "proportional":
+        error = kl / config.kl_target - 1
+        error = min(max(error, -PROPORTIONAL_LIMIT), PROPORTIONAL_LIMIT)
+        return beta * (1 + error * config.batch_size / config.kl_horizon)
+    if config.kl_control == "two_percent":
+        return beta * (1.02 if kl > config.kl_target else 0.98)
+    return beta
+
+
+def learning_rate_share(config: PPOConfig, update: int) -> float:
+    """The share of the peak rate in `update`, counted from 0.
+
+    It rises in equal steps over the warm-up, is 1 in the update after it,
+    and stays, or falls to 0 in the update that would follow the last.
+    """
+    warm = min(math.ceil(config.warmup * config.updates), config.updates)
+    if update < warm:
+        return (update + 1) / (warm + 1)
+    done = min((update - warm) / max(config.updates - warm, 1), 1.0)
+    if config.schedule == "linear":
+        return 1 - done
+    if config.schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1.0
+
+
+class Moments(NamedTuple):
+    """Running size, mean, and sum of squared deviations (Chan, eq. 2.1)."""
+
+    size: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, x: Tensor) -> "Moments":
+        """The moments with a batch (B,) added."""
+        batch = x.double()
+        n, gap = len(x), float(batch.mean()) - self.mean
+        squares = float(((batch - batch.mean()) ** 2).sum())
+        total = self.size + n
+        return Moments(
+            total,
+            self.mean + gap * n / total,
+            self.squares + squares + gap**2 * self.size * n / total,
+        )
+
+    @property
+    def std(self) -> float:
+        """Standard deviation with Bessel's correction; 1 while it is 0."""
+        if self.size < 2 or self.squares == 0:
+            return 1.0
+        return math.sqrt(self.squares / (self.size - 1))
+
+    @property
+    def rms(self) -> float:
+        """Root of the mean square; 1 while it is 0."""
+        if self.size == 0:
+            return 1.0
+        return math.sqrt(self.squares / self.size + self.mean**2) or 1.0

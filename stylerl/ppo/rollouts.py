@@ -1,0 +1,181 @@
+"""Rollouts: what a policy wrote, what it was given for it, and their numbers.
+
+Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
+zero behind the end of each response.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stylerl.errors import TrainingError
+from stylerl.logprobs import right_pad
+from stylerl.reward.guards import distinct_ngrams
+
+Named = Mapping[str, Sequence[float]]
+Reward = Callable[[list[str], list[str]], Sequence[float] | Named]
+Observer = Callable[[list[str], list[str], list[bool]], Named]
+
+
+EMPTY = torch.empty(0, 0)
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """One batch of episodes, as sampled and scored by the old policy."""
+
+    prompts: list[str]
+    completions: list[str]  # as sampled
+    finished: list[bool]  # ended by eos, which is the last action
+    rows: list[list[int]]  # prompt and response tokens; never padded
+    starts: Tensor  # (B,) tokens of the prompt
+    lengths: Tensor  # (B,) tokens of the response
+    parts: dict[str, Tensor]  # (B,) the reward by named part; sums to it
+    observed: dict[str, Tensor]  # (B,) watched, and not rewarded
+    logprobs: Tensor = EMPTY  # (B, R) of pi_old, nats
+    ref_logprobs: Tensor = EMPTY  # (B, R) of pi_ref, nats
+    entropy: Tensor = EMPTY  # (B, R) of pi_old, nats
+    values: Tensor = EMPTY  # (B, R)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def mask(self) -> Tensor:
+        """Where a response token stands, (B, R) bool."""
+        at = torch.arange(int(self.lengths.max()))
+        return at < self.lengths[:, None]
+
+    @property
+    def scores(self) -> Tensor:
+        """The reward as the function gave it, (B,)."""
+        return torch.stack(list(self.parts.values())).sum(dim=0)
+
+
+class MicroBatch(NamedTuple):
+    """A few episodes of like length, for one forward pass."""
+
+    ids: Tensor  # (b, T) right-padded
+    starts: Tensor  # (b,)
+    lengths: Tensor  # (b,)
+
+
+def micro_batches(
+    batch: Rollouts, rows: Tensor, size: int, device: torch.device
+) -> Iterator[tuple[Tensor, MicroBatch]]:
+    """Cut `rows` of a batch by length, so that little padding is computed.
+
+    Yields the rows of each micro-batch, (b,), and their tokens; `size` 0
+    takes all rows at once.  The longest come first: memory that suffices
+    for the first pass suffices for all.
+    """
+    total = (batch.starts + batch.lengths)[rows]
+    order = rows[total.argsort(descending=True, stable=True)]
+    for part in order.split(size or len(order)):
+        tokens = (
+            right_pad([batch.rows[i] for i in part.tolist()], pad=0),
+            batch.starts[part],
+            batch.lengths[part],
+        )
+        yield part, MicroBatch(*(tensor.to(device) for tensor in tokens))
+
+
+def call_reward(
+    reward: Reward, prompts: list[str], completions: list[str]
+) -> dict[str, Tensor]:
+    """Ask for the rewards, as named parts of (B,) each.
+
+    A plain sequence of numbers becomes the one part `reward`.
+
+    Raises:
+        TrainingError: not one finite number an episode.
+    """
+    given = reward(prompts, completions)
+    parts = given if isinstance(given, Mapping) else {"reward": given}
+    return as_columns(parts, len(prompts))
+
+
+def as_columns(values: Named, count: int) -> dict[str, Tensor]:
+    """Named sequences as tensors (B,), checked.
+
+    Raises:
+        TrainingError: not one finite number an episode.
+    """
+    columns = {
+        name: torch.tensor([float(v) for v in each])
+        for name, each in values.items()
+    }
+    for name, column in columns.items():
+        if len(column) != count:
+            raise TrainingError(
+                f"a reward must give one number an episode; {name} gave "
+                f"{len(column)} for {count}"
+            )
+        if not column.isfinite().all():
+            at = int((~column.isfinite()).nonzero()[0])
+            raise TrainingError(
+                f"a reward must be finite; {name} gave {column[at].item()} "
+                f"for episode {at}: check the reward function"
+            )
+    return columns
+
+
+def statistics(rollouts: Rollouts, kl_coef: float) -> dict[str, float]:
+    """What the rollouts show; every name is defined in docs/ppo.md."""
+    mask = rollouts.mask
+    kl = ((rollouts.logprobs - rollouts.ref_logprobs) * mask).sum(dim=1)
+    scores = rollouts.scores
+    found = {
+        "objective/score": scores.mean(),
+        "objective/score_std": scores.std(correction=0),
+        "objective/kl": kl.mean(),
+        "objective/non_score_reward": -kl_coef * kl.mean(),
+        "objective/rlhf_reward": (scores - kl_coef * kl).mean(),
+        "objective/entropy": rollouts.entropy[mask].mean(),
+        "response/length": rollouts.lengths.float().mean(),
+        "response/eos_rate": torch.tensor(rollouts.finished).float().mean(),
+    }
+    found |= {f"score/{k}": v.mean() for k, v in rollouts.parts.items()}
+    found |= {f"judge/{k}": v.mean() for k, v in rollouts.observed.items()}
+    numbers = {name: float(value) for name, value in found.items()}
+    texts = rollouts.completions
+    numbers["response/unique"] = len(set(texts)) / len(texts)
+    numbers["response/distinct_3"] = distinct_ngrams(texts)
+    return numbers | _agreement(rollouts)
+
+
+def _agreement(rollouts: Rollouts) -> dict[str, float]:
+    """The learned style reward beside the linter's score, where both are.
+
+    `gap` is the difference of their means; `rank_correlation` is Spearman's,
+    0 where either is constant.
+    """
+    learned = rollouts.parts.get("style")
+    linter = rollouts.observed.get("score")
+    if learned is None or linter is None:
+        return {}
+    return {
+        "judge/gap": float((learned - linter).mean()),
+        "judge/rank_correlation": rank_correlation(
+            learned.numpy(), linter.numpy()
+        ),
+    }
+
+
+def rank_correlation(
+    a: np.ndarray[tuple[int], np.dtype[np.float32]],
+    b: np.ndarray[tuple[int], np.dtype[np.float32]],
+) -> float:
+    """Spearman's rho: Pearson's correlation of average ranks."""
+    ranks = []
+    for values in (a, b):
+        _, group, count = np.unique(
+            values, return_inverse=True, return_counts=True
+        )
+        last = np.cumsum(count)
+        rank = (last - (count - 1) / 2)[group]
+        ranks.append(rank - rank.mean())
+    size = np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum())
+    return float((ranks[0] * ranks[1]).sum() / size) if size > 0 else 0.0

@@ -1,0 +1,56 @@
+"""Numbers that expose a gamed style reward, each on plain text.
+
+A clean line again and again, comments in place of code, a copy of the
+prompt and a `# noqa` all please a linter.  Statement counts stand in
+substance.py; what each number means to a reader, in docs/metrics.md.
+"""
+
+import re
+from collections.abc import Iterable
+
+_LEXEME = re.compile(r"\w+|[^\w\s]")
+
+
+def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
+    """Distinct n-grams over all n-grams of all texts, 0 to 1.
+
+    Counted on lexemes (words and single signs), so that models with
+    different tokenizers compare (Li et al., arXiv 1510.03055, section 4.5,
+    there for n = 1 and 2).  0 when no text has n lexemes.
+    """
+    seen: set[tuple[str, ...]] = set()
+    total = 0
+    for text in texts:
+        lexemes = _LEXEME.findall(text)
+        grams = list(zip(*(lexemes[i:] for i in range(n)), strict=False))
+        seen.update(grams)
+        total += len(grams)
+    return len(seen) / total if total else 0.0
+
+
+def repeated_line_share(text: str) -> float:
+    """Share of the lines with content that repeat an earlier one."""
+    lines = _lines_with_content(text)
+    return 1 - len(set(lines)) / len(lines) if lines else 0.0
+
+
+def comment_line_share(text: str) -> float:
+    """Share of the lines with content that are only a comment."""
+    lines = _lines_with_content(text)
+    comments = sum(line.startswith("#") for line in lines)
+    return comments / len(lines) if lines else 0.0
+
+
+def mentions_noqa(text: str) -> bool:
+    """Whether the text tries to switch the linter off."""
+    return re.search(r"#.*\bnoqa\b", text, re.IGNORECASE) is not None
+
+
+def copies_prompt(prompt: str, completion: str) -> bool:
+    """Whether the prompt's first line stands in the completion again."""
+    first = next(iter(_lines_with_content(prompt)), None)
+    return first is not None and first in _lines_with_content(completion)
+
+
+def _lines_with_content(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,108 @@
+"""Pairs of texts for the pairwise reward model, better one first.
+
+Two sources: minimal pairs, one rule apart and as many for each rule as the
+code has places for; and whole bodies roughened in several ways at once.
+Every pair is confirmed by the judge.
+"""
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from stylerl.corrupt import RULES, Pair, break_once, roughen
+from stylerl.corrupt.rules import breaks_only
+
+if TYPE_CHECKING:
+    from stylerl.judge import Judge
+
+SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
+
+
+class Preference(NamedTuple):
+    """Two texts of which the judge scores the first higher."""
+
+    rule: str  # the rule they differ by, "" where several
+    chosen: str
+    rejected: str
+    gap: float  # how much higher, in style score
+
+
+def preferences(
+    labels: pd.DataFrame, judge: "Judge", count: int, seed: int
+) -> list[Preference]:
+    """About `count` pairs from rows of labels.parquet, in random order.
+
+    Half are minimal pairs, balanced over the rules; the other half are
+    compliant snippets beside a roughened version.  There are fewer where
+    there are too few compliant snippets as found.
+    """
+    pairs = minimal(labels, judge, count // 2, seed)
+    rng = random.Random(f"{seed}:rough")
+    pairs += rough(labels, judge, count - len(pairs), rng)
+    rng.shuffle(pairs)
+    return pairs
+
+
+def clean_rows(labels: pd.DataFrame) -> list[tuple[str, int]]:
+    """Text and body start of the compliant snippets as found."""
+    clean = labels[labels["compliant"] & (labels["rules"].map(len) == 0)]
+    return list(zip(clean["text"], clean["body_start"], strict=True))
+
+
+def minimal(
+    labels: pd.DataFrame, judge: "Judge", count: int, seed: int
+) -> list[Preference]:
+    """Up to `count` minimal pairs, as many for each rule as can be had."""
+    rng = random.Random(f"{seed}:minimal")
+    drafts = _balanced(clean_rows(labels), SPARE * count, rng)
+    sources = [draft.rough for draft in drafts]
+    verdicts = judge.verdicts(sources, desc="reward: pairs")
+    confirmed = [
+        Preference(*draft, gap=1 - verdict.score)
+        for draft, verdict in zip(drafts, verdicts, strict=True)
+        if breaks_only(draft.rule, verdict)
+    ]
+    return confirmed[:count]
+
+
+def rough(
+    labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
+) -> list[Preference]:
+    """Up to `count` compliant snippets beside a roughened version."""
+    drafts = []
+    for text, start in clean_rows(labels)[:count]:
+        changed, rules = roughen(text, start, rng)
+        if rules:
+            drafts.append((text, changed))
+    sources = [changed for _, changed in drafts]
+    verdicts = judge.verdicts(sources, desc="reward: pairs")
+    return [
+        Preference("", text, changed, 1 - verdict.score)
+        for (text, changed), verdict in zip(drafts, verdicts, strict=True)
+        if verdict.parsed and verdict.violations
+    ]
+
+
+def _balanced(
+    snippets: Sequence[tuple[str, int]], count: float, rng: random.Random
+) -> list[Pair]:
+    """Some `count` drafts, each by the rules used least so far."""
+    each = math.ceil(count / max(len(snippets), 1))
+    used: Counter[str] = Counter()
+    drafts: list[Pair] = []
+    for text, start in snippets:
+        order = sorted(RULES, key=lambda rule: (used[rule], rng.random()))
+        attempts = ((r, break_once(r, text, start, rng)) for r in order)
+        made = (Pair(r, text, new) for r, new in attempts if new is not None)
+        chosen = list(itertools.islice(made, each))
+        used.update(draft.rule for draft in chosen)
+        drafts += chosen
+        used = Counter(draft.rule for draft in drafts)
+        if len(drafts) >= count:
+            break
+    return drafts

@@ -1,0 +1,270 @@
+"""Reward models: P(compliant), and the pairwise Bradley-Terry scorer.
+
+Both are stock sequence classifiers with one output on a language model's
+last token (or an encoder's first), trained from the SFT model with the
+policy's own tokenizer, or from any other base such as DistilBERT.
+
+What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
+1. the head is drawn from N(0, 1 / (hidden + 1)): `new_scorer`;
+2. dropout is off: `models.load_scorer`;
+3. padding is on the right, pad is not eos, and a score does not depend on
+   the padding: `training.pad_right`, `score_texts`;
+4. the pairwise reward has mean 0 on reference texts: `centre`.
+"""
+
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainingArguments,
+)
+
+from stylerl import training
+from stylerl.config import RewardConfig
+from stylerl.errors import DataError, ModelError
+from stylerl.models import load_scorer, load_tokenizer
+from stylerl.reward.pairs import Preference
+
+REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
+CLASSIFIES: Final = (
+    "multi_label_classification"  # transformers' name of a sigmoid
+)
+CENTRE = "reward_centre"  # key of config.json
+
+Log = training.Log
+Reward = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
+
+
+class Scorer(NamedTuple):
+    """A trained reward model in fp32, and the tokenizer it reads with."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+
+def train_classifier(
+    labels: pd.DataFrame,
+    config: RewardConfig,
+    seed: int,
+    log: Log | None = None,
+) -> Scorer:
+    """Train P(compliant) on the train rows of labels.parquet.
+
+    Binary cross-entropy on one logit; `score_texts` gives its sigmoid.
+
+    Raises:
+        DataError: the labels are all of one kind.
+        ModelError: the base cannot be loaded.
+        TrainingError: the loss is not finite.
+    """
+    from datasets import Dataset
+
+    chosen = labels[labels["split"] == "train"].head(config.labels)
+    if chosen["compliant"].nunique() < 2:
+        raise DataError(
+            "the classifier needs compliant and violating labels; got "
+            f"{int(chosen['compliant'].sum())} compliant of {len(chosen)}: "
+            "set label.rough_share between 0 and 1, or raise label.snippets"
+        )
+    model, tokenizer = new_scorer(config, seed)
+    model.config.problem_type = CLASSIFIES
+    limit = training.token_limit(model, config.max_tokens)
+    rows = encode_texts(tokenizer, chosen["text"].tolist(), limit)
+    dataset = Dataset.from_dict(
+        {
+            "input_ids": rows,
+            "labels": [[float(label)] for label in chosen["compliant"]],
+        }
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = training.arguments(config, seed, Path(scratch))
+        trainer = Trainer(
+            model=model,
+            args=TrainingArguments(**settings),
+            train_dataset=dataset,
+            data_collator=_Collator(tokenizer),
+        )
+        training.run(trainer, "reward", log)
+    return Scorer(model.eval(), tokenizer)
+
+
+def train_pairwise(
+    pairs: Sequence[Preference],
+    references: Sequence[str],
+    config: RewardConfig,
+    seed: int,
+    log: Log | None = None,
+) -> Scorer:
+    """Train a Bradley-Terry scorer on pairs with TRL's RewardTrainer.
+
+    Loss -log sigmoid(r(chosen) - r(rejected)) (Bradley and Terry 1952;
+    Stiennon et al., arXiv 2009.01325), plus a small pull of the rewards
+    towards 0 (arXiv 2312.09244, equation 2).  Afterwards the mean reward of
+    `references` is 0.
+
+    Raises:
+        DataError: there is no pair.
+        ModelError: the base cannot be loaded.
+        TrainingError: the loss is not finite.
+    """
+    from datasets import Dataset
+    from trl import RewardConfig as Arguments
+    from trl import RewardTrainer
+
+    if not pairs:
+        raise DataError(
+            "the pairwise model needs compliant snippets to make pairs of; "
+            "got none: raise label.snippets, or lower label.rough_share"
+        )
+    model, tokenizer = new_scorer(config, seed)
+    limit = training.token_limit(model, config.max_tokens)
+    chosen = encode_texts(tokenizer, [pair.chosen for pair in pairs], limit)
+    rejected = encode_texts(
+        tokenizer, [pair.rejected for pair in pairs], limit
+    )
+    dataset = Dataset.from_dict(
+        {
+            "chosen_ids": chosen,
+            "rejected_ids": rejected,
+            "length": [len(row) for row in chosen],
+        }
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = RewardTrainer(
+            model=model,
+            args=Arguments(
+                **training.arguments(config, seed, Path(scratch)),
+                max_length=None,
+                remove_unused_columns=False,  # "length" groups the batches
+                center_rewards_coefficient=config.centring,
+            ),
+            train_dataset=dataset,
+            processing_class=tokenizer,
+        )
+        training.run(trainer, "reward", log)
+    scorer = Scorer(model.eval(), tokenizer)
+    centre(scorer, references[:REFERENCES], config.batch_size)
+    return scorer
+
+
+def new_scorer(config: RewardConfig, seed: int) -> Scorer:
+    """The base model under a fresh head of one output.
+
+    Raises:
+        ModelError: the base cannot be loaded, or has no linear head.
+    """
+    tokenizer = load_tokenizer(config.base, config.revision)
+    model = load_scorer(config.base, config.revision, tokenizer)
+    heads = [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.Linear) and module.out_features == 1
+    ]
+    if len(heads) != 1:
+        raise ModelError(
+            "a reward model needs one linear output; "
+            f"{type(model).__name__} has {len(heads)}: choose a GPT-2, "
+            "Llama, BERT or similar base"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    std = 1 / math.sqrt(heads[0].in_features + 1)
+    nn.init.normal_(heads[0].weight, std=std, generator=generator)
+    if heads[0].bias is not None:
+        nn.init.zeros_(heads[0].bias)
+    return Scorer(model, tokenizer)
+
+
+def centre(scorer: Scorer, references: Sequence[str], batch_size: int) -> None:
+    """Make the mean reward of the reference texts 0.
+
+    The constant goes to the model's config, because the stock head of a
+    language model has no bias; `score_texts` subtracts it.
+    """
+    setattr(scorer.model.config, CENTRE, 0.0)
+    scores = score_texts(*scorer, references, batch_size)
+    setattr(scorer.model.config, CENTRE, float(scores.mean()))
+
+
+@torch.inference_mode()
+def score_texts(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    batch_size: int = 64,
+) -> NDArray[np.float64]:
+    """The reward of each whole text, (N,): fp32, independent of batching.
+
+    P(compliant) of a classifier, the centred score of a pairwise model.
+    Texts longer than the model's context are cut.
+    """
+    limit = training.token_limit(model, sys.maxsize)
+    rows = encode_texts(tokenizer, texts, limit)
+    scores = np.empty(len(rows))
+    for batch in training.batches_by_length(rows, batch_size):
+        ids, mask = training.pad_right(
+            [rows[i] for i in batch], tokenizer.pad_token_id
+        )
+        logits = model(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+        ).logits.float()  # (B, 1)
+        scores[batch] = logits.squeeze(-1).cpu().numpy()
+    if model.config.problem_type == CLASSIFIES:
+        return 1 / (1 + np.exp(-scores))
+    return scores - getattr(model.config, CENTRE, 0.0)
+
+
+def reward_function(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    batch_size: int = 64,
+) -> Reward:
+    """The model as `(prompts, completions) -> scores`, as PPO takes it."""
+
+    def reward(
+        prompts: Sequence[str], completions: Sequence[str]
+    ) -> Sequence[float]:
+        texts = [p + c for p, c in zip(prompts, completions, strict=True)]
+        scores: list[float] = score_texts(
+            model, tokenizer, texts, batch_size
+        ).tolist()
+        return scores
+
+    return reward
+
+
+class _Collator:
+    """Rows of the classifier's dataset to tensors, padded on the right."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.pad_token_id = tokenizer.pad_token_id
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        ids, mask = training.pad_right(
+            [row["input_ids"] for row in rows], self.pad_token_id
+        )
+        labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def encode_texts(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int
+) -> list[list[int]]:
+    """Token ids of each text, cut to `limit` but ending as all texts do."""
+    rows = [training.encode_document(tokenizer, text) for text in texts]
+    return [
+        row if len(row) <= limit else [*row[: limit - 1], row[-1]]
+        for row in rows
+    ]
