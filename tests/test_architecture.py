@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tasks import graph
 
@@ -147,3 +148,12 @@ def test_the_order_of_the_stages() -> None:
 
 def test_only_pretrain_is_frozen() -> None:
     assert [s.name for s in STAGES if s.frozen] == ["pretrain"]
+
+
+def test_every_stage_can_use_the_run_cache() -> None:
+    # DVC switches it off for a stage that has an uncached `outs` entry
+    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    for name, stage in declared.items():
+        for out in stage["outs"]:
+            for path, options in out.items():
+                assert options.get("cache", True), f"{name}: {path}"
