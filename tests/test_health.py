@@ -205,11 +205,12 @@ def test_a_reward_for_stopping_collapses_the_policy():
     found = run(
         lambda prompts, completions: [0.0] * len(completions),
         model,
-        updates=25,
+        updates=28,
         batch_size=64,
         max_new_tokens=4,
         missing_eos_penalty=1.0,
         learning_rate=1e-2,
+        value_learning_rate=1e-2,
     )
     assert {"policy collapse", "entropy collapse"} <= found
 
