@@ -161,7 +161,7 @@ class SFTConfig:
     snippets: int = setting(1500, "compliant snippets to learn", least=1)
     epochs: float = setting(1.0, "passes over them", above=0)
     batch_size: int = setting(32, "snippets an optimiser step", least=1)
-    learning_rate: float = setting(5e-4, "peak of AdamW's rate", above=0)
+    learning_rate: float = setting(2e-4, "peak of AdamW's rate", above=0)
     warmup: float = setting(
         0.05, "share of steps that warm up", least=0, most=1
     )
@@ -204,7 +204,7 @@ class PPOConfig:
         choices=("classifier", "pairwise", "linter"),
     )
     substance: float = setting(
-        1.0,
+        1.5,
         "weight of the substance part: the size of the body against that of "
         "what the reference writes for the same prompt",
         least=0,
