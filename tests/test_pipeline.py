@@ -39,9 +39,9 @@ STAGE_SCRIPT = """
 import hashlib, json, os, signal, sys, time
 from pathlib import Path
 
-from stylerl import config, summary
+from stylerl import config
 from stylerl.errors import DataError
-from stylerl.judge import Judge
+from stylerl.report import summary
 from tasks import process, tracking
 
 NAME = sys.argv[1]
