@@ -55,8 +55,9 @@ def main() -> None:
         trainer.resume()
         for update, numbers in enumerate(trainer.history, start=1):
             run.log_metrics(numbers, update)
+        sounded: set[str] = set()
         for step in trainer:
-            _log(run, step)
+            _log(run, step, sounded)
         trainer.policy.save(tokenizer, FOLDER)
         table = _updates(trainer.history)
         storage.write_text(UPDATES, table.to_csv(index=False))
@@ -152,12 +153,18 @@ def _prompts(
     return list(found)
 
 
-def _log(run: tracking.Run, step: Step) -> None:
-    """Hand one update to MLflow, and its alarms to whoever watches."""
+def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:
+    """Hand one update to MLflow, and its alarms to whoever watches.
+
+    An alarm is printed once, when it first sounds; its name is then added to
+    `sounded`.  The MLflow tag holds its last state.
+    """
     seconds = {f"seconds/{k}": v for k, v in step.seconds.items()}
     run.log_metrics(step.statistics | seconds, step.update)
     for alarm in step.alarms:
-        tqdm.write(f"update {step.update}: {alarm}")
+        if alarm.name not in sounded:
+            tqdm.write(f"update {step.update}: {alarm}")
+            sounded.add(alarm.name)
         run.log_tag(f"alarm: {alarm.name}", f"update {step.update}: {alarm}")
     if step.update % SAMPLE_EVERY == 1:
         batch = step.rollouts
