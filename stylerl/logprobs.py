@@ -77,7 +77,10 @@ def token_scores(
 
 
 class _Scores(torch.autograd.Function):
-    """Output embedding, log-softmax and gather in one, chunk by chunk."""
+    """Output embedding, log-softmax and gather in one, chunk by chunk.
+
+    The temperature divides the states, which are fewer than the logits.
+    """
 
     @staticmethod
     def forward(
@@ -90,63 +93,85 @@ class _Scores(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """(N, H), (V, H), (V,) or None, (N,) -> two of (N,)."""
         ctx.set_materialize_grads(False)
-        ctx.dtype = _compute_dtype(hidden)
-        ctx.temperature = temperature
-        logprobs, entropy = [], []
+        ctx.dtype, ctx.temperature = _compute_dtype(hidden), temperature
+        cast = weight.to(ctx.dtype)
+        chosen, norms, means = [], [], []
         for rows in _chunks(len(hidden), len(weight)):
-            log_all = _log_softmax(
-                hidden[rows], weight, bias, temperature, ctx.dtype
-            )
-            token = tokens[rows, None]
-            logprobs.append(log_all.gather(-1, token).squeeze(-1))
-            entropy.append(-(log_all.exp() * log_all).sum(dim=-1))
-        ctx.save_for_backward(hidden, weight, bias, tokens)
-        return torch.cat(logprobs), torch.cat(entropy)
+            logits = _logits(hidden[rows], cast, bias, temperature)
+            norm = logits.logsumexp(dim=-1, keepdim=True)
+            p = (logits - norm).exp_()
+            chosen.append(logits.gather(-1, tokens[rows, None])[:, 0])
+            norms.append(norm[:, 0])
+            means.append(_dot(p, logits))
+        norm = torch.cat(norms)
+        ctx.save_for_backward(hidden, weight, bias, tokens, norm)
+        return torch.cat(chosen) - norm, norm - torch.cat(means)
 
     @staticmethod
     def backward(  # type: ignore[override]
         ctx: Any, grad_logprobs: Tensor | None, grad_entropy: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """Softmax p, logits z: d log p_a / dz = 1_a - p and
-        dH / dz = -p (log p + H)."""
-        hidden, weight, bias, tokens = ctx.saved_tensors
+        """From two of (N,) to the gradients of the inputs."""
+        if grad_logprobs is None and grad_entropy is None:
+            return (None,) * 5
+        hidden, weight, bias, tokens, norm = ctx.saved_tensors
+        cast = weight.to(ctx.dtype)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(len(hidden), len(weight)):
-            log_all = _log_softmax(
-                hidden[rows], weight, bias, ctx.temperature, ctx.dtype
+            log_p = _logits(hidden[rows], cast, bias, ctx.temperature)
+            log_p -= norm[rows, None]
+            grad = _grad_of_logits(
+                log_p,
+                tokens[rows],
+                None if grad_logprobs is None else grad_logprobs[rows],
+                None if grad_entropy is None else grad_entropy[rows],
             )
-            p = log_all.exp()
-            grad = torch.zeros_like(p)
-            if grad_logprobs is not None:
-                outer = grad_logprobs[rows, None]
-                grad = -outer * p
-                grad.scatter_add_(-1, tokens[rows, None], outer)
-            if grad_entropy is not None:
-                entropy = -(p * log_all).sum(dim=-1, keepdim=True)
-                grad -= grad_entropy[rows, None] * p * (log_all + entropy)
-            grad = (grad / ctx.temperature).to(ctx.dtype)
-            grad_hidden[rows] = (grad @ weight.to(ctx.dtype)).to(hidden.dtype)
-            grad_weight += grad.T @ hidden[rows].to(ctx.dtype)
             if grad_bias is not None:
-                grad_bias += grad.sum(dim=0)
+                grad_bias += grad.sum(dim=0) / ctx.temperature
+            grad = grad.to(ctx.dtype)
+            back = (grad @ cast).to(hidden.dtype)
+            grad_hidden[rows] = back / ctx.temperature
+            scaled = (hidden[rows] / ctx.temperature).to(ctx.dtype)
+            grad_weight += grad.T @ scaled
         return grad_hidden, grad_weight, grad_bias, None, None
 
 
-def _log_softmax(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    temperature: float,
-    dtype: torch.dtype,
+def _grad_of_logits(
+    log_p: Tensor,
+    tokens: Tensor,
+    grad_logprobs: Tensor | None,
+    grad_entropy: Tensor | None,
 ) -> Tensor:
-    """(n, H) -> (n, V), in fp32 or better."""
-    logits = hidden.to(dtype) @ weight.to(dtype).T
-    logits = logits.to(torch.promote_types(dtype, torch.float32))
-    if bias is not None:
-        logits = logits + bias
-    return torch.log_softmax(logits / temperature, dim=-1)
+    """d log p_a / dz = 1_a - p and dH / dz = -p (log p + H), (n, V).
+
+    `log_p` is used up.
+    """
+    if grad_entropy is None:
+        p, factor = log_p.exp_(), torch.zeros_like(log_p[:, :1])
+    else:
+        p = log_p.exp()
+        entropy = -_dot(p, log_p)[:, None]
+        factor = -grad_entropy[:, None] * (log_p + entropy)
+    if grad_logprobs is None:
+        return p * factor
+    grad = p.mul_(factor - grad_logprobs[:, None])
+    return grad.scatter_add_(-1, tokens[:, None], grad_logprobs[:, None])
+
+
+def _logits(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float
+) -> Tensor:
+    """Logits over the temperature, (n, H) -> (n, V), in fp32 or better."""
+    product = (hidden / temperature).to(weight.dtype) @ weight.T
+    logits = product.to(torch.promote_types(product.dtype, torch.float32))
+    return logits if bias is None else logits + bias / temperature
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Row by row, (n, V) twice -> (n,)."""
+    return torch.linalg.vecdot(a, b)
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:

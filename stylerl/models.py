@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -26,6 +26,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.activations import NewGELUActivation
 from transformers.utils import logging
 
 from stylerl.errors import ModelError
@@ -191,6 +192,18 @@ def disable_dropout(config: PreTrainedConfig) -> None:
             setattr(config, name, 0.0)
 
 
+def fuse_gelu(model: PreTrainedModel) -> None:
+    """Compute GPT-2's tanh GELU, the same function, by one kernel.
+
+    transformers writes it as five operations, a sixth of the training time
+    on a CPU.
+    """
+    for module in model.modules():
+        for name, child in module.named_children():
+            if isinstance(child, NewGELUActivation):
+                setattr(module, name, nn.GELU(approximate="tanh"))
+
+
 def _load(
     factory: Any, name: str | Path, revision: str, **options: Any
 ) -> PreTrainedModel:
@@ -201,9 +214,6 @@ def _load(
     shape = {k: options.pop(k) for k in ("num_labels",) if k in options}
     config = _from_pretrained(AutoConfig, name, revision, **shape)
     disable_dropout(config)
-    # The same function, computed by one fused kernel.
-    if getattr(config, "activation_function", None) == "gelu_new":
-        config.activation_function = "gelu_pytorch_tanh"
     model: PreTrainedModel
     model, report = _from_pretrained(
         factory,
@@ -222,6 +232,7 @@ def _load(
             f"{name} must hold every weight of {type(model).__name__}; "
             f"{len(missing)} are missing, such as {missing[0]}"
         )
+    fuse_gelu(model)
     return model.eval()
 
 

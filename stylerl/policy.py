@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
 from stylerl.logprobs import response_states, token_scores
-from stylerl.models import write_model
+from stylerl.models import fuse_gelu, write_model
 from stylerl.storage import replacing
 
 VALUE_HEAD = "value_head.safetensors"
@@ -54,6 +54,7 @@ class PolicyWithValue(nn.Module):
         """Wrap `model`; raises ModelError if its logits are not linear."""
         super().__init__()
         self.model = model
+        fuse_gelu(model)
         output: Any = model.get_output_embeddings()
         size = output.weight.shape[1]
         self.value_head = nn.Linear(size, 1)

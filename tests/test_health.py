@@ -195,6 +195,7 @@ def test_a_huge_learning_rate_makes_updates_too_big():
     assert {"updates too big", "KL explosion"} <= found
 
 
+@pytest.mark.slow
 def test_a_reward_for_stopping_collapses_the_policy():
     """All that pays is to have ended by the fourth token: published work
     saw lint-only rewards do the same to completions (arXiv 2605.30478).

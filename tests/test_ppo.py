@@ -304,6 +304,7 @@ def test_a_gradient_that_is_not_finite_is_one_clear_error():
 # ---- What it learns. ------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_policy_reaches_a_known_optimum():
     """ASCII alone is worth 1: from an eighth to more than 0.95, with the
     trainer used as a library, and prompts that are rows."""
@@ -339,6 +340,7 @@ def final_kl(**changes):
     return [step.statistics["objective/kl"] for step in trainer][-1]
 
 
+@pytest.mark.slow
 def test_a_huge_beta_keeps_the_policy_at_the_reference():
     """What is left at beta = 100 and 10,000 is the noise of the gradient:
     with the return's scale in the value loss it was 6 nats."""
@@ -366,6 +368,7 @@ def test_the_scale_of_the_reward_changes_no_update():
         assert torch.allclose(a, b, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_penalty_works_in_the_loss_as_well():
     free = final_kl(kl_coef=0.0, kl_penalty="loss")
     assert final_kl(kl_coef=10.0, kl_penalty="loss") < 0.5 * free

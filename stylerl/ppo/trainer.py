@@ -325,15 +325,18 @@ class PPOTrainer:
         config, seen = self.config, Tally()
         tokens = int(batch.lengths[rows].sum())
         self.optimiser.zero_grad(set_to_none=True)
-        for part, micro in self._micro_batches(batch, rows):
-            inside = batch.mask[part]
-            fixed = Old(*(x[part][inside].to(self.policy.device) for x in old))
-            with self._autocast():
+        with self._autocast():  # around all of them: weights are cast once
+            for part, micro in self._micro_batches(batch, rows):
+                inside = batch.mask[part]
+                fixed = Old(
+                    *(x[part][inside].to(self.policy.device) for x in old)
+                )
                 scores = self.policy(
                     *micro, config.temperature, value_only=self._value_only
                 )
-            loss = self._loss(scores, fixed, seen)
-            (loss.sum() / tokens).backward()
+                with self._autocast(enabled=False):
+                    loss = self._loss(scores, fixed, seen)
+                    (loss.sum() / tokens).backward()
         means = seen.numbers()
         if config.target_kl and means["policy/approxkl"] > config.target_kl:
             return False
@@ -487,9 +490,11 @@ class PPOTrainer:
     def _value_only(self) -> bool:
         return self.done < self.config.value_warmup
 
-    def _autocast(self) -> torch.autocast:
+    def _autocast(self, *, enabled: bool = True) -> torch.autocast:
         return torch.autocast(
-            self.policy.device.type, torch.bfloat16, enabled=self.bf16
+            self.policy.device.type,
+            torch.bfloat16,
+            enabled=self.bf16 and enabled,
         )
 
     def _attention(self, batch: Rollouts) -> AbstractContextManager[None]:
