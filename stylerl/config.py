@@ -204,7 +204,7 @@ class PPOConfig:
         choices=("classifier", "pairwise", "linter"),
     )
     substance: float = setting(
-        1.5,
+        1.0,
         "weight of the substance part: the size of the body against that of "
         "what the reference writes for the same prompt",
         least=0,
@@ -215,7 +215,7 @@ class PPOConfig:
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(40, "rollout batches, one update each", least=0)
+    updates: int = setting(60, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
     epochs: int = setting(2, "passes over a rollout batch", least=1)
@@ -226,7 +226,7 @@ class PPOConfig:
     temperature: float = setting(0.8, "of sampling and training", above=0)
     learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
     value_learning_rate: float | None = setting(
-        1e-3, "the value head's own rate; null takes the policy's", above=0
+        1e-2, "the value head's own rate; null takes the policy's", above=0
     )
     schedule: str = setting(
         "linear",

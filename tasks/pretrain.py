@@ -1,6 +1,6 @@
 """Stage `pretrain`: snippets -> artifacts/base, the embedded base model.
 
-Frozen in dvc.yaml: `dvc pull` brings the model that is in the repository.
+Frozen in dvc.yaml: `dvc pull pretrain` brings the model that is in the repository.
 To train it again: dvc repro --force --single-item pretrain (after
 dvc unfreeze pretrain).
 """
