@@ -62,8 +62,8 @@ def complete(
     if not present:
         raise ModelError(
             "there is no model to complete with: "
-            f"{', '.join(sources.values())} do not exist; `dvc pull pretrain` brings "
-            "the embedded base, `stylerl run` makes the others"
+            f"{', '.join(sources.values())} do not exist; `dvc pull pretrain` "
+            "brings the embedded base, `stylerl run` makes the others"
         )
     answers = []
     for label, name in present.items():

@@ -1,8 +1,7 @@
 """Stage `pretrain`: snippets -> artifacts/base, the embedded base model.
 
-Frozen in dvc.yaml: `dvc pull pretrain` brings the model that is in the repository.
-To train it again: dvc repro --force --single-item pretrain (after
-dvc unfreeze pretrain).
+Frozen in dvc.yaml: `dvc pull pretrain` brings the model that is in the
+repository.  `make base` trains it again.
 """
 
 import dataclasses
