@@ -62,6 +62,7 @@ def generate(
     max_new_tokens: int,
     temperature: float = 1.0,
     seed: int = 0,
+    rows: Sequence[int] | None = None,
     batch_size: int = 64,
     stop_at_eos: bool = True,
     bf16: bool = False,
@@ -69,9 +70,11 @@ def generate(
 ) -> Completions:
     """Sample one completion a prompt from softmax(logits / temperature).
 
-    Temperature 0 takes the likeliest token.  `bf16` samples from a copy of
-    the model in bfloat16, two to three times as fast where the CPU has it.
-    A progress bar named `desc` counts completions.
+    `rows` numbers the prompts, 0, 1, ... by default: prompt i draws from the
+    stream of (seed, rows[i]).  Temperature 0 takes the likeliest token.
+    `bf16` samples from a copy of the model in bfloat16, two to three times
+    as fast where the CPU has it.  A progress bar named `desc` counts
+    completions.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
@@ -87,18 +90,19 @@ def generate(
         total=len(prompts), desc=desc, unit="sample", disable=desc is None
     ) as bar:
         for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
+            batch = order[start : start + batch_size]
+            numbers = [i if rows is None else rows[i] for i in batch]
             sampled = _decode(
                 model,
-                [prompt_ids[row] for row in rows],
-                _uniforms(seed, rows, max_new_tokens),
+                [prompt_ids[i] for i in batch],
+                _uniforms(seed, numbers, max_new_tokens),
                 temperature,
                 eos,
                 tokenizer.pad_token_id,
             )
-            for row, tokens in zip(rows, sampled, strict=True):
-                ids[row] = tokens
-            bar.update(len(rows))
+            for i, tokens in zip(batch, sampled, strict=True):
+                ids[i] = tokens
+            bar.update(len(batch))
     finished = [bool(t) and t[-1] == eos for t in ids]
     texts = [
         decode(tokenizer, tokens[:-1] if done else tokens)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -18,9 +19,10 @@ from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import PPOTrainer, Step, health
+from stylerl.ppo.compute import Compute
+from stylerl.ppo.processes import Processes
 from stylerl.reward import composite as rewards
 from stylerl.reward.scorers import Scorer
-from stylerl.training import multiplies_bf16
 from tasks import graph, process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -46,19 +48,24 @@ SUMMARY = (
 
 
 def main() -> None:
-    """Train with the parameters of params.yaml."""
+    """Train with the parameters of params.yaml.
+
+    Of several processes (`accelerate launch`) the main one logs and writes.
+    """
     params = config.load()
-    tokenizer = models.load_tokenizer(SFT)
-    policy = models.load_causal_lm(SFT, tokenizer=tokenizer)
+    if not Processes().main:
+        for _ in _trainer(params):
+            pass
+        return
     with tracking.stage_run("ppo", config.to_dict(params.ppo)) as run:
-        trainer = _trainer(params, policy, tokenizer)
+        trainer = _trainer(params)
         trainer.resume()
         for update, numbers in enumerate(trainer.history, start=1):
             run.log_metrics(numbers, update)
         sounded: set[str] = set()
         for step in trainer:
             _log(run, step, sounded)
-        trainer.policy.save(tokenizer, FOLDER)
+        trainer.policy.save(trainer.tokenizer, FOLDER)
         table = _updates(trainer.history)
         storage.write_text(UPDATES, table.to_csv(index=False))
         storage.write_json(METRICS, _summary(table))
@@ -70,12 +77,12 @@ def main() -> None:
         shutil.rmtree(trainer.checkpoints, ignore_errors=True)
 
 
-def _trainer(
-    params: config.Params,
-    policy: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> PPOTrainer:
+def _trainer(params: config.Params) -> PPOTrainer:
     """Put models, prompts and reward together."""
+    device = Processes().device
+    tokenizer = models.load_tokenizer(SFT)
+    policy = models.load_causal_lm(SFT, tokenizer=tokenizer)
+    policy.to(device)
     settings, judge = params.ppo, Judge(params.judge)
     prompts = list(settings.prompt_texts) or _prompts(
         storage.read_table(LABELS), settings, policy, tokenizer, params.seed
@@ -86,10 +93,10 @@ def _trainer(
         prompts,
         settings,
         draws.seed_of(params.seed, "reference"),
-        bf16=multiplies_bf16(),
+        bf16=Compute.of(settings, device).bf16,
     )
     reward = rewards.StyleReward(
-        _style(settings.reward, judge), expected, settings.substance
+        _style(settings.reward, judge, device), expected, settings.substance
     )
     return PPOTrainer(
         settings,
@@ -108,13 +115,14 @@ def _key() -> str:
     return os.environ.get(tracking.KEY) or graph.stage_key(graph.find("ppo"))
 
 
-def _style(kind: str, judge: Judge) -> rewards.Style:
+def _style(kind: str, judge: Judge, device: torch.device) -> rewards.Style:
     """What rewards style: the linter, or a reward model."""
     if kind == "linter":
         return rewards.linter_style(judge)
     folder = REWARD_MODELS / kind
     tokenizer = models.load_tokenizer(folder)
     model = models.load_scorer(folder, tokenizer=tokenizer)
+    model.to(device)
     return rewards.learned_style(Scorer(model, tokenizer), kind)
 
 

@@ -13,7 +13,7 @@ import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
 
-from stylerl.ppo import PPOConfig, PPOTrainer, checkpoint
+from stylerl.ppo import PPOConfig, PPOTrainer, checkpoint, compute
 
 CONFIG = PPOConfig(
     updates=24,
@@ -69,8 +69,8 @@ def run(folder, phases: Connection):
         checkpoints=folder / "checkpoints",
     )
     spy(trainer, "rollout", "rollout")
-    spy(trainer, "_score", "score")
-    spy(trainer, "_learn", "learn")
+    spy(compute, "response_states", "score")
+    spy(trainer.learner, "_step", "learn")
     spy(checkpoint, "save", "save")
     spy(checkpoint, "_digest", "save")
     samples = None
@@ -81,7 +81,7 @@ def run(folder, phases: Connection):
         folder / "weights.safetensors",
     )
     (folder / "end.json").write_text(
-        json.dumps([trainer.history, samples, trainer.kl_coef])
+        json.dumps([trainer.history, samples, trainer.learner.kl_coef])
     )
 
     phases.close()

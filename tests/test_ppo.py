@@ -143,13 +143,13 @@ def test_eos_is_the_last_action_and_carries_the_score():
         scale_rewards=False,
     )
     seen = {}
-    learn = trainer._learn
+    learn = trainer.learner._step
 
     def spy(batch, old, rows, tally):
         seen["returns"] = old.returns
         return learn(batch, old, rows, tally)
 
-    trainer._learn = spy
+    trainer.learner._step = spy
     batch = trainer.rollout()
     trainer.update(batch)
     assert any(batch.finished)
@@ -180,7 +180,7 @@ def test_a_cut_completion_is_charged_and_judged_without_its_last_line():
         assert judged == (text if finished else whole)
     assert batch.scores.tolist() == [0.5] * 8
     trainer = make(missing_eos_penalty=2.0)
-    shaped = trainer._shape(torch.ones(2), torch.tensor([True, False]))
+    shaped = trainer.learner._shape(torch.ones(2), torch.tensor([True, False]))
     assert shaped.tolist() == [1.0, -1.0]
 
 
@@ -198,14 +198,16 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
         micro_batch=1,
     )
     steps, seen = [], []
-    trainer.optimiser.register_step_post_hook(lambda *_: steps.append(1))
-    learn = trainer._learn
+    trainer.learner.optimiser.register_step_post_hook(
+        lambda *_: steps.append(1)
+    )
+    learn = trainer.learner._step
 
     def spy(batch, old, rows, tally):
         seen.append(rows.tolist())
         return learn(batch, old, rows, tally)
 
-    trainer._learn = spy
+    trainer.learner._step = spy
     numbers = trainer.update(trainer.rollout())
     assert len(steps) == minibatches * epochs == numbers["policy/steps"]
     for epoch in range(epochs):
@@ -243,7 +245,7 @@ def test_the_gradient_is_clipped_and_its_norm_logged():
         grads = [p.grad for p in trainer.policy.parameters()]
         norms.append(torch.stack([g.norm() for g in grads]).norm().item())
 
-    trainer.optimiser.register_step_pre_hook(hook)
+    trainer.learner.optimiser.register_step_pre_hook(hook)
     numbers = trainer.update(trainer.rollout())
     assert norms[0] == pytest.approx(1e-3, rel=1e-3)
     assert numbers["grad_norm"] > 1e-3
@@ -392,7 +394,7 @@ def test_an_entropy_bonus_raises_entropy():
 def test_scores_are_scaled_by_their_running_deviation_then_clipped():
     """1, 3: deviation sqrt 2, so 1 / sqrt 2 and 3 / sqrt 2, cut to 1."""
     trainer = make(scale_scores=True, score_clip=1.0)
-    shaped = trainer._shape(
+    shaped = trainer.learner._shape(
         torch.tensor([1.0, 3.0]), torch.tensor([True, True])
     )
     assert shaped.tolist() == pytest.approx([2**-0.5, 1.0])
@@ -401,7 +403,7 @@ def test_scores_are_scaled_by_their_running_deviation_then_clipped():
 def test_prompts_come_in_turn_and_each_once_a_pass():
     trainer = make(prompts=[f"p{i}" for i in range(10)], batch_size=4)
     drawn = []
-    for trainer.done in range(5):
+    for trainer.learner.done in range(5):
         drawn += trainer._next_prompts()
     assert sorted(drawn[:10]) == sorted(drawn[10:]) == sorted(trainer.prompts)
     assert drawn[:10] != drawn[10:]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from stylerl.ppo.compute import Compute
 from stylerl.ppo.rollouts import (
     Rollouts,
-    micro_batches,
+    interleave,
     rank_correlation,
     statistics,
 )
@@ -94,7 +95,10 @@ def test_micro_batches_hold_every_row_once_the_longest_first():
         starts=torch.ones(5, dtype=torch.long),
         lengths=torch.tensor([2, 8, 4, 6, 3]),
     )
-    cuts = list(micro_batches(batch, torch.arange(5), 2, torch.device("cpu")))
+    cpu = torch.device("cpu")
+    cuts = list(
+        Compute(False, 2, 1.0, cpu).micro_batches(batch, torch.arange(5))
+    )
     assert [part.tolist() for part, _ in cuts] == [[1, 3], [2, 4], [0]]
     assert [tuple(micro.ids.shape) for _, micro in cuts] == [
         (2, 9),
@@ -102,5 +106,51 @@ def test_micro_batches_hold_every_row_once_the_longest_first():
         (1, 3),
     ]
     assert cuts[1][1].lengths.tolist() == [4, 3]
-    whole = list(micro_batches(batch, torch.arange(5), 0, torch.device("cpu")))
-    assert len(whole) == 1
+    whole = Compute(False, 0, 1.0, cpu)
+    assert len(list(whole.micro_batches(batch, torch.arange(5)))) == 1
+    none = torch.arange(0)
+    assert list(whole.micro_batches(batch, none)) == []
+
+
+def share(rows, index):
+    """What process `index` of two has of a batch, cut to its width."""
+    kept = range(index, len(rows.rows), 2)
+    width = int(rows.lengths[list(kept)].max())
+
+    def cut(value):
+        if isinstance(value, dict):
+            return {key: cut(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [value[i] for i in kept]
+        part = value[list(kept)]
+        return part[:, :width] if part.dim() == 2 else part
+
+    fields = {k: v for k, v in vars(rows).items() if k != "seconds"}
+    return Rollouts(**{name: cut(value) for name, value in fields.items()})
+
+
+def test_shares_of_processes_make_the_batch_again():
+    """Rows 0, 2, 4 and 1, 3, of different widths."""
+    lengths = torch.tensor([2, 5, 1, 4, 3])
+    mask = torch.arange(5) < lengths[:, None]
+    batch = make(
+        prompts=list("abcde"),
+        completions=list("vwxyz"),
+        finished=[True, False, True, False, True],
+        rows=[[1, i] for i in range(5)],
+        starts=torch.arange(5),
+        lengths=lengths,
+        parts={"style": torch.arange(5.0)},
+        observed={"score": torch.arange(5.0) / 5},
+        **{
+            name: torch.rand(5, 5) * mask
+            for name in ("logprobs", "ref_logprobs", "entropy", "values")
+        },
+    )
+    again = interleave([share(batch, 0), share(batch, 1)])
+    for name, value in vars(batch).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(getattr(again, name), value), name
+        elif name != "seconds":
+            assert str(getattr(again, name)) == str(value), name
+    assert interleave([batch]) is batch

@@ -105,8 +105,8 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
     whole = (tmp_path / "metrics/ppo.csv").read_bytes()
     log = ppo._log
 
-    def stop_at_three(run, step):
-        log(run, step)
+    def stop_at_three(run, step, sounded):
+        log(run, step, sounded)
         if step.update == 2:
             raise KeyboardInterrupt
 
@@ -115,7 +115,9 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
         ppo.main()
     assert list((tmp_path / "checkpoints/ppo/0123456789abcdef").iterdir())
     seen = []
-    monkeypatch.setattr(ppo, "_log", lambda run, step: seen.append(step))
+    monkeypatch.setattr(
+        ppo, "_log", lambda _run, step, _sounded: seen.append(step)
+    )
     ppo.main()
     assert [step.update for step in seen] == [3]
     assert (tmp_path / "metrics/ppo.csv").read_bytes() == whole
@@ -124,7 +126,9 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
 def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
     workspace(prompt_texts=["def add(a, b):", "class Person:"])
     seen = []
-    monkeypatch.setattr(ppo, "_log", lambda run, step: seen.append(step))
+    monkeypatch.setattr(
+        ppo, "_log", lambda _run, step, _sounded: seen.append(step)
+    )
     ppo.main()
     assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
 

@@ -4,16 +4,16 @@ Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
 zero behind the end of each response.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from stylerl.errors import TrainingError
-from stylerl.logprobs import right_pad
 from stylerl.reward.guards import distinct_ngrams
 
 Named = Mapping[str, Sequence[float]]
@@ -62,24 +62,29 @@ class MicroBatch(NamedTuple):
     lengths: Tensor  # (b,)
 
 
-def micro_batches(
-    batch: Rollouts, rows: Tensor, size: int, device: torch.device
-) -> Iterator[tuple[Tensor, MicroBatch]]:
-    """Cut `rows` of a batch by length, so that little padding is computed.
+def interleave(shares: Sequence[Rollouts]) -> Rollouts:
+    """One batch from those of n processes, whose rows were every n-th."""
+    if len(shares) == 1:
+        return shares[0]
+    count = sum(len(share.rows) for share in shares)
+    places = [(row % len(shares), row // len(shares)) for row in range(count)]
+    width = max(share.logprobs.shape[1] for share in shares)
 
-    Yields the rows of each micro-batch, (b,), and their tokens; `size` 0
-    takes all rows at once.  The longest come first: memory that suffices
-    for the first pass suffices for all.
-    """
-    total = (batch.starts + batch.lengths)[rows]
-    order = rows[total.argsort(descending=True, stable=True)]
-    for part in order.split(size or len(order)):
-        tokens = (
-            right_pad([batch.rows[i] for i in part.tolist()], pad=0),
-            batch.starts[part],
-            batch.lengths[part],
-        )
-        yield part, MicroBatch(*(tensor.to(device) for tensor in tokens))
+    def merge(values: list[Any]) -> Any:
+        """The n values of a field, whatever it is, as one."""
+        if isinstance(values[0], dict):
+            return {key: merge([v[key] for v in values]) for key in values[0]}
+        if isinstance(values[0], list):
+            return [values[share][at] for share, at in places]
+        if values[0].dim() == 2:
+            values = [pad(v, (0, width - v.shape[1])) for v in values]
+        return torch.stack([values[share][at] for share, at in places])
+
+    names = [each.name for each in fields(Rollouts) if each.name != "seconds"]
+    merged = {
+        name: merge([getattr(s, name) for s in shares]) for name in names
+    }
+    return Rollouts(**merged, seconds=shares[0].seconds)
 
 
 def call_reward(

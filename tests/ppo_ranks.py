@@ -1,0 +1,65 @@
+"""A tiny PPO run for tests/test_processes.py: `python ppo_ranks.py FOLDER`.
+
+Every process writes the weights it ended with.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from conftest import build_llama, build_tokenizer
+from safetensors.torch import save_file
+
+from stylerl.ppo import PPOConfig, PPOTrainer, checkpoint
+
+
+def reward(prompts, completions):
+    """The share of ASCII."""
+    return [
+        sum(c.isascii() for c in text) / max(len(text), 1)
+        for text in completions
+    ]
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    tokenizer = build_tokenizer()
+    model = build_llama(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= 3
+    trainer = PPOTrainer(
+        PPOConfig(
+            updates=3,
+            batch_size=7,
+            minibatches=4,
+            epochs=2,
+            max_new_tokens=8,
+            precision="fp32",
+            learning_rate=1e-3,
+            entropy_coef=0.01,
+            scale_scores=True,
+            whiten_rewards=True,
+            checkpoint_every=1,
+        ),
+        policy=model,
+        tokenizer=tokenizer,
+        reward=reward,
+        prompts=["def add(a, b):\n", "x", "def f():\n"],
+        checkpoints=folder / "checkpoints",
+    )
+    start = checkpoint.untied(trainer.policy.state_dict())
+    if trainer.processes.main:
+        save_file(start, folder / "start.safetensors")
+    for _ in trainer:
+        pass
+    index = trainer.processes.index
+    weights = checkpoint.untied(trainer.policy.state_dict())
+    save_file(weights, folder / f"weights{index}.safetensors")
+    if trainer.processes.main:
+        numbers = [v for row in trainer.history for v in row.values()]
+        (folder / "history.txt").write_text(" ".join(map(str, numbers)))
+
+
+if __name__ == "__main__":
+    main()
