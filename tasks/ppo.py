@@ -81,7 +81,7 @@ def _trainer(params: config.Params) -> PPOTrainer:
     """Put models, prompts and reward together."""
     device = Processes().device
     tokenizer = models.load_tokenizer(SFT)
-    policy = models.load_causal_lm(SFT, tokenizer=tokenizer)
+    policy: Any = models.load_causal_lm(SFT, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge)
     prompts = list(settings.prompt_texts) or _prompts(
@@ -121,7 +121,7 @@ def _style(kind: str, judge: Judge, device: torch.device) -> rewards.Style:
         return rewards.linter_style(judge)
     folder = REWARD_MODELS / kind
     tokenizer = models.load_tokenizer(folder)
-    model = models.load_scorer(folder, tokenizer=tokenizer)
+    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
     model.to(device)
     return rewards.learned_style(Scorer(model, tokenizer), kind)
 

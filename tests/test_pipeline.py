@@ -414,8 +414,11 @@ def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
 
 def flow_command(kl_coef: float) -> list[str]:
     changes = {"ppo.kl_coef": kl_coef}
+    # A shell that starts a job in the background has it ignore SIGINT, and
+    # so would we.
+    heed = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); "
     call = f"from flows.rlhf import rlhf; rlhf(params={changes})"
-    return [sys.executable, "-c", call]
+    return [sys.executable, "-c", heed + call]
 
 
 @pytest.mark.parametrize(
