@@ -1,8 +1,9 @@
 """Proximal policy optimisation of a language model.
 
-trainer.py reads as the textbook's page, formulas.py holds its mathematics;
-rollouts.py what flows between them, health.py the alarms, checkpoint.py the
-exact resume.
+trainer.py is the loop, learner.py one update as the textbook's page, and
+formulas.py its mathematics; rollouts.py is what flows between them,
+processes.py the ranks of `accelerate launch`, health.py the alarms,
+checkpoint.py the exact resume.
 """
 
 from stylerl.ppo.rollouts import Rollouts
