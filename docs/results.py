@@ -7,6 +7,7 @@ Only the text between the markers `<!-- results -->` and
 artifacts/base/training.json.
 """
 
+import os
 import platform
 import re
 import sys
@@ -26,8 +27,8 @@ def main() -> int:
     metrics = storage.read_json(ROOT / "metrics/evaluate.json")
     fill(
         ROOT / "README.md",
-        f"`make run` (`preset: {params.preset}`, seed {params.seed}), "
-        f"{platform.machine()} with two cores and no GPU:\n\n"
+        f"`preset: {params.preset}`, seed {params.seed}, "
+        f"{platform.machine()}, {os.cpu_count()} cores:\n\n"
         + summary.markdown(metrics),
     )
     card = storage.read_json(ROOT / "artifacts/base/training.json")

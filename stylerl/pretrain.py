@@ -1,6 +1,6 @@
 """The embedded base model: a tokenizer and a small Llama from scratch.
 
-What it is: a stock transformers model of some six million parameters that
+What it is: a stock transformers model of some seven million parameters that
 writes short Python functions, so that everything else can be tried offline.
 Seven tenths of its reading has a roughened body under a clean signature
 (stylerl/corrupt/rules.py): like code at large, it leaves something to align.
