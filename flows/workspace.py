@@ -5,10 +5,13 @@ Every path is relative to the current directory, as it is for DVC.
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from stylerl import config, storage
 from stylerl.config import Params
@@ -16,6 +19,7 @@ from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
 LOCK = Path(".dvc/tmp/stylerl.lock")
+DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
 
 
 class WorkspaceBusy(StylerlError):
@@ -46,7 +50,30 @@ def exclusive() -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
+        _drop_dead_locks()
         yield
+
+
+def _drop_dead_locks() -> None:
+    """Remove DVC's locks when nobody who holds one still runs.
+
+    DVC sees to processes that are gone, but not to those that nobody has
+    reaped, which a container without an init keeps for ever.
+    """
+    try:
+        text = DVC_LOCK.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    owners = re.findall(r'"pid": (\d+)', text)
+    if not any(_runs(int(owner)) for owner in owners):
+        DVC_LOCK.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def resolve(preset: str | None, changes: Mapping[str, Any] | None) -> Params:

@@ -1,7 +1,6 @@
 """The judge's own promises; test_judge_exact.py holds it against flake8."""
 
 import itertools
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stylerl.config import JudgeConfig
@@ -270,30 +270,26 @@ class TestIsolation:
     def test_a_worker_killed_midway_loses_nothing(self, judge: Judge) -> None:
         verdicts = judge.verdicts(["x=1\n"] * 400, jobs=2)
         seen = [next(verdicts)]
-        mine = [
-            int(line.split()[0])
-            for line in subprocess.run(
-                ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.splitlines()
-            if "judge/worker.py" in line
+        workers = [
+            child
+            for child in psutil.Process().children()
+            if any("judge/worker.py" in word for word in child.cmdline())
         ]
-        assert mine
-        for process in mine:
-            os.kill(process, signal.SIGKILL)
+        assert workers
+        for worker in workers:
+            worker.kill()
         seen += verdicts
         assert [v.violations[0].code for v in seen] == ["E225"] * 400
 
     def test_workers_end_with_the_process(self) -> None:
         script = (
-            "import subprocess, os\n"
+            "import os, psutil\n"
             "from stylerl.config import JudgeConfig\n"
             "from stylerl.judge import Judge\n"
             "assert Judge(JudgeConfig()).verdict('x=1\\n').violations\n"
-            "print(subprocess.run(['ps', '--ppid', str(os.getpid()), '-o',\n"
-            "    'pid=,args='], capture_output=True, text=True).stdout)\n"
+            "(worker,) = psutil.Process().children()\n"
+            "assert any('judge/worker.py' in w for w in worker.cmdline())\n"
+            "print(worker.pid, flush=True)\n"
             "os.kill(os.getpid(), 9)\n"
         )
         # No `if __name__ == '__main__'` guard, and SIGKILL at the end.
@@ -301,22 +297,16 @@ class TestIsolation:
             [sys.executable, "-c", script], capture_output=True, text=True
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
-        (worker,) = (
-            int(line.split()[0])
-            for line in done.stdout.splitlines()
-            if "judge/worker.py" in line
-        )
-        assert _ended(worker)
+        assert _ended(int(done.stdout))
 
 
 def _ended(process: int) -> bool:
     """Whether a process is gone, or soon will be."""
     for _ in range(100):
         try:
-            state = Path(f"/proc/{process}/stat").read_text().split()[2]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
+            if psutil.Process(process).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
             return True
         time.sleep(0.05)
     return False

@@ -405,6 +405,14 @@ def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:
     return process
 
 
+def runs(process: int) -> bool:
+    """Whether it still runs; an orphan's remains may wait for a reaper."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
@@ -429,10 +437,10 @@ def test_no_orphan_when_the_flow_ends(
 ) -> None:
     process = start_sleeping("ppo", flow_command(0.4))
     stage = int(Path("sleeping").read_text())
-    assert psutil.pid_exists(stage)
+    assert runs(stage)
     process.send_signal(sign)
     process.wait(60)
-    wait_for(lambda: not psutil.pid_exists(stage), 20)
+    wait_for(lambda: not runs(stage), 20)
     # and the workspace is free again: no lock outlives its owner
     run(params={"ppo.kl_coef": 0.4})
     assert executed() == ["ppo", "ppo", "evaluate"]
