@@ -278,8 +278,6 @@ def test_installed_sources(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_plugins(tmp_path: Path) -> None:
     """pep8-naming and flake8-bugbear, where they are installed."""
-    pytest.importorskip("pep8ext_naming")
-    pytest.importorskip("bugbear")
     config = JudgeConfig(
         select=("E", "W", "F", "N", "B"),
         ignore=(),
