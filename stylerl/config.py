@@ -274,6 +274,20 @@ class PPOConfig:
     ratio_guard: float | None = setting(
         None, "a minibatch with a larger mean ratio is skipped", above=1
     )
+    lora_rank: int = setting(
+        0,
+        "rank of LoRA adapters, trained in place of the weights at some ten "
+        "times their rate; 0 trains the weights",
+        least=0,
+    )
+    lora_alpha: float = setting(
+        32.0, "adapters' outputs are scaled by lora_alpha / lora_rank", above=0
+    )
+    lora_targets: tuple[str, ...] = setting(
+        ("all-linear",),
+        "layers that get adapters, by the last part of their name, such as "
+        "q_proj; all-linear takes all but the output embedding",
+    )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", least=0
     )

@@ -25,6 +25,7 @@ from rich.text import Text
 from stylerl import config, memory, models, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError, DataError, ModelError
+from stylerl.policy import PolicyWithValue
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
@@ -77,6 +78,8 @@ def _examine_model(root: Path, params: Params) -> Iterator[Finding]:
     )
     for check in checks:
         yield check(name, params.sft.revision)
+    if params.ppo.lora_rank:
+        yield check_adapters(name, params)
     yield check_memory(name, params)
 
 
@@ -262,6 +265,27 @@ def check_attention(name: str, revision: str) -> Finding:
             "update transformers: pip install -r requirements.lock",
         )
     return Finding("attention", Status.OK, f"sdpa = eager to {gap:.1g}")
+
+
+def check_adapters(name: str, params: Params) -> Finding:
+    """LoRA finds the layers it is to adapt."""
+    ppo, model = params.ppo, models.load_causal_lm(name, params.sft.revision)
+    policy, size = PolicyWithValue(model), model.num_parameters()
+    try:
+        policy.add_adapters(ppo.lora_rank, ppo.lora_alpha, ppo.lora_targets, 0)
+    except ConfigError as error:
+        return Finding(
+            "adapters",
+            Status.FAIL,
+            str(error),
+            "set ppo.lora_targets to [all-linear], or ppo.lora_rank to 0",
+        )
+    trained = sum(weight.numel() for weight in policy.trained().values())
+    return Finding(
+        "adapters",
+        Status.OK,
+        f"LoRA trains {trained:,} of {size:,} parameters",
+    )
 
 
 def check_memory(name: str, params: Params) -> Finding:

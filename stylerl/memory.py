@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stylerl import models
+from stylerl.adapters import linear_layers
 from stylerl.config import PPOConfig
 
 PROGRAM = int(1.0 * 2**30)  # Python, torch, transformers and tables
@@ -28,6 +29,7 @@ class Shape(NamedTuple):
     hidden: int
     layers: int
     vocabulary: int
+    adapted: int  # a LoRA adapter of rank 1 on every layer
 
 
 def shape_of(name: str, revision: str) -> Shape:
@@ -43,6 +45,7 @@ def shape_of(name: str, revision: str) -> Shape:
         settings.hidden_size,
         settings.num_hidden_layers,
         settings.vocab_size,
+        sum(sum(x.weight.shape) for x in linear_layers(model).values()),
     )
 
 
@@ -54,9 +57,13 @@ def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
     tokens = sequences * (PROMPT_TOKENS + ppo.max_new_tokens)
     layer = TENSORS_A_LAYER * shape.hidden * 4
     head = LOGIT_COPIES * shape.vocabulary * 4
+    trained, frozen = shape.parameters, 2 * shape.parameters
+    if ppo.lora_rank:  # the policy is its own reference
+        trained = ppo.lora_rank * shape.adapted
     return (
         PROGRAM
-        + shape.parameters * (STATE + 2 * FROZEN)
+        + trained * STATE
+        + frozen * FROZEN
         + tokens * (shape.layers * layer + head)
     )
 

@@ -4,8 +4,8 @@ Both stand on one trunk, so that one forward pass gives the log-probability
 of each response token and the value of the state before it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from stylerl.adapters import Adapters
 from stylerl.errors import ModelError
 from stylerl.logprobs import response_states, token_scores
 from stylerl.models import fuse_gelu, write_model
@@ -54,6 +55,7 @@ class PolicyWithValue(nn.Module):
         """Wrap `model`; raises ModelError if its logits are not linear."""
         super().__init__()
         self.model = model
+        self.adapters: Adapters | None = None
         fuse_gelu(model)
         output: Any = model.get_output_embeddings()
         size = output.weight.shape[1]
@@ -110,10 +112,36 @@ class PolicyWithValue(nn.Module):
         self.model.gradient_checkpointing_enable()
         self.train()
 
+    def add_adapters(
+        self, rank: int, alpha: float, targets: Sequence[str], seed: int
+    ) -> None:
+        """Freeze the model; from here on its LoRA adapters are trained.
+
+        Raises:
+            ConfigError: the model has no layer of `targets`.
+        """
+        self.adapters = Adapters(self.model, rank, alpha, targets, seed)
+
+    def adapters_off(self) -> AbstractContextManager[None]:
+        """Inside the block the model is the one that was adapted."""
+        return self.adapters.off() if self.adapters else nullcontext()
+
+    def trained(self) -> dict[str, Tensor]:
+        """What training moves: every weight once, or adapters and head."""
+        return {
+            name: weight.detach()
+            for name, weight in self.named_parameters()
+            if weight.requires_grad
+        }
+
     def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """Write a stock model folder with the value head beside it."""
+        """Write a stock model folder with the value head beside it.
+
+        Adapters are merged into the weights.
+        """
+        model = self.adapters.merged() if self.adapters else self.model
         with replacing(Path(folder)) as scratch:
-            write_model(self.model, tokenizer, scratch)
+            write_model(model, tokenizer, scratch)
             save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
 
     def load_value_head(self, folder: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
 
-from stylerl.ppo import PPOConfig, PPOTrainer, checkpoint
+from stylerl.ppo import PPOConfig, PPOTrainer
 
 
 def reward(prompts, completions):
@@ -48,13 +48,13 @@ def main():
         prompts=["def add(a, b):\n", "x", "def f():\n"],
         checkpoints=folder / "checkpoints",
     )
-    start = checkpoint.untied(trainer.policy.state_dict())
+    start = trainer.policy.trained()
     if trainer.processes.main:
         save_file(start, folder / "start.safetensors")
     for _ in trainer:
         pass
     index = trainer.processes.index
-    weights = checkpoint.untied(trainer.policy.state_dict())
+    weights = trainer.policy.trained()
     save_file(weights, folder / f"weights{index}.safetensors")
     if trainer.processes.main:
         numbers = [v for row in trainer.history for v in row.values()]

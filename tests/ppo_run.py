@@ -76,10 +76,7 @@ def run(folder, phases: Connection):
     samples = None
     for step in trainer:
         samples = step.rollouts.rows
-    save_file(
-        checkpoint.untied(trainer.policy.state_dict()),
-        folder / "weights.safetensors",
-    )
+    save_file(trainer.policy.trained(), folder / "weights.safetensors")
     (folder / "end.json").write_text(
         json.dumps([trainer.history, samples, trainer.learner.kl_coef])
     )

@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 import torch
-from conftest import build_llama
 
 from stylerl.ppo import checkpoint
 from stylerl.ppo.checkpoint import Checkpoint, latest, save
@@ -93,9 +92,3 @@ def test_an_optimiser_goes_on_where_it_was():
     checkpoint.restore_optimiser(fresh, saved)
     steps(again, fresh, 3)
     assert torch.equal(again, weight)
-
-
-def test_tied_weights_are_stored_once(tokenizer):
-    state = build_llama(len(tokenizer)).state_dict()
-    kept = checkpoint.untied(state)
-    assert set(state) - set(kept) == {"lm_head.weight"}

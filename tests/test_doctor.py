@@ -1,5 +1,6 @@
 """Preflight checks: what is wrong is found, and the remedy said."""
 
+import dataclasses
 import socket
 
 import pandas as pd
@@ -177,11 +178,35 @@ def test_memory_of_ppo_by_hand(micro_batch, sequences):
         max_new_tokens=32,
         micro_batch=micro_batch,
     )
-    shape = Shape(parameters=1000, hidden=8, layers=2, vocabulary=100)
+    shape = Shape(1000, hidden=8, layers=2, vocabulary=100, adapted=30)
 
     size = memory.ppo_bytes(shape, ppo) - memory.PROGRAM
 
     assert size == 317_440 * sequences + 24_000
+
+    # With LoRA of rank 2 the same 2 x 4 bytes, policy and reward model, and
+    # 16 bytes for each of 2 x 30 adapter parameters: 8,000 + 960.
+    ppo = dataclasses.replace(ppo, lora_rank=2)
+    size = memory.ppo_bytes(shape, ppo) - memory.PROGRAM
+    assert size == 317_440 * sequences + 8_960
+
+
+def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
+    # Two layers; q, k, v, o are 32 x 32, the MLP's three 32 x 64: a rank
+    # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176, and
+    # the value head 33.
+    name = str(llama_folder)
+    assert memory.shape_of(name, "main").adapted == 1_088
+    params = config.override(Params(), {"ppo.lora_rank": 2})
+    found = doctor.check_adapters(name, params)
+    assert found.status is Status.OK
+    assert "LoRA trains 2,209 of" in found.detail
+
+    params = config.override(params, {"ppo.lora_targets": ["c_attn"]})
+    found = doctor.check_adapters(name, params)
+    assert found.status is Status.FAIL
+    assert "q_proj" in found.detail
+    assert "all-linear" in found.remedy
 
 
 def test_memory_that_does_not_suffice(llama_folder, monkeypatch):

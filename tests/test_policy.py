@@ -29,6 +29,12 @@ def test_values_start_at_zero_and_are_saved(tokenizer, tmp_path):
         assert torch.equal(now, before)
 
 
+def test_tied_weights_are_trained_as_one(tokenizer):
+    policy = PolicyWithValue(build_llama(len(tokenizer)))
+    names = set(policy.state_dict()) - set(policy.trained())
+    assert names == {"model.lm_head.weight"}
+
+
 def test_values_do_not_depend_on_padding(tiny_lm):
     """Row 1 alone is four tokens, beside row 0 it is padded to five."""
     policy = PolicyWithValue(tiny_lm)

@@ -70,17 +70,6 @@ def latest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def untied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict in which a shared tensor stands under one name only."""
-    seen: set[int] = set()
-    kept = {}
-    for name, tensor in state.items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            kept[name] = tensor
-    return kept
-
-
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """An optimiser's state, by `PARAMETER.NAME`."""
     return {

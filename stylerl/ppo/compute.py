@@ -80,19 +80,26 @@ class Compute:
 @torch.no_grad()
 def score(
     policy: PolicyWithValue,
-    reference: PreTrainedModel,
+    reference: PreTrainedModel | None,
     batch: Rollouts,
     compute: Compute,
 ) -> Rollouts:
-    """Fill in log pi_old, log pi_ref, entropy and values, (B, R) each."""
+    """Fill in log pi_old, log pi_ref, entropy and values, (B, R) each.
+
+    Without a `reference`, pi_ref is the policy with its adapters off.
+    """
+    base, off = policy.model, policy.adapters_off
+    if reference is not None:
+        base, off = reference, nullcontext
     found = [torch.zeros(batch.mask.shape) for _ in range(4)]
     every = torch.arange(len(batch.rows))
-    with compute.attention(batch, policy.model, reference):
+    with compute.attention(batch, policy.model, base):
         for rows, micro in compute.micro_batches(batch, every):
             with compute.autocast():
                 ours = policy(*micro, compute.temperature)
-                states = response_states(reference, *micro)
-                theirs = token_scores(reference, *states, compute.temperature)
+                with off():
+                    states = response_states(base, *micro)
+                theirs = token_scores(base, *states, compute.temperature)
             inside = batch.mask[rows]
             for full, flat in zip(
                 found, (*ours, theirs.logprobs), strict=True

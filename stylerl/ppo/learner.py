@@ -57,7 +57,13 @@ class Learner:
         self.return_moments = formulas.Moments()
         self.optimiser = torch.optim.Adam(
             [
-                {"params": list(policy.model.parameters())},
+                {
+                    "params": [
+                        weight
+                        for weight in policy.model.parameters()
+                        if weight.requires_grad
+                    ]
+                },
                 {"params": list(policy.value_head.parameters())},
             ],
             eps=config.adam_eps,
@@ -252,7 +258,7 @@ class Learner:
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """What a checkpoint keeps as safetensors."""
         return {
-            "policy": checkpoint.untied(self.policy.state_dict()),
+            "policy": self.policy.trained(),
             "optimiser": checkpoint.optimiser_tensors(self.optimiser),
         }
 

@@ -95,7 +95,8 @@ class PPOTrainer:
             tokenizer: its tokenizer; pad is not eos.
             reward: scores completions.
             prompts: texts, or rows or a data set with a `prompt` column.
-            reference: pi_ref; a frozen copy of the policy by default.
+            reference: pi_ref; by default a frozen copy of the policy, or
+                with LoRA the policy with its adapters off.
             observe: numbers to watch beside the reward.
             seed: of every draw.
             checkpoints: a folder to resume from; None keeps none.
@@ -115,10 +116,18 @@ class PPOTrainer:
         if not isinstance(policy, PolicyWithValue):
             policy = PolicyWithValue(policy)
         self.policy = policy.eval().to(self.processes.device)
-        if reference is None:
+        if reference is None and not config.lora_rank:
             reference = copy.deepcopy(self.policy.model)
-        self.reference = reference.eval().requires_grad_(False)
-        self.reference.to(self.policy.device)
+        self.reference = reference
+        if reference is not None:
+            reference.eval().requires_grad_(False).to(self.policy.device)
+        if config.lora_rank:
+            self.policy.add_adapters(
+                config.lora_rank,
+                config.lora_alpha,
+                config.lora_targets,
+                draws.seed_of(seed, "adapters"),
+            )
         if config.gradient_checkpointing:
             self.policy.enable_gradient_checkpointing()
         self.compute = Compute.of(config, self.policy.device)
@@ -308,7 +317,7 @@ class PPOTrainer:
         digest = hashlib.sha256(
             json.dumps([settings, self.seed, self.prompts]).encode()
         )
-        for model in (self.policy, self.reference):
+        for model in filter(None, (self.policy, self.reference)):
             for weight in model.parameters():
                 digest.update(weight.detach().cpu().numpy().tobytes())
         return digest.hexdigest()
