@@ -10,6 +10,7 @@ value and the rule.
 
 import dataclasses
 import math
+import re
 import textwrap
 import types
 import typing
@@ -33,16 +34,22 @@ def setting(
     most: float | None = None,
     above: float | None = None,
     choices: tuple[str, ...] | None = None,
+    names: str | None = None,
 ) -> Any:
     """Declare one parameter: its default, its meaning and its bounds.
 
     `least` and `most` are inclusive bounds, `above` an exclusive lower one;
-    `choices` lists the strings allowed.
+    `choices` lists the strings allowed.  The default of a mapping is a dict,
+    the bounds are of its values, and `names` is the regular expression that
+    its names match.
     """
     rule = {"least": least, "most": most, "above": above, "choices": choices}
-    return dataclasses.field(
-        default=default, metadata={"meaning": meaning, **rule}
-    )
+    metadata = {"meaning": meaning, "names": names, **rule}
+    if isinstance(default, dict):
+        return dataclasses.field(
+            default_factory=default.copy, metadata=metadata
+        )
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -193,21 +200,30 @@ class RewardConfig:
     )
 
 
+_MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
+REWARD_NAMES = (
+    rf"{_MODEL}|(mean|worst) of {_MODEL}( and {_MODEL})+"
+    r"|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
+)
+
+
 @dataclass(frozen=True)
 class PPOConfig:
     """Proximal policy optimisation; names follow arXiv 1707.06347."""
 
-    reward: str = setting(
-        "linter",
-        "what scores a completion: the classifier, the pairwise model, or "
-        "the linter itself",
-        choices=("classifier", "pairwise", "linter"),
-    )
-    substance: float = setting(
-        1.0,
-        "weight of the substance part: the size of the body against that of "
-        "what the reference writes for the same prompt",
+    reward: Mapping[str, float] = setting(
+        {
+            "linter": 1.0,
+            "substance": 1.0,
+            "repetition": 1.0,
+            "unparsable": 1.0,
+        },
+        "the parts of the reward and their weights: linter, classifier, "
+        "pairwise or the folder of a reward model, `mean of A and B` or "
+        "`worst of A and B` of these; substance, repetition, unparsable; or "
+        "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
         least=0,
+        names=REWARD_NAMES,
     )
     prompts: int = setting(
         512, "prompts to draw episodes from, of the training split", least=1
@@ -450,6 +466,8 @@ def render(params: Params) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
     return to_dict(value) if dataclasses.is_dataclass(value) else value
 
 
@@ -463,7 +481,9 @@ def _render_field(
     pad = " " * indent
     comment = textwrap.wrap(field.metadata["meaning"], 76 - indent)
     plain = list(value) if isinstance(value, tuple) else value
-    text = yaml.safe_dump(plain, default_flow_style=True, width=60)
+    text = yaml.safe_dump(
+        plain, default_flow_style=True, sort_keys=False, width=60
+    )
     text = f"{field.name}: {text.removesuffix('...' + chr(10))}"
     return [f"{pad}# {line}" for line in comment] + [
         pad + line for line in text.splitlines()
@@ -519,6 +539,15 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         ):
             return tuple(value)
         raise ConfigError(f"{name} must be a list of strings; got {value!r}")
+    if typing.get_origin(hint) is Mapping:
+        if isinstance(value, Mapping) and value:
+            return {
+                k: _typed(f"{name}.{k}", v, float) for k, v in value.items()
+            }
+        raise ConfigError(
+            f"{name} must map names to numbers, such as {{name: 1.0}}; got "
+            f"{value!r}"
+        )
     allowed = (
         typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     )
@@ -542,6 +571,10 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     if rule.get("choices") and value not in rule["choices"]:
         allowed = ", ".join(rule["choices"])
         raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            _check_name(name, key, rule)
+            _check_bounds(f"{name}.{key}", each, rule)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
     if not math.isfinite(value):
@@ -555,3 +588,11 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         bound = rule.get(key)
         if bound is not None and not holds(bound):
             raise ConfigError(f"{name} must be {words} {bound}; got {value}")
+
+
+def _check_name(name: str, key: Any, rule: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a name that a mapping does not know."""
+    if not re.fullmatch(rule["names"], str(key)):
+        raise ConfigError(
+            f"{name} knows no {key!r}; it takes {rule['meaning']}"
+        )

@@ -6,6 +6,7 @@ stage's key: what the same command would do, and nothing else.
 
 import os
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stylerl.ppo import PPOTrainer, Step, health
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.processes import Processes
 from stylerl.reward import composite as rewards
+from stylerl.reward import functions
 from stylerl.reward.scorers import Scorer
 from tasks import graph, process, tracking
 
@@ -57,6 +59,11 @@ def main() -> None:
         for _ in _trainer(params):
             pass
         return
+    for path in undeclared(params.ppo.reward):
+        tqdm.write(
+            f"ppo: a change of {path} will not run the stage again, because "
+            "dvc.yaml does not name it: add it to the deps of ppo"
+        )
     with tracking.stage_run("ppo", config.to_dict(params.ppo)) as run:
         trainer = _trainer(params)
         trainer.resume()
@@ -77,6 +84,34 @@ def main() -> None:
         shutil.rmtree(trainer.checkpoints, ignore_errors=True)
 
 
+def undeclared(reward: Iterable[str]) -> list[Path]:
+    """What the parts of a reward read that is no dependency of the stage.
+
+    Raises:
+        ConfigError: a `module:function` cannot be imported.
+    """
+    declared = [Path(dep).resolve() for dep in graph.find("ppo").deps]
+    return [
+        path
+        for path in _sources(reward)
+        if not any(path.is_relative_to(dep) for dep in declared)
+    ]
+
+
+def _sources(reward: Iterable[str]) -> Iterator[Path]:
+    """The files of functions, and the folders of reward models."""
+    for name in reward:
+        if ":" in name:
+            functions.load(name)
+            if file := functions.source(name):
+                yield file
+        else:
+            _, _, members = name.rpartition(" of ")
+            for member in members.split(" and "):
+                if "/" in member:
+                    yield Path(member).resolve()
+
+
 def _trainer(params: config.Params) -> PPOTrainer:
     """Put models, prompts and reward together."""
     device = Processes().device
@@ -95,8 +130,8 @@ def _trainer(params: config.Params) -> PPOTrainer:
         draws.seed_of(params.seed, "reference"),
         bf16=Compute.of(settings, device).bf16,
     )
-    reward = rewards.StyleReward(
-        _style(settings.reward, judge, device), expected, settings.substance
+    reward = rewards.compose(
+        settings.reward, lambda name: _style(name, judge, device), expected
     )
     return PPOTrainer(
         settings,
@@ -115,15 +150,15 @@ def _key() -> str:
     return os.environ.get(tracking.KEY) or graph.stage_key(graph.find("ppo"))
 
 
-def _style(kind: str, judge: Judge, device: torch.device) -> rewards.Style:
-    """What rewards style: the linter, or a reward model."""
-    if kind == "linter":
+def _style(name: str, judge: Judge, device: torch.device) -> rewards.Style:
+    """What scores style: the linter, or a reward model."""
+    if name == "linter":
         return rewards.linter_style(judge)
-    folder = REWARD_MODELS / kind
+    folder = Path(name) if "/" in name else REWARD_MODELS / name
     tokenizer = models.load_tokenizer(folder)
     model: Any = models.load_scorer(folder, tokenizer=tokenizer)
     model.to(device)
-    return rewards.learned_style(Scorer(model, tokenizer), kind)
+    return rewards.learned_style(Scorer(model, tokenizer))
 
 
 def _prompts(

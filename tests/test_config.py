@@ -23,7 +23,16 @@ ROOT = Path(__file__).parent.parent
         ("ppo.gamma", 1.5, "ppo.gamma must be at most 1; got 1.5"),
         ("ppo.learning_rate", 0, "must be above 0; got 0.0"),
         ("ppo.batch_size", 1.5, "ppo.batch_size must be int; got 1.5"),
-        ("ppo.reward", "luck", "ppo.reward must be one of classifier"),
+        ("ppo.schedule", "luck", "ppo.schedule must be one of constant"),
+        ("ppo.reward", "linter", "ppo.reward must map names to numbers"),
+        ("ppo.reward", {}, "ppo.reward must map names to numbers"),
+        ("ppo.reward", {"luck": 1}, "ppo.reward knows no 'luck'"),
+        ("ppo.reward", {3: 1}, "ppo.reward knows no 3"),
+        ("ppo.reward", {"mean of linter": 1}, "knows no 'mean of linter'"),
+        ("ppo.reward", {"a.b": 1}, "ppo.reward knows no 'a.b'"),
+        ("ppo.reward", {"linter": "x"}, "ppo.reward.linter must be float"),
+        ("ppo.reward", {"linter": -1}, "linter must be at least 0; got -1.0"),
+        ("ppo.reward", {"linter": float("nan")}, "must be a finite number"),
         ("judge.select", "E", "judge.select must be a list of strings"),
         ("judge.config", 3, "judge.config must be str or null; got 3"),
         ("seed", True, "seed must be int; got True"),
@@ -50,7 +59,16 @@ def test_override_changes_one_value_and_keeps_the_rest():
 def test_rendered_params_read_back_equal(tmp_path):
     params = config.override(
         config.Params(),
-        {"ppo.learning_rate": 1.41e-5, "ppo.prompt_texts": ["a: b\n", "#"]},
+        {
+            "ppo.learning_rate": 1.41e-5,
+            "ppo.prompt_texts": ["a: b\n", "#"],
+            "ppo.reward": {
+                "worst of classifier and models/other": 0.5,
+                "linter": 1,
+                "package.rewards:short": 0.2,
+                "substance": 1.5,
+            },
+        },
     )
     path = tmp_path / "params.yaml"
     path.write_text(config.render(params))

@@ -1,13 +1,17 @@
 """The composite reward: its parts, and every way to game a style reward."""
 
+import numpy as np
 import pytest
 
-from stylerl.config import JudgeConfig, PPOConfig
+from stylerl.config import JudgeConfig, PPOConfig, RewardConfig
+from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
+from stylerl.reward import scorers
 from stylerl.reward.composite import (
-    StyleReward,
     Watch,
+    compose,
     expected_sizes,
+    learned_style,
     linter_style,
     repetition,
 )
@@ -44,7 +48,8 @@ def judge():
 @pytest.fixture(scope="module")
 def reward(judge):
     """The linter for style; the reference writes as much as HONEST."""
-    return StyleReward(linter_style(judge), {PROMPT: SIZE}, weight=1.0)
+    linter = linter_style(judge)
+    return compose(PPOConfig().reward, lambda _: linter, {PROMPT: SIZE})
 
 
 def total(reward, completion):
@@ -93,7 +98,11 @@ def test_what_does_not_parse_is_the_floor(reward):
 
 
 def test_a_learned_reward_cannot_lift_what_does_not_parse():
-    flattering = StyleReward(lambda p, c: [1.0] * len(c), {PROMPT: SIZE}, 1.0)
+    flattering = compose(
+        {**PPOConfig().reward, "linter": 0.0, "classifier": 1.0},
+        lambda _: lambda p, c: [1.0] * len(c),
+        {PROMPT: SIZE},
+    )
     assert total(flattering, GAMES["syntax error"]) == -1.0
     assert total(flattering, GAMES["pass"]) == 0.0
 
@@ -113,9 +122,134 @@ def test_repetition(completion, value):
     assert repetition(PROMPT, completion) == pytest.approx(value)
 
 
-def test_the_weight_scales_substance(judge):
-    heavy = StyleReward(linter_style(judge), {PROMPT: 2.0 * SIZE}, 3.0)
-    assert heavy([PROMPT], [HONEST])["substance"] == [1.5]
+def fixed(scores):
+    """Models by name that give everything one score."""
+    return lambda name: lambda p, c: [scores[name]] * len(c)
+
+
+def test_a_part_counts_with_its_weight(judge):
+    """Half of the size expected at weight 3, a style of 0.8 at weight 2."""
+    heavy = compose(
+        {"classifier": 2.0, "substance": 3.0},
+        fixed({"classifier": 0.8}),
+        {PROMPT: 2.0 * SIZE},
+    )
+    assert heavy([PROMPT], [HONEST]) == {"style": [1.6], "substance": [1.5]}
+
+
+SCORES = {"classifier": 0.9, "pairwise": 0.3, "models/other": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("classifier", 0.9),
+        ("models/other", 0.6),
+        ("mean of classifier and pairwise and models/other", 0.6),
+        ("worst of classifier and pairwise and models/other", 0.3),
+    ],
+)
+def test_an_ensemble_is_the_mean_or_the_worst_case(name, value):
+    reward = compose({name: 1.0}, fixed(SCORES), {})
+    found = reward([PROMPT, PROMPT], [HONEST, GAMES["pass"]])
+    assert found == {"style": [pytest.approx(value), 0.0]}
+
+
+def test_several_styles_bear_their_names():
+    reward = compose(
+        {"classifier": 1.0, "worst of classifier and pairwise": 2.0},
+        fixed(SCORES),
+        {},
+    )
+    assert reward([PROMPT], [HONEST]) == {
+        "style/classifier": [0.9],
+        "style/worst of classifier and pairwise": [0.6],
+    }
+
+
+def test_a_learned_style_lies_between_0_and_1(llama_folder):
+    config = RewardConfig(base=str(llama_folder))
+    scorer = scorers.new_scorer(config, seed=0)
+    texts = [PROMPT + HONEST, PROMPT + UNTIDY]
+    logits = scorers.score_texts(*scorer, texts)
+    expected = pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
+    for kind in (None, scorers.CLASSIFIES):
+        scorer.model.config.problem_type = kind
+        found = learned_style(scorer)([PROMPT] * 2, [HONEST, UNTIDY])
+        assert found == expected
+
+
+# ---- Functions of the user's own -----------------------------------------
+
+OWN = """
+def short(prompts, completions):
+    return [-len(text) / 10 for text in completions]
+
+def two(prompts, completions):
+    return {"first": [1] * len(prompts), "second": [2] * len(prompts)}
+
+def few(prompts, completions):
+    return [1.0]
+
+def infinite(prompts, completions):
+    return {"size": [1.0, float("nan")]}
+
+def nested(prompts, completions):
+    return [[1.0], [2.0]]
+
+def nothing(prompts, completions):
+    return None
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A user's module beside the project."""
+    (tmp_path / "own_rewards.py").write_text(OWN)
+    (tmp_path / "own_broken.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_a_function_of_the_users_own_is_a_part(own):
+    weights = {"own_rewards:short": 0.5, "own_rewards:two": 2.0}
+    reward = compose(weights, fixed({}), {})
+    found = reward([PROMPT, PROMPT], ["x" * 10, "x" * 20])
+    assert found == {
+        "own_rewards:short": [-0.5, -1.0],
+        "own_rewards:two/first": [2.0, 2.0],
+        "own_rewards:two/second": [4.0, 4.0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("few", "own_rewards:few gave 1 for 2"),
+        ("infinite", "size gave nan for episode 1: check the reward"),
+        ("nested", "own_rewards:nested gave a value of type list"),
+        ("nothing", "own_rewards:nothing gave a value of type NoneType"),
+    ],
+)
+def test_what_a_function_gives_is_checked(own, name, message):
+    reward = compose({f"own_rewards:{name}": 1.0}, fixed({}), {})
+    with pytest.raises(TrainingError, match=message):
+        reward([PROMPT, PROMPT], [HONEST, HONEST])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own_absent:short", "No module named 'own_absent'"),
+        ("own_rewards:absent", "own_rewards:absent is not"),
+        ("own_broken:short", "ZeroDivisionError"),
+        ("own_rewards:constant", "own_rewards:constant is of type int"),
+    ],
+)
+def test_a_function_that_is_not_there_is_an_error(own, name, message):
+    with pytest.raises(ConfigError, match=message):
+        compose({name: 1.0}, fixed({}), {})
 
 
 def test_the_watch_shows_the_rate_of_each_game(judge):

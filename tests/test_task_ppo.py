@@ -1,17 +1,21 @@
 """The stage `ppo` as a whole, on a tiny model: params in, artifacts out."""
 
+import shutil
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from conftest import build_llama
 from safetensors.torch import load_file
 
 from stylerl import config, models, storage
-from stylerl.errors import DataError
+from stylerl.errors import ConfigError, DataError
+from stylerl.reward import scorers as reward
 from tasks import ppo
 
+ROOT = Path(__file__).resolve().parent.parent
 BODY = "    return value\n"
 SETTINGS = {
-    "ppo.reward": "linter",
     "ppo.updates": 3,
     "ppo.batch_size": 6,
     "ppo.minibatches": 2,
@@ -43,6 +47,7 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
     model = build_llama(len(tokenizer))
     models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
     storage.write_table(tmp_path / ppo.LABELS, labels())
 
     def configure(**changes):
@@ -148,3 +153,40 @@ def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
     policy = build_llama(len(tokenizer))
     with pytest.raises(DataError, match=r"raise label\.snippets"):
         ppo._prompts(labels(), params.ppo, policy, tokenizer, 0)
+
+
+def test_the_parts_of_the_reward_are_logged_by_name(
+    workspace, tmp_path, monkeypatch, capsys
+):
+    """A saved scorer, a function beside it, and what DVC does not watch."""
+    scorer = reward.new_scorer(
+        config.RewardConfig(base=str(tmp_path / "artifacts/sft")), seed=0
+    )
+    models.save_model(*scorer, tmp_path / "artifacts/reward/pairwise")
+    models.save_model(*scorer, tmp_path / "elsewhere/scorer")
+    (tmp_path / "own_length.py").write_text(
+        "def short(prompts, completions):\n"
+        "    return [-float(len(text)) for text in completions]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    weights = {
+        "mean of pairwise and elsewhere/scorer": 1.0,
+        "own_length:short": 0.1,
+    }
+    workspace(updates=1, reward=weights)
+    ppo.main()
+    table = pd.read_csv(tmp_path / "metrics/ppo.csv")
+    parts = table[["score/style", "score/own_length:short"]].iloc[0]
+    assert 0 <= parts["score/style"] <= 1
+    assert parts["score/own_length:short"] < 0
+    assert table["objective/score"][0] == pytest.approx(parts.sum())
+    shown = capsys.readouterr().out
+    assert f"{tmp_path}/own_length.py" in shown
+    assert f"{tmp_path}/elsewhere/scorer" in shown
+    assert "artifacts/reward" not in shown
+
+
+def test_a_function_that_is_not_there_stops_the_stage(workspace):
+    workspace(reward={"no_such_module:short": 1.0})
+    with pytest.raises(ConfigError, match="no_such_module"):
+        ppo.main()

@@ -223,14 +223,14 @@ _RULES = (
     _Rule(
         "policy collapse",
         "The policy writes the same, or less and less.",
-        "Raise ppo.kl_coef or ppo.substance; look at the completions for "
-        "what the reward prefers.",
+        "Raise ppo.kl_coef or the weight of substance in ppo.reward; look "
+        "at the completions for what the reward prefers.",
         _policy_collapse,
     ),
     _Rule(
         "reward hacking",
         "The policy has found what pleases the reward and nobody else.",
-        "Use ppo.reward: linter, train the reward model on such "
+        "Put the linter into ppo.reward, train the reward model on such "
         "completions, or raise ppo.kl_coef.",
         _reward_hacking,
     ),

@@ -4,7 +4,7 @@ Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
 zero behind the end of each response.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stylerl.errors import TrainingError
+from stylerl.reward.functions import Named, RewardFunction, columns
 from stylerl.reward.guards import distinct_ngrams
 
-Named = Mapping[str, Sequence[float]]
-Reward = Callable[[list[str], list[str]], Sequence[float] | Named]
+Reward = RewardFunction
 Observer = Callable[[list[str], list[str], list[bool]], Named]
 
 
@@ -97,34 +96,21 @@ def call_reward(
     Raises:
         TrainingError: not one finite number an episode.
     """
-    given = reward(prompts, completions)
-    parts = given if isinstance(given, Mapping) else {"reward": given}
-    return as_columns(parts, len(prompts))
+    return as_columns(reward(prompts, completions), len(prompts))
 
 
-def as_columns(values: Named, count: int) -> dict[str, Tensor]:
+def as_columns(
+    given: Sequence[float] | Named, count: int
+) -> dict[str, Tensor]:
     """Named sequences as tensors (B,), checked.
 
     Raises:
         TrainingError: not one finite number an episode.
     """
-    columns = {
-        name: torch.tensor([float(v) for v in each])
-        for name, each in values.items()
+    return {
+        name: torch.tensor(column)
+        for name, column in columns(given, count).items()
     }
-    for name, column in columns.items():
-        if len(column) != count:
-            raise TrainingError(
-                f"a reward must give one number an episode; {name} gave "
-                f"{len(column)} for {count}"
-            )
-        if not column.isfinite().all():
-            at = int((~column.isfinite()).nonzero()[0])
-            raise TrainingError(
-                f"a reward must be finite; {name} gave {column[at].item()} "
-                f"for episode {at}: check the reward function"
-            )
-    return columns
 
 
 def statistics(rollouts: Rollouts, kl_coef: float) -> dict[str, float]:
@@ -152,15 +138,16 @@ def statistics(rollouts: Rollouts, kl_coef: float) -> dict[str, float]:
 
 
 def _agreement(rollouts: Rollouts) -> dict[str, float]:
-    """The learned style reward beside the linter's score, where both are.
+    """The style reward beside the linter's score, where both are.
 
     `gap` is the difference of their means; `rank_correlation` is Spearman's,
     0 where either is constant.
     """
-    learned = rollouts.parts.get("style")
+    styles = [v for k, v in rollouts.parts.items() if k.startswith("style")]
     linter = rollouts.observed.get("score")
-    if learned is None or linter is None:
+    if not styles or linter is None:
         return {}
+    learned = torch.stack(styles).sum(dim=0)
     return {
         "judge/gap": float((learned - linter).mean()),
         "judge/rank_correlation": rank_correlation(

@@ -1,20 +1,28 @@
-"""The reward of the `ppo` stage: style and substance, by named part.
+"""The reward of the `ppo` stage: named and weighted parts of a sum.
 
 A style reward alone is gamed (docs/ppo.md, "Ways to game it"): the cheapest
-clean body is an empty one.  So an episode is worth the sum of
-    style        0 to 1, of the classifier, the pairwise model or the linter;
-                 0 for a body in which nothing does anything
-    substance    0 to its weight: the size of the body's syntax tree against
-                 that of what the reference writes for the same prompt
+clean body is an empty one.  So `ppo.reward` weighs several parts:
+    linter, classifier, pairwise, a folder
+                 style, 0 to 1, by the linter, a reward model of the stage
+                 `reward`, or one saved elsewhere
+    mean of A and B, worst of A and B
+                 style by several of these
+    substance    0 to 1: the size of the body's syntax tree against that of
+                 what the reference writes for the same prompt
     repetition   -1 to 0: the share of repeated lines beyond what is usual,
                  or -1 for a prompt that is copied
-    unparsable   -1 for text that does not parse, which earns nothing else
-so that nothing is worth less than text that does not parse.  What was cut at
-the token limit is charged by the trainer.
+    unparsable   -1 for text that does not parse
+    module:function
+                 whatever a function of the user's own gives, see functions.py
+Style is 0 for a body in which nothing does anything, and style and substance
+are 0 for text that does not parse; so with the default weights nothing is
+worth less than that.  What was cut at the token limit is charged by the
+trainer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -22,51 +30,168 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import PPOConfig
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
-from stylerl.reward import guards, substance
-from stylerl.reward.scorers import Scorer, score_texts
+from stylerl.reward import functions, guards, substance
+from stylerl.reward.functions import Named
+from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 from stylerl.sampling import generate
 
 USUAL_REPETITION = 0.25  # of lines: `else:`, `try:`, `return None`
 
+COMBINE: dict[str, Callable[..., Any]] = {"mean": np.mean, "worst": np.min}
+
 Style = Callable[[list[str], list[str]], Sequence[float]]
 
 
-@dataclass(frozen=True)
-class StyleReward:
-    """The composite, as the trainer calls it."""
+class Episodes(NamedTuple):
+    """One batch, and what the completions say."""
 
-    style: Style
-    expected: Mapping[str, float]  # size by prompt, see substance.py
-    weight: float  # of the substance part
+    prompts: list[str]
+    completions: list[str]
+    found: list[substance.Substance]
+
+
+Part = Callable[[Episodes], Named]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """The weighted parts, as the trainer calls them."""
+
+    parts: Sequence[tuple[float, Part]]
 
     def __call__(
         self, prompts: list[str], completions: list[str]
     ) -> dict[str, list[float]]:
-        """The four parts, one number an episode each."""
-        styles = self.style(prompts, completions)
-        rows = [
-            self._parts(prompt, completion, float(style))
-            for prompt, completion, style in zip(
-                prompts, completions, styles, strict=True
-            )
+        """Every part times its weight, one number an episode each."""
+        found = [
+            substance.measure(*pair)
+            for pair in zip(prompts, completions, strict=True)
         ]
-        names = ("style", "substance", "repetition", "unparsable")
-        columns = zip(*rows, strict=True)
-        return {n: list(c) for n, c in zip(names, columns, strict=True)}
+        episodes = Episodes(prompts, completions, found)
+        return {
+            name: [weight * value for value in values]
+            for weight, part in self.parts
+            for name, values in part(episodes).items()
+        }
 
-    def _parts(
-        self, prompt: str, completion: str, style: float
-    ) -> tuple[float, float, float, float]:
-        found = substance.measure(prompt, completion)
-        if not found.parsed:
-            return 0.0, 0.0, 0.0, -1.0
-        share = substance.share_of_expected(found.size, self.expected[prompt])
-        return (
-            0.0 if found.trivial else style,
-            self.weight * share,
-            -repetition(prompt, completion),
-            0.0,
-        )
+
+def compose(
+    weights: Mapping[str, float],
+    model: Callable[[str], Style],
+    expected: Mapping[str, float],
+) -> Composite:
+    """The reward that `ppo.reward` describes.
+
+    A lone style part is called `style`, several `style/NAME`; every other
+    part bears its name.
+
+    Args:
+        weights: by the names of the module's docstring.
+        model: what scores style, by name: the linter or a reward model.
+        expected: the size the reference writes, by prompt.
+
+    Raises:
+        ConfigError: a `module:function` cannot be imported.
+    """
+    styles = [name for name in weights if _is_style(name)]
+
+    def part(name: str) -> Part:
+        if name == "substance":
+            return _substance(expected)
+        if name in SIGNED:
+            return SIGNED[name]
+        if ":" in name:
+            return _function(name)
+        label = "style" if len(styles) == 1 else f"style/{name}"
+        return _sound(label, _style(name, model))
+
+    return Composite(
+        [(weight, part(name)) for name, weight in weights.items()]
+    )
+
+
+def _is_style(name: str) -> bool:
+    return name not in {"substance", *SIGNED} and ":" not in name
+
+
+def _style(name: str, model: Callable[[str], Style]) -> Style:
+    """One model, or the mean or the worst case of several.
+
+    Ensembles: Coste et al., arXiv 2310.02743, section 3.
+    """
+    kind, several, names = name.partition(" of ")
+    if not several:
+        return model(name)
+    members = [model(member) for member in names.split(" and ")]
+
+    def style(prompts: list[str], completions: list[str]) -> list[float]:
+        scores = [member(prompts, completions) for member in members]
+        combined: list[float] = COMBINE[kind](scores, axis=0).tolist()
+        return combined
+
+    return style
+
+
+def _sound(name: str, style: Style) -> Part:
+    """Style where something is done; 0 for hollow or unparsable text."""
+
+    def part(episodes: Episodes) -> Named:
+        scores = style(episodes.prompts, episodes.completions)
+        pairs = zip(scores, episodes.found, strict=True)
+        return {
+            name: [
+                float(score) if each.parsed and not each.trivial else 0.0
+                for score, each in pairs
+            ]
+        }
+
+    return part
+
+
+def _substance(expected: Mapping[str, float]) -> Part:
+    def part(episodes: Episodes) -> Named:
+        pairs = zip(episodes.prompts, episodes.found, strict=True)
+        return {
+            "substance": [
+                substance.share_of_expected(each.size, expected[prompt])
+                for prompt, each in pairs
+            ]
+        }
+
+    return part
+
+
+def _repetition(episodes: Episodes) -> Named:
+    return {
+        "repetition": [
+            -repetition(prompt, completion) if each.parsed else 0.0
+            for prompt, completion, each in zip(*episodes, strict=True)
+        ]
+    }
+
+
+def _unparsable(episodes: Episodes) -> Named:
+    return {"unparsable": [float(e.parsed) - 1 for e in episodes.found]}
+
+
+SIGNED: dict[str, Part] = {
+    "repetition": _repetition,
+    "unparsable": _unparsable,
+}
+
+
+def _function(name: str) -> Part:
+    """A function of the user's own; its named numbers become `NAME/KEY`."""
+    function = functions.load(name)
+
+    def part(episodes: Episodes) -> Named:
+        given = function(list(episodes.prompts), list(episodes.completions))
+        found = functions.columns(given, len(episodes.prompts), name)
+        if isinstance(given, Mapping):
+            return {f"{name}/{key}": values for key, values in found.items()}
+        return found
+
+    return part
 
 
 def repetition(prompt: str, completion: str) -> float:
@@ -90,17 +215,18 @@ def linter_style(judge: Judge) -> Style:
     return style
 
 
-def learned_style(scorer: Scorer, kind: str) -> Style:
+def learned_style(scorer: Scorer) -> Style:
     """A reward model: P(compliant), or the pairwise score made 0 to 1.
 
     The pairwise score is a log-odds against a typical reference text, whose
     score is 0; its sigmoid is P(better than that).
     """
+    classifies = scorer.model.config.problem_type == CLASSIFIES
 
     def style(prompts: list[str], completions: list[str]) -> list[float]:
         texts = [p + c for p, c in zip(prompts, completions, strict=True)]
         scores = score_texts(*scorer, texts)
-        if kind == "pairwise":
+        if not classifies:
             scores = 1 / (1 + np.exp(-scores))
         return [float(score) for score in scores]
 

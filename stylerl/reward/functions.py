@@ -1,0 +1,85 @@
+"""Reward functions: what one may give, and those that params.yaml names.
+
+A reward function takes the prompts and the completions of a batch, two lists
+of strings, and gives one number for each, or a mapping of names to such
+lists.  `ppo.reward` names a function of the user's own as `module:function`;
+its module must be importable from the root of the checkout.
+"""
+
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from stylerl.errors import ConfigError, TrainingError
+
+Named = Mapping[str, Sequence[float]]
+RewardFunction = Callable[[list[str], list[str]], Sequence[float] | Named]
+
+
+def load(name: str) -> RewardFunction:
+    """The function that `module:function` names.
+
+    Raises:
+        ConfigError: it cannot be imported, or is nothing to call.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever the user's module raises
+        raise ConfigError(
+            f"a reward function must be importable; {name} is not "
+            f"({type(error).__name__}: {error}): write MODULE:FUNCTION, with "
+            "the module in the root of the checkout or installed"
+        ) from error
+    if not callable(function):
+        raise ConfigError(
+            "a reward must be a function (prompts, completions) -> numbers; "
+            f"{name} is of type {type(function).__name__}"
+        )
+    loaded: RewardFunction = function
+    return loaded
+
+
+def source(name: str) -> Path | None:
+    """The file of a loaded `module:function`; None where it has none."""
+    module = importlib.import_module(name.partition(":")[0])
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if file else None
+
+
+def columns(
+    given: Sequence[float] | Named, count: int, name: str = "reward"
+) -> dict[str, list[float]]:
+    """What a reward function gave, as named lists of `count` numbers.
+
+    A plain sequence becomes the one column `name`.
+
+    Raises:
+        TrainingError: not one finite number an episode.
+    """
+    named = given if isinstance(given, Mapping) else {name: given}
+    return {key: _column(key, values, count) for key, values in named.items()}
+
+
+def _column(name: str, values: Sequence[float], count: int) -> list[float]:
+    try:
+        column = [float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise TrainingError(
+            "a reward must give one number an episode, or named lists of "
+            f"them; {name} gave a value of type {type(values).__name__} "
+            f"({error}): check the reward function"
+        ) from error
+    if len(column) != count:
+        raise TrainingError(
+            f"a reward must give one number an episode; {name} gave "
+            f"{len(column)} for {count}"
+        )
+    for episode, value in enumerate(column):
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"a reward must be finite; {name} gave {value} for episode "
+                f"{episode}: check the reward function"
+            )
+    return column
