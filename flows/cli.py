@@ -5,6 +5,7 @@ Exit codes: 0 it worked, 1 it worked and found something (judge, doctor),
 """
 
 import argparse
+import getpass
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -55,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     judge_command.add_arguments(judge)
     judge.set_defaults(command=judge_command.run)
     _add_complete(commands)
+    _add_prefer(commands)
     _add_params(commands)
     doctor = commands.add_parser(
         "doctor",
@@ -161,6 +163,49 @@ def _add_complete(commands: Any) -> None:
     complete.set_defaults(command=_complete)
 
 
+def _add_prefer(commands: Any) -> None:
+    prefer = commands.add_parser(
+        "prefer",
+        help="say which of two completions is better, to teach the reward",
+        formatter_class=RAW,
+        description="Show a prompt and two completions, take A, B or a tie "
+        "and how sure you are,\nand save each answer at once to "
+        "reward.preferences. The pairs of which the\nreward model is least "
+        "sure come first; q keeps what was answered, and the\nnext session "
+        "goes on from there. `stylerl run` then learns from the answers.",
+        epilog="examples:\n"
+        "  stylerl prefer                       SFT against PPO, unnamed\n"
+        "  stylerl prefer --from pairs.jsonl    pairs of your own\n"
+        "  stylerl prefer --agreement           how far annotators agree",
+    )
+    prefer.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="pairs from JSON lines with prompt, a and b, instead of "
+        "sampling the SFT and PPO models",
+    )
+    prefer.add_argument(
+        "--pool",
+        type=int,
+        default=100,
+        metavar="N",
+        help="training prompts to sample pairs for (default: 100)",
+    )
+    prefer.add_argument(
+        "--annotator",
+        metavar="NAME",
+        help="who answers (default: the user's name)",
+    )
+    prefer.add_argument(
+        "--agreement",
+        action="store_true",
+        help="ask nothing; report how far the annotators agree",
+    )
+    prefer.set_defaults(command=_prefer)
+
+
 def _add_params(commands: Any) -> None:
     params = commands.add_parser(
         "params",
@@ -265,6 +310,18 @@ def _complete(options: argparse.Namespace) -> None:
         revision=params.sft.revision,
     )
     completion.show(answers, Console())
+
+
+def _prefer(options: argparse.Namespace) -> None:
+    from flows import prefer
+
+    annotator = options.annotator
+    if annotator is None:
+        annotator = getpass.getuser()
+    if options.agreement:
+        prefer.agreement()
+    else:
+        prefer.run(annotator, options.source, options.pool)
 
 
 def _params(options: argparse.Namespace) -> None:

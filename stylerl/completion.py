@@ -99,11 +99,18 @@ def _present(name: str) -> bool:
     return not name.startswith(("artifacts/", ".", "/")) or Path(name).is_dir()
 
 
+def highlight(source: str) -> Text:
+    """Python in syntax colours; what could steer a terminal is pictured."""
+    text = markup.visible(source)
+    code = Syntax("", "python", theme="ansi_dark").highlight(text)
+    code.rstrip()
+    return code
+
+
 def _panel(answer: Answer) -> Panel:
     outcome, parsed, score, violations = answer.assessment
     text = markup.visible(answer.prompt + answer.completion)
-    code = Syntax("", "python", theme="ansi_dark").highlight(text)
-    code.rstrip()
+    code = highlight(text)
     for span in markup.spans(text, violations):
         code.stylize("underline red", span.start, span.end)
     code.stylize("dim", 0, len(answer.prompt))

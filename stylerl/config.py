@@ -198,6 +198,11 @@ class RewardConfig:
     centring: float = setting(
         0.01, "pull of the pairwise rewards towards 0", least=0
     )
+    preferences: str = setting(
+        "preferences.jsonl",
+        "what people answered to `stylerl prefer`: pairs that the pairwise "
+        "model learns besides",
+    )
 
 
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"

@@ -9,6 +9,7 @@ is on disk, and whether it is current, is DVC's to say.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -35,14 +36,16 @@ class Stage:
 def load(root: Path = Path()) -> list[Stage]:
     """The stages, each after the stages whose outputs it reads.
 
+    A dependency may stand in params.yaml: `${reward.preferences}`.
+
     Raises:
-        ConfigError: there is no dvc.yaml in `root`.
+        ConfigError: there is no dvc.yaml in `root`, or no such parameter.
     """
     stages = {
         name: Stage(
             name,
             entry["cmd"],
-            tuple(entry.get("deps", ())),
+            tuple(_resolved(dep, root) for dep in entry.get("deps", ())),
             tuple(entry.get("params", ())),
             tuple(_paths(entry)),
             entry.get("frozen", False),
@@ -112,6 +115,20 @@ def outputs(name: str, root: Path = Path()) -> dict[str, str]:
     """The digest of each output of a stage, as its last execution left it."""
     entry = _locked(root).get(name, {})
     return {out["path"]: out["md5"] for out in entry.get("outs", [])}
+
+
+def _resolved(path: str, root: Path) -> str:
+    """The path, or the value of the parameter that `${...}` names."""
+    named = re.fullmatch(r"\$\{([\w.]+)\}", path)
+    if not named:
+        return path
+    value = _value(_read(root / "params.yaml"), named[1])
+    if not isinstance(value, str):
+        raise ConfigError(
+            f"params.yaml must hold {named[1]}, a path that dvc.yaml names; "
+            f"got {value!r}: `stylerl params --set {named[1]}=PATH` writes it"
+        )
+    return value
 
 
 def _paths(entry: Mapping[str, Any]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from stylerl import config, models, storage
+from stylerl import config, models, preferences, storage
 from stylerl.judge import Judge
 from stylerl.reward import metrics as reward_metrics
 from stylerl.reward import pairs
@@ -61,6 +61,8 @@ def _preferences(
     learnt = pairs.preferences(
         _split(labels, "train"), judge, params.reward.pairs, seed
     )
+    answers = preferences.load(Path(params.reward.preferences))
+    learnt += preferences.learnable(answers)
     held_out = pairs.minimal(
         _split(labels, "valid"), judge, params.reward.held_out, seed
     )

@@ -17,6 +17,7 @@ COMMANDS = [
     "collect",
     "judge",
     "complete",
+    "prefer",
     "params",
     "doctor",
     "report",

@@ -12,7 +12,7 @@ DVC_YAML = """
 stages:
   ppo:
     cmd: python -m tasks.ppo
-    deps: [artifacts/sft/model, ppo.py]
+    deps: [artifacts/sft/model, ppo.py, "${ppo.code}"]
     params: [ppo.kl_coef]
     outs: [artifacts/ppo]
   base:
@@ -42,7 +42,9 @@ stages:
     outs: [{path: artifacts/sft, md5: ff.dir}]
 """
 DATA = "outs: [{path: data, md5: dd.dir}]"
-PARAMS = "seed: 0\nsft: {rate: 0.1}\nppo: {kl_coef: 0.05, gamma: 1.0}\n"
+PARAMS = (
+    "seed: 0\nsft: {rate: 0.1}\nppo: {kl_coef: 0.05, gamma: 1.0, code: a.py}\n"
+)
 
 
 @pytest.fixture
@@ -53,6 +55,8 @@ def root(tmp_path: Path) -> Path:
         "data.dvc": DATA,
         "params.yaml": PARAMS,
         "ppo.py": "x = 1\n",
+        "a.py": "a = 1\n",
+        "b.py": "b = 1\n",
     }.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -107,6 +111,9 @@ def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
         (replace("params.yaml", "rate: 0.1", "rate: 0.2"), {"sft"}),
         (replace("params.yaml", "seed: 0", "seed: 1"), {"sft"}),
         (replace("ppo.py", "1", "2"), {"ppo"}),
+        (replace("a.py", "1", "2"), {"ppo"}),  # named in params.yaml
+        (replace("b.py", "1", "2"), set()),
+        (replace("params.yaml", "a.py", "b.py"), {"ppo"}),
         (replace("data.dvc", "dd", "de"), {"sft"}),  # base is frozen
         (replace("dvc.lock", "bb", "bc"), {"base", "sft"}),
         (replace("dvc.lock", "ff", "fe"), {"ppo"}),
@@ -136,6 +143,9 @@ def test_before_the_first_run(root: Path) -> None:
 def test_errors_name_the_remedy(root: Path) -> None:
     with pytest.raises(ConfigError, match="one of base, sft, ppo; got 'x'"):
         graph.find("x", root)
+    replace("params.yaml", "a.py", "null")(root)
+    with pytest.raises(ConfigError, match="must hold ppo.code, a path"):
+        graph.load(root)
     (root / "dvc.yaml").unlink()
     with pytest.raises(ConfigError, match="root of a stylerl checkout"):
         graph.load(root)

@@ -328,6 +328,19 @@ def test_the_pairwise_model_learns_a_rule(
     assert references.mean() == pytest.approx(0, abs=1e-5)
 
 
+def test_a_margin_asks_for_a_larger_difference(config: RewardConfig) -> None:
+    def gap(margin: float) -> float:
+        learnt = [pair._replace(margin=margin) for pair in _pairs()]
+        scorer = reward.train_pairwise(learnt, ["x = 1\n"], config, seed=0)
+        better = score_texts(*scorer, [pair.chosen for pair in learnt])
+        worse = score_texts(*scorer, [pair.rejected for pair in learnt])
+        return float((better - worse).mean())
+
+    # Both start from the same head; where sigmoid(gap) is satisfied,
+    # sigmoid(gap - 3) still pulls.
+    assert gap(3.0) > gap(0.0) + 0.5
+
+
 def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
     first, second = (
         reward.train_classifier(_labels(8), config, seed=3) for _ in range(2)

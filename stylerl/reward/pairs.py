@@ -24,12 +24,13 @@ SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
 
 
 class Preference(NamedTuple):
-    """Two texts of which the judge scores the first higher."""
+    """Two texts of which the judge, or a person, prefers the first."""
 
     rule: str  # the rule they differ by, "" where several
     chosen: str
     rejected: str
-    gap: float  # how much higher, in style score
+    gap: float = 0.0  # how much higher the judge scores it, in style score
+    margin: float = 0.0  # by how much its reward should win, where known
 
 
 def preferences(

@@ -109,10 +109,11 @@ def train_pairwise(
 ) -> Scorer:
     """Train a Bradley-Terry scorer on pairs with TRL's RewardTrainer.
 
-    Loss -log sigmoid(r(chosen) - r(rejected)) (Bradley and Terry 1952;
-    Stiennon et al., arXiv 2009.01325), plus a small pull of the rewards
-    towards 0 (arXiv 2312.09244, equation 2).  Afterwards the mean reward of
-    `references` is 0.
+    Loss -log sigmoid(r(chosen) - r(rejected) - margin) (Bradley and Terry
+    1952; Stiennon et al., arXiv 2009.01325; the margin, 0 but for what
+    people preferred: Llama 2, arXiv 2307.09288), plus a small pull of the
+    rewards towards 0 (arXiv 2312.09244, equation 2).  Afterwards the mean
+    reward of `references` is 0.
 
     Raises:
         DataError: there is no pair.
@@ -139,6 +140,7 @@ def train_pairwise(
             "chosen_ids": chosen,
             "rejected_ids": rejected,
             "length": [len(row) for row in chosen],
+            "margin": [pair.margin for pair in pairs],
         }
     )
     with tempfile.TemporaryDirectory() as scratch:
