@@ -127,6 +127,28 @@ class LabelConfig:
         0.5, "share of snippets whose body is roughened", least=0, most=1
     )
     jobs: int = setting(0, "processes; 0 takes every core", least=0)
+    engine: str = setting(
+        "local",
+        "who judges: processes of this machine, or the workers of a Dask "
+        "cluster; the labels are the same",
+        choices=("local", "dask"),
+    )
+    scheduler: str | None = setting(
+        None, "the Dask scheduler, such as tcp://127.0.0.1:8786"
+    )
+
+    def __post_init__(self) -> None:
+        if self.engine == "dask" and not self.scheduler:
+            raise ConfigError(
+                "label.scheduler must name a Dask scheduler, such as "
+                "tcp://127.0.0.1:8786, where label.engine is dask; got "
+                f"{self.scheduler!r}"
+            )
+
+    @property
+    def cluster(self) -> str | None:
+        """The scheduler to ask; None for this machine's own processes."""
+        return self.scheduler if self.engine == "dask" else None
 
 
 @dataclass(frozen=True)

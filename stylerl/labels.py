@@ -44,16 +44,19 @@ def label(
     ]
     table = pd.DataFrame(rough).drop_duplicates("id", ignore_index=True)
     texts = table["text"].tolist()
-    verdicts = list(judge.verdicts(texts, config.jobs, desc="label"))
-    found: dict[str, Any] = {
-        "codes": [
-            [v.code for v in verdict.violations] for verdict in verdicts
-        ],
-        "score": [float(verdict.score) for verdict in verdicts],
-        "parsed": [bool(verdict.parsed) for verdict in verdicts],
-        "compliant": [bool(verdict.compliant) for verdict in verdicts],
-    }
-    return table.assign(**found)
+    found = pd.DataFrame.from_records(
+        (
+            (
+                [violation.code for violation in each.violations],
+                each.score,
+                each.parsed,
+                each.compliant,
+            )
+            for each in judge.verdicts(texts, config.jobs, desc="label")
+        ),
+        columns=["codes", "score", "parsed", "compliant"],
+    )
+    return pd.concat([table, found], axis=1)
 
 
 def draw(snippets: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:

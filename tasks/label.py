@@ -1,21 +1,31 @@
-"""Stage `label`: snippets -> artifacts/label/labels.parquet."""
+"""Stage `label`: snippets -> artifacts/label/labels.parquet.
 
+A killed run goes on where it stopped: the verdicts are kept under
+checkpoints/label/, by content, until the table is written.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stylerl import config, labels, storage
-from stylerl.judge import Judge
+from stylerl.judge import Judge, cluster
 from tasks import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
 METRICS = Path("metrics/label.json")
+CHECKPOINTS = Path("checkpoints/label")
 
 
 def main() -> None:
     """Label with the parameters of params.yaml."""
     params = config.load()
-    judge = Judge(params.judge)
-    with tracking.stage_run("label", config.to_dict(params.label)) as run:
+    with (
+        tracking.stage_run("label", config.to_dict(params.label)) as run,
+        _judge(params) as judge,
+    ):
         run.log_tag("judge", judge.identity)
         snippets = storage.read_table(SNIPPETS)
         table = labels.label(snippets, params.label, judge, params.seed)
@@ -26,6 +36,18 @@ def main() -> None:
             {name: metrics[name] for name in ("as_found", "roughened")}
         )
         run.log_file(METRICS)
+    shutil.rmtree(CHECKPOINTS)
+
+
+@contextmanager
+def _judge(params: config.Params) -> Iterator[Judge]:
+    """The judge at work here, or on the cluster that params name."""
+    verdicts = CHECKPOINTS / "verdicts.sqlite"
+    if params.label.cluster is None:
+        yield Judge(params.judge, verdicts)
+        return
+    with cluster.connect(params.label.cluster, params.judge) as crew:
+        yield Judge(params.judge, verdicts, crew)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ ROOT = Path(__file__).parent.parent
         ("ppo.reward", {"linter": float("nan")}, "must be a finite number"),
         ("judge.select", "E", "judge.select must be a list of strings"),
         ("judge.config", 3, "judge.config must be str or null; got 3"),
+        ("label.engine", "dask", "label.scheduler must name a Dask"),
         ("seed", True, "seed must be int; got True"),
         ("sft", 3, "sft must be a section"),
     ],

@@ -442,21 +442,21 @@ class TestIdentity:
 
 
 def test_the_crew_is_shared_and_its_workers_reused() -> None:
-    config = JudgeConfig(max_line_length=83)
-    Judge(config).verdict(CLEAN)
-    (worker,) = crews.crew(config).take(9)
-    crews.crew(config).put_back(worker)
-    Judge(config).verdict(CLEAN)
-    assert crews.crew(config).take(9) == [worker]
+    judge = Judge(JudgeConfig(max_line_length=83))
+    judge.verdict(CLEAN)
+    (worker,) = crews.crew(judge.config, judge.identity).take(9)
+    crews.crew(judge.config, judge.identity).put_back(worker)
+    judge.verdict(CLEAN)
+    assert crews.crew(judge.config, judge.identity).take(9) == [worker]
     worker.close()
 
 
 def test_workers_of_old_configurations_end() -> None:
-    first = JudgeConfig(max_line_length=90)
-    Judge(first).verdict(CLEAN)
-    (worker,) = crews.crew(first).take(9)
-    crews.crew(first).put_back(worker)
-    busy = Judge(first).verdicts(["x=1\n"] * 2, jobs=1)
+    first = Judge(JudgeConfig(max_line_length=90))
+    first.verdict(CLEAN)
+    (worker,) = crews.crew(first.config, first.identity).take(9)
+    crews.crew(first.config, first.identity).put_back(worker)
+    busy = first.verdicts(["x=1\n"] * 2, jobs=1)
     next(busy)
     for width in range(91, 91 + crews.KEPT):
         Judge(JudgeConfig(max_line_length=width)).verdict(CLEAN)
@@ -464,4 +464,14 @@ def test_workers_of_old_configurations_end() -> None:
     assert worker.pipe.closed is False
     assert len(list(busy)) == 1
     assert worker.pipe.closed is True
-    assert not Judge(first).verdict("x=1\n").compliant
+    assert not first.verdict("x=1\n").compliant
+
+
+def test_a_configuration_file_may_change_while_its_workers_wait(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "setup.cfg"
+    for rule, compliant in (("W", True), ("E", False)):
+        path.write_text(f"[flake8]\nselect = {rule}\n")
+        judge = Judge(JudgeConfig(config=str(path)))
+        assert judge.verdict("x=1\n").compliant == compliant

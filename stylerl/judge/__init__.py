@@ -3,7 +3,8 @@
     Judge(JudgeConfig()).verdict("x=1\\n").violations
 
 judge.py is the front; engine.py and flakes.py call flake8 in-process;
-worker.py, workers.py and crews.py keep it in processes that may die;
+worker.py, workers.py and crews.py keep it in processes that may die, and
+cluster.py on other machines; cache.py remembers verdicts on disk;
 outcome.py charges a completion with what is its own.
 """
 

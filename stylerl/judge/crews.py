@@ -26,7 +26,7 @@ CRASHED = "flake8 crashed"
 
 AHEAD = 256  # sources read ahead of the oldest unanswered, for each worker
 STARTS = 3  # workers that may die at their start before we give up
-KEPT = 3  # configurations whose workers wait for the next call
+KEPT = 3  # judges whose workers wait for the next call
 
 
 class Crew:
@@ -55,6 +55,10 @@ class Crew:
             StylerlError: the workers die before they can judge.
         """
         return _Run(self, sources, jobs).verdicts()
+
+    def size(self) -> int:
+        """The jobs that can be done at once."""
+        return cores()
 
     def take(self, most: int) -> list[Worker]:
         """Idle workers, `most` of them at most."""
@@ -196,13 +200,14 @@ class _Run:
                 worker.close()
 
 
-def crew(config: JudgeConfig) -> Crew:
-    """This process's workers for a configuration.
+def crew(config: JudgeConfig, identity: str) -> Crew:
+    """This process's workers for a judge.
 
-    Those of the last few configurations are kept, so that their processes
-    do not pile up.
+    Those of the last few are kept, so that their processes do not pile up.
+    The judge's identity tells apart what one configuration file said before
+    it was edited and after.
     """
-    key = (os.getpid(), config)
+    key = (os.getpid(), config, identity)
     with _LOCK:
         _CREWS[key] = found = _CREWS.pop(key, None) or Crew(config)
         mine = [other for other in _CREWS if other[0] == key[0]]
@@ -218,12 +223,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-_CREWS: dict[tuple[int, JudgeConfig], Crew] = {}  # the latest last
+_CREWS: dict[tuple[int, JudgeConfig, str], Crew] = {}  # the latest last
 _LOCK = threading.Lock()
 
 
 @atexit.register
 def _close_crews() -> None:
-    for (process, _), idle in _CREWS.items():
+    for (process, *_), idle in _CREWS.items():
         if process == os.getpid():
             idle.close()

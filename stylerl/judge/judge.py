@@ -21,6 +21,7 @@ from configparser import Error, RawConfigParser
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
+from typing import Protocol
 
 from tqdm import tqdm
 
@@ -34,21 +35,37 @@ __all__ = ["Judge", "Verdict", "Violation", "style_score"]
 
 File = tuple[bytes, str]  # content, path
 SNIPPET = "snippet.py"  # the name of a source that has none
-BATCH = 1024  # sources the cache looks up and writes at once
+BATCH = 1024  # sources a job that the cache looks up and writes at once
 PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
+
+
+class Crew(Protocol):
+    """Whoever does the work: this machine's processes, or a cluster's."""
+
+    def size(self) -> int:
+        """The jobs it can do at once."""
+
+    def judge(self, sources: Iterable[File], jobs: int) -> Iterator[Verdict]:
+        """The verdicts, in the order of the sources."""
 
 
 class Judge:
     """flake8 under one configuration."""
 
-    def __init__(self, config: JudgeConfig, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: JudgeConfig,
+        cache: Path | None = None,
+        crew: Crew | None = None,
+    ) -> None:
         """Check what can be checked before flake8 starts.
 
         Args:
             config: the style guide.
             cache: a file that keeps verdicts for the next time; made where
                 there is none.
+            crew: who does the work; by default processes of this machine.
 
         Raises:
             ConfigError: a rule prefix is none, or the configuration file or
@@ -59,11 +76,12 @@ class Judge:
             path = Path(config.config).absolute()
             config = dataclasses.replace(config, config=str(path))
         self.config = config
-        self._versions = _versions(config)
+        self.versions = _versions(config)
         self._options = _options(config)
         self._cache = (
             None if cache is None else VerdictCache(cache, self.identity)
         )
+        self._crew = crew
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -116,29 +134,11 @@ class Judge:
             ConfigError: flake8 refuses the configuration.
             DataError: the cache is damaged.
         """
-        jobs = jobs or crews.cores()
+        crew = self._crew or crews.crew(self.config, self.identity)
+        jobs = jobs or crew.size()
         if self._cache is None:
-            return crews.crew(self.config).judge(files, jobs)
-        return self._remembered(self._cache, files, jobs)
-
-    def _remembered(
-        self, cache: VerdictCache, files: Iterable[File], jobs: int
-    ) -> Iterator[Verdict]:
-        """Judge batch by batch what the cache does not know."""
-        crew = crews.crew(self.config)
-        for batch in _batches(files):
-            keys = [cache.key(*file) for file in batch]
-            known = cache.read(keys)
-            new = {
-                key: file
-                for key, file in zip(keys, batch, strict=True)
-                if key not in known
-            }
-            verdicts = crew.judge(new.values(), jobs)
-            found = dict(zip(new, verdicts, strict=True))
-            cache.write((k, v) for k, v in found.items() if _lasting(v))
-            known |= found
-            yield from (known[key] for key in keys)
+            return crew.judge(files, jobs)
+        return _remembered(self._cache, files, crew, jobs)
 
     @cached_property
     def identity(self) -> str:
@@ -147,13 +147,32 @@ class Judge:
         The versions of Python, flake8, its parts and the plugins, and the
         options; of a configuration file what it says, not where it lies.
         """
-        facts = json.dumps([self._versions, self._options], sort_keys=True)
+        facts = json.dumps([self.versions, self._options], sort_keys=True)
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
-def _batches(files: Iterable[File]) -> Iterator[list[File]]:
+def _remembered(
+    cache: VerdictCache, files: Iterable[File], crew: Crew, jobs: int
+) -> Iterator[Verdict]:
+    """Judge batch by batch what the cache does not know."""
+    for batch in _batches(files, BATCH * jobs):
+        keys = [cache.key(*file) for file in batch]
+        known = cache.read(keys)
+        new = {
+            key: file
+            for key, file in zip(keys, batch, strict=True)
+            if key not in known
+        }
+        verdicts = crew.judge(new.values(), jobs)
+        found = dict(zip(new, verdicts, strict=True))
+        cache.write((k, v) for k, v in found.items() if _lasting(v))
+        known |= found
+        yield from (known[key] for key in keys)
+
+
+def _batches(files: Iterable[File], size: int) -> Iterator[list[File]]:
     remaining = iter(files)
-    while batch := list(itertools.islice(remaining, BATCH)):
+    while batch := list(itertools.islice(remaining, size)):
         yield batch
 
 
