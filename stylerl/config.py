@@ -252,6 +252,22 @@ class PPOConfig:
         least=0,
         names=REWARD_NAMES,
     )
+    reference: str = setting(
+        "sft",
+        "what KL is measured from: sft, base (the model of sft.base), or a "
+        "model's folder, such as an earlier policy's",
+    )
+    value: str = setting(
+        "shared",
+        "where the value head stands: on the policy's trunk, or on a "
+        "separate model that begins as the reward model of value_from",
+        choices=("shared", "separate"),
+    )
+    value_from: str = setting(
+        "classifier",
+        "reward model that a separate value model begins as",
+        choices=("classifier", "pairwise"),
+    )
     prompts: int = setting(
         512, "prompts to draw episodes from, of the training split", least=1
     )
@@ -266,6 +282,15 @@ class PPOConfig:
         8, "sequences a forward pass; 0 takes the minibatch whole", least=0
     )
     max_new_tokens: int = setting(128, "tokens a completion", least=1)
+    min_new_tokens: int = setting(
+        0,
+        "tokens before which a completion does not end; more than 0 makes "
+        "the estimate of KL biased",
+        least=0,
+    )
+    stop_strings: tuple[str, ...] = setting(
+        (), "texts that end a completion as eos does, and are no part of it"
+    )
     temperature: float = setting(0.8, "of sampling and training", above=0)
     learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
     value_learning_rate: float | None = setting(

@@ -60,11 +60,14 @@ def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
     trained, frozen = shape.parameters, 2 * shape.parameters
     if ppo.lora_rank:  # the policy is its own reference
         trained = ppo.lora_rank * shape.adapted
+    trunks = 1
+    if ppo.value == "separate":
+        trained, trunks = trained + shape.parameters, 2
     return (
         PROGRAM
         + trained * STATE
         + frozen * FROZEN
-        + tokens * (shape.layers * layer + head)
+        + tokens * (trunks * shape.layers * layer + head)
     )
 
 

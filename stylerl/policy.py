@@ -1,7 +1,8 @@
 """The policy that PPO trains: a causal language model with a value head.
 
 Both stand on one trunk, so that one forward pass gives the log-probability
-of each response token and the value of the state before it.
+of each response token and the value of the state before it; or the value
+head has a trunk of its own, which begins as a reward model's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.adapters import Adapters
 from stylerl.errors import ModelError
 from stylerl.logprobs import response_states, token_scores
-from stylerl.models import fuse_gelu, write_model
+from stylerl.models import fuse_gelu, vocabulary_size, write_model
 from stylerl.storage import replacing
 
 VALUE_HEAD = "value_head.safetensors"
+VALUE_TRUNK = "value_trunk.safetensors"
 
 
 @contextmanager
@@ -45,21 +47,32 @@ class ResponseScores(NamedTuple):
 
 
 class PolicyWithValue(nn.Module):
-    """A causal language model and a value head on its shared trunk.
+    """A causal language model and a value head on a trunk.
 
     Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
     head starts at zero, so that every value is 0 before the first step.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        """Wrap `model`; raises ModelError if its logits are not linear."""
+    def __init__(
+        self, model: PreTrainedModel, critic: PreTrainedModel | None = None
+    ) -> None:
+        """Wrap `model`, with values from its own trunk or from `critic`'s.
+
+        Raises:
+            ModelError: the logits are not linear in the last hidden state,
+                or `critic` cannot read the policy's tokens.
+        """
         super().__init__()
         self.model = model
         self.adapters: Adapters | None = None
         fuse_gelu(model)
-        output: Any = model.get_output_embeddings()
-        size = output.weight.shape[1]
-        self.value_head = nn.Linear(size, 1)
+        self.value_trunk: PreTrainedModel | None = None
+        if critic is not None:
+            _check_critic(critic, model)
+            fuse_gelu(critic)
+            self.value_trunk = critic.base_model
+        settings = (critic or model).config.get_text_config()
+        self.value_head = nn.Linear(settings.hidden_size, 1)
         nn.init.zeros_(self.value_head.weight)
         nn.init.zeros_(self.value_head.bias)
         self.value_head.to(model.device)
@@ -84,13 +97,15 @@ class PolicyWithValue(nn.Module):
         `ids` is (B, T), prompt and response; `starts` and `lengths` are
         their lengths in tokens, (B,).  Log-probabilities are taken at
         `temperature`.  With `value_only` the gradient reaches the value
-        head and nothing else.
+        head, and its own trunk, and nothing else.
         """
         with torch.set_grad_enabled(
             torch.is_grad_enabled() and not value_only
         ):
             hidden, tokens = response_states(self.model, ids, starts, lengths)
             scores = token_scores(self.model, hidden, tokens, temperature)
+        if self.value_trunk is not None:
+            hidden, _ = response_states(self.value_trunk, ids, starts, lengths)
         return ResponseScores(*scores, self.values(hidden))
 
     def values(self, hidden: Tensor) -> Tensor:
@@ -105,11 +120,13 @@ class PolicyWithValue(nn.Module):
         transformers does so in training mode alone, which is why every
         dropout is set to zero first.
         """
-        for module in self.model.modules():
+        for module in self.modules():
             for name in ("p", "attention_dropout"):
                 if isinstance(getattr(module, name, None), float):
                     setattr(module, name, 0.0)
         self.model.gradient_checkpointing_enable()
+        if self.value_trunk is not None:
+            self.value_trunk.gradient_checkpointing_enable()
         self.train()
 
     def add_adapters(
@@ -143,10 +160,14 @@ class PolicyWithValue(nn.Module):
         with replacing(Path(folder)) as scratch:
             write_model(model, tokenizer, scratch)
             save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
+            if self.value_trunk is not None:
+                save_file(self.value_trunk.state_dict(), scratch / VALUE_TRUNK)
 
     def load_value_head(self, folder: Path) -> None:
-        """Take the value head that `save` left in `folder`."""
+        """Take the value head, and its trunk, that `save` left in `folder`."""
         self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
+        if self.value_trunk is not None:
+            self.value_trunk.load_state_dict(load_file(folder / VALUE_TRUNK))
 
     def _check_logits(self) -> None:
         """Some families scale or cap their logits after the embedding."""
@@ -161,3 +182,26 @@ class PolicyWithValue(nn.Module):
                 f"state; {type(self.model).__name__} changes them "
                 "afterwards: choose a Llama, GPT-2 or similar model"
             )
+
+
+def _check_critic(critic: PreTrainedModel, model: PreTrainedModel) -> None:
+    """A value model sees the policy's tokens, and none that come later."""
+    theirs, ours = vocabulary_size(critic), vocabulary_size(model)
+    if theirs != ours:
+        raise ModelError(
+            f"a separate value model must read the policy's {ours} tokens; "
+            f"{type(critic).__name__} has {theirs}: train the reward model "
+            "from the SFT model (reward.base), or set ppo.value: shared"
+        )
+    ids = torch.arange(4, device=critic.device)[None]
+    with torch.inference_mode():
+        whole, begun = (
+            critic.base_model(part).last_hidden_state[:, 0]
+            for part in (ids, ids[:, :2])
+        )
+    if not torch.allclose(whole, begun, rtol=1e-4, atol=1e-4):
+        raise ModelError(
+            "a separate value model must not look ahead; "
+            f"{type(critic).__name__} does: train the reward model from the "
+            "SFT model (reward.base), or set ppo.value: shared"
+        )

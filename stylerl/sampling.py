@@ -31,8 +31,8 @@ class Completions:
     """What was sampled for a list of prompts, in their order.
 
     `ids` holds the sampled tokens, the closing eos included; `texts` is
-    their text without it.  A completion that reached the token limit before
-    eos is not `finished`.
+    their text without it, up to the first stop string.  A completion that
+    reached the token limit before either is not `finished`.
     """
 
     prompt_ids: list[list[int]]
@@ -64,6 +64,8 @@ def generate(
     seed: int = 0,
     rows: Sequence[int] | None = None,
     batch_size: int = 64,
+    min_new_tokens: int = 0,
+    stop_strings: Sequence[str] = (),
     stop_at_eos: bool = True,
     bf16: bool = False,
     desc: str | None = None,
@@ -72,9 +74,11 @@ def generate(
 
     `rows` numbers the prompts, 0, 1, ... by default: prompt i draws from the
     stream of (seed, rows[i]).  Temperature 0 takes the likeliest token.
-    `bf16` samples from a copy of the model in bfloat16, two to three times
-    as fast where the CPU has it.  A progress bar named `desc` counts
-    completions.
+    A completion ends with eos, or with the token that completes one of
+    `stop_strings` in its decoded text; not before `min_new_tokens`, until
+    when eos is not drawn.  `bf16` samples from a copy of the model in
+    bfloat16, two to three times as fast where the CPU has it.  A progress
+    bar named `desc` counts completions.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
@@ -83,9 +87,14 @@ def generate(
     _check_context(model, prompt_ids, max_new_tokens)
     if bf16:
         model = copy.deepcopy(model).bfloat16()
+    stop = _Stop(
+        tokenizer,
+        tokenizer.eos_token_id if stop_at_eos else None,
+        tuple(stop_strings),
+        min_new_tokens,
+    )
     ids: list[list[int]] = [[] for _ in prompts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
-    eos = tokenizer.eos_token_id if stop_at_eos else None
     with tqdm(
         total=len(prompts), desc=desc, unit="sample", disable=desc is None
     ) as bar:
@@ -97,18 +106,53 @@ def generate(
                 [prompt_ids[i] for i in batch],
                 _uniforms(seed, numbers, max_new_tokens),
                 temperature,
-                eos,
-                tokenizer.pad_token_id,
+                stop,
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens
             bar.update(len(batch))
-    finished = [bool(t) and t[-1] == eos for t in ids]
-    texts = [
-        decode(tokenizer, tokens[:-1] if done else tokens)
-        for tokens, done in zip(ids, finished, strict=True)
-    ]
-    return Completions(prompt_ids, ids, finished, texts)
+    return Completions(
+        prompt_ids,
+        ids,
+        [stop.ends(tokens) for tokens in ids],
+        [stop.text(tokens) for tokens in ids],
+    )
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """When a response has ended, and what text it then is."""
+
+    tokenizer: PreTrainedTokenizerBase
+    eos: int | None
+    strings: tuple[str, ...]
+    least: int  # tokens before which nothing ends
+
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Whether the last of these tokens is the response's last."""
+        if len(ids) < max(self.least, 1):
+            return False
+        if ids[-1] == self.eos:
+            return True
+        return bool(self.strings) and self._cut(self._decode(ids)) is not None
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text without eos, up to the stop string that ended it."""
+        text = self._decode(ids)
+        return text[: self._cut(text)] if self.ends(ids) else text
+
+    def bars(self, step: int) -> bool:
+        """Whether eos may not be token `step`, counted from 0."""
+        return self.eos is not None and step + 1 < self.least
+
+    def _cut(self, text: str) -> int | None:
+        """Where the first stop string begins; None where there is none."""
+        places = [text.find(string) for string in self.strings]
+        return min((at for at in places if at >= 0), default=None)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        ended = bool(ids) and ids[-1] == self.eos
+        return decode(self.tokenizer, [*(ids[:-1] if ended else ids)])
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
@@ -206,10 +250,10 @@ def _decode(
     prompts: list[list[int]],
     noise: Tensor,
     temperature: float,
-    eos: int | None,
-    pad: int,
+    stop: _Stop,
 ) -> list[list[int]]:
-    """Sample until eos or until `noise`, (B, R) in [0, 1), is used up."""
+    """Sample until `stop` or until `noise`, (B, R) in [0, 1), is used up."""
+    pad = stop.tokenizer.pad_token_id
     rows = torch.arange(len(prompts))  # the original row of each live row
     ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
     lengths = torch.tensor([len(row) for row in prompts])
@@ -224,6 +268,7 @@ def _decode(
     )
     positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
     responses: list[list[int]] = [[] for _ in prompts]
+    ended: set[int] = set()
     for step in range(limit):
         logits = lm(
             input_ids=ids,
@@ -233,11 +278,15 @@ def _decode(
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]  # (live, V)
+        if stop.bars(step):
+            logits[:, stop.eos] = -torch.inf
         tokens = _choose(logits, noise[:, step], temperature)
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
-            if not (responses[row] and responses[row][-1] == eos):
+            if row not in ended:
                 responses[row].append(token)
-        live = torch.tensor([responses[r][-1] != eos for r in rows.tolist()])
+                if stop.ends(responses[row]):
+                    ended.add(row)
+        live = torch.tensor([row not in ended for row in rows.tolist()])
         if not live.any():
             break
         positions = lengths[:, None] + step

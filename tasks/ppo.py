@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl import config, draws, models, storage
-from stylerl.errors import DataError
+from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import PPOTrainer, Step, health
@@ -135,10 +135,11 @@ def _trainer(params: config.Params) -> PPOTrainer:
     )
     return PPOTrainer(
         settings,
-        policy=PolicyWithValue(policy),
+        policy=PolicyWithValue(policy, _critic(settings, device)),
         tokenizer=tokenizer,
         reward=reward,
         prompts=prompts,
+        reference=_reference(params, tokenizer),
         observe=rewards.Watch(judge),
         seed=params.seed,
         checkpoints=CHECKPOINTS / _key()[:16],
@@ -148,6 +149,39 @@ def _trainer(params: config.Params) -> PPOTrainer:
 def _key() -> str:
     """The digest that names this execution, from the flow or by itself."""
     return os.environ.get(tracking.KEY) or graph.stage_key(graph.find("ppo"))
+
+
+def _reference(
+    params: config.Params, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel | None:
+    """What KL is measured from; None for the policy as it starts.
+
+    Raises:
+        ConfigError: it does not read the policy's tokens.
+    """
+    name, revision = params.ppo.reference, "main"
+    if name == "sft":
+        return None
+    if name == "base":
+        name, revision = params.sft.base, params.sft.revision
+    own = models.load_tokenizer(name, revision)
+    if own.get_vocab() != tokenizer.get_vocab():
+        raise ConfigError(
+            f"ppo.reference must read the policy's tokens; the tokenizer of "
+            f"{name} has others: name a model with the tokenizer of {SFT}"
+        )
+    return models.load_causal_lm(name, revision, tokenizer)
+
+
+def _critic(
+    settings: config.PPOConfig, device: torch.device
+) -> PreTrainedModel | None:
+    """The reward model that a separate value model begins as."""
+    if settings.value == "shared":
+        return None
+    folder = REWARD_MODELS / settings.value_from
+    tokenizer = models.load_tokenizer(folder)
+    return models.load_scorer(folder, tokenizer=tokenizer).to(device)
 
 
 def _style(name: str, judge: Judge, device: torch.device) -> rewards.Style:

@@ -209,6 +209,19 @@ def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     assert "all-linear" in found.remedy
 
 
+def test_a_separate_value_model_takes_memory_by_hand():
+    # Twice the trained parameters: 16,000 more; twice the layers' states:
+    # 128 tokens x 1280 = 163,840 more.
+    shape = Shape(parameters=1000, hidden=8, layers=2, vocabulary=100)
+    sizes = [
+        memory.ppo_bytes(
+            shape, PPOConfig(value=value, micro_batch=1, max_new_tokens=32)
+        )
+        for value in ("shared", "separate")
+    ]
+    assert sizes[1] - sizes[0] == 163_840 + 16_000
+
+
 def test_memory_that_does_not_suffice(llama_folder, monkeypatch):
     name, params = str(llama_folder), Params()
     assert doctor.check_memory(name, params).status is Status.OK

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from conftest import build_gpt2, build_llama
+from transformers import BertConfig, BertForSequenceClassification
 
 from stylerl.errors import ModelError
 from stylerl.logprobs import right_pad
-from stylerl.models import load_causal_lm
+from stylerl.models import load_causal_lm, load_scorer, save_model
 from stylerl.policy import PolicyWithValue
 
 ROWS = [[1, 40, 50, 60, 70], [1, 60, 61, 62]]
@@ -83,3 +84,57 @@ def test_the_policy_refuses_logits_that_are_not_linear(tokenizer):
     model.forward = capped
     with pytest.raises(ModelError, match="logits must be"):
         PolicyWithValue(model)
+
+
+@pytest.fixture
+def critic(tokenizer, tmp_path):
+    """A reward model as its stage leaves one: another model than ROWS'."""
+    save_model(build_llama(len(tokenizer), seed=1), tokenizer, tmp_path / "r")
+    return load_scorer(tmp_path / "r", tokenizer=tokenizer)
+
+
+def test_a_separate_value_model_begins_as_the_reward_model(
+    critic, tokenizer, tmp_path
+):
+    """Its head starts at zero; then values come from its own states, and
+    log-probabilities from the policy's, as they were."""
+    model = build_llama(len(tokenizer))
+    policy = PolicyWithValue(model, critic)
+    shared = PolicyWithValue(model)
+    assert torch.equal(score(policy).values, torch.zeros(4))
+    assert torch.equal(score(policy).logprobs, score(shared).logprobs)
+    torch.nn.init.ones_(policy.value_head.weight)
+    states = critic.base_model(torch.tensor([ROWS[1]])).last_hidden_state
+    assert score(policy).values[3].item() == pytest.approx(
+        states[0, 2].sum().item(), abs=1e-4
+    )
+    score(policy).values.sum().backward()
+    assert all(p.grad is None for p in policy.model.parameters())
+    assert all(p.grad is not None for p in critic.base_model.parameters())
+    policy.save(tokenizer, tmp_path / "m")
+    again = PolicyWithValue(
+        load_causal_lm(tmp_path / "m"), load_scorer(tmp_path / "r")
+    )
+    with torch.no_grad():
+        again.value_trunk.norm.weight.zero_()
+    again.load_value_head(tmp_path / "m")
+    assert torch.equal(score(again).values, score(policy).values)
+
+
+def test_a_value_model_that_cannot_be_one_is_refused(tokenizer):
+    model = build_llama(len(tokenizer))
+    other = build_llama(len(tokenizer) + 1)
+    with pytest.raises(ModelError, match="read the policy's"):
+        PolicyWithValue(model, other)
+    torch.manual_seed(0)
+    sighted = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+        )
+    ).eval()
+    with pytest.raises(ModelError, match="must not look ahead"):
+        PolicyWithValue(model, sighted)

@@ -165,6 +165,26 @@ def test_eos_is_the_last_action_and_carries_the_score():
         assert seen["returns"][row].count_nonzero() <= 1
 
 
+def test_a_stop_string_finishes_a_response():
+    """Its tokens are trained, the last one carries the score, and nothing
+    is charged for a missing end."""
+    trainer = make(
+        stop_strings=("e",), batch_size=32, lam=0.0, missing_eos_penalty=5.0
+    )
+    batch = trainer.rollout()
+    stopped = 0
+    for row, text in enumerate(batch.completions):
+        ids = batch.rows[row][int(batch.starts[row]) :]
+        full = trainer.tokenizer.decode(ids, skip_special_tokens=True)
+        ended = "e" in full
+        assert batch.finished[row] == (ended or ids[-1] == 1)
+        assert text == full.partition("e")[0]
+        stopped += ended
+    assert stopped > 0
+    shaped = trainer.learner._shape(batch.scores, torch.tensor(batch.finished))
+    assert torch.equal(shaped != batch.scores, ~torch.tensor(batch.finished))
+
+
 def test_a_cut_completion_is_charged_and_judged_without_its_last_line():
     got = []
 
@@ -261,6 +281,28 @@ def test_value_warmup_moves_the_value_head_alone():
     assert moved[-2:] == [True, True]
     trainer.update(trainer.rollout())
     assert not torch.equal(before[0], weights(trainer)[0])
+
+
+def test_a_separate_value_model_is_trained_at_the_policys_rate(tokenizer):
+    """In a warm-up it moves and the policy does not; then all three do."""
+    critic = build_llama(len(tokenizer), seed=1)
+    policy = PolicyWithValue(build_llama(len(tokenizer)), critic)
+    trainer = make(policy, value_warmup=1, value_learning_rate=0.01)
+    before = {n: p.detach().clone() for n, p in policy.named_parameters()}
+    trainer.update(trainer.rollout())
+
+    def moved():
+        return {
+            name.partition(".")[0]
+            for name, parameter in policy.named_parameters()
+            if not torch.equal(parameter, before[name])
+        }
+
+    assert moved() == {"value_trunk", "value_head"}
+    trainer.update(trainer.rollout())
+    assert moved() == {"model", "value_trunk", "value_head"}
+    rates = [group["lr"] for group in trainer.learner.optimiser.param_groups]
+    assert rates[1] == pytest.approx(10 * rates[0])
 
 
 def test_the_reference_never_moves():
@@ -439,6 +481,8 @@ def test_a_bad_reward_is_one_clear_error(reward, message):
     ("changes", "message"),
     [
         ({"minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
+        ({"min_new_tokens": 9}, "at most ppo.max_new_tokens, 8; got 9"),
+        ({"stop_strings": ("",)}, "must not be empty texts"),
         ({"on_alarm": "rollback"}, "needs checkpoints to go back to"),
     ],
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import build_llama
+import torch
+from conftest import build_llama, build_tokenizer
 from safetensors.torch import load_file
 
 from stylerl import config, models, storage
@@ -136,6 +137,41 @@ def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
     )
     ppo.main()
     assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
+
+
+def test_the_reference_and_the_value_model_are_chosen(
+    workspace, tmp_path, tokenizer
+):
+    """Begun from the SFT model, KL to another model is not 0; the value
+    model begins as the reward model."""
+    other = build_llama(len(tokenizer), seed=1)
+    models.save_model(other, tokenizer, tmp_path / "artifacts/base")
+    models.save_model(
+        other, tokenizer, tmp_path / ppo.REWARD_MODELS / "pairwise"
+    )
+    params = workspace(
+        reference="base", value="separate", value_from="pairwise", updates=1
+    )
+    trainer = ppo._trainer(params)
+    for mine, theirs in (
+        (trainer.reference, other),
+        (trainer.policy.value_trunk, other.base_model),
+    ):
+        for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(a, b)
+    (step,) = trainer
+    assert abs(step.statistics["objective/kl"]) > 0.1
+    assert ppo._reference(workspace(), tokenizer) is None
+
+
+def test_a_reference_with_another_tokenizer_is_one_clear_error(
+    workspace, tmp_path, tokenizer
+):
+    small = build_tokenizer(300)
+    models.save_model(build_llama(len(small)), small, tmp_path / "other")
+    params = workspace(reference=str(tmp_path / "other"))
+    with pytest.raises(ConfigError, match=r"ppo\.reference must read"):
+        ppo._reference(params, tokenizer)
 
 
 def test_prompts_are_clean_training_functions(workspace, tokenizer):

@@ -55,15 +55,14 @@ class Learner:
         self.rate_scale = 1.0  # halved by every rollback
         self.score_moments = formulas.Moments()
         self.return_moments = formulas.Moments()
+        trunks = [
+            weight
+            for name, weight in policy.named_parameters()
+            if weight.requires_grad and not name.startswith("value_head.")
+        ]
         self.optimiser = torch.optim.Adam(
             [
-                {
-                    "params": [
-                        weight
-                        for weight in policy.model.parameters()
-                        if weight.requires_grad
-                    ]
-                },
+                {"params": trunks},
                 {"params": list(policy.value_head.parameters())},
             ],
             eps=config.adam_eps,

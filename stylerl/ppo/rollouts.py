@@ -29,7 +29,7 @@ class Rollouts:
 
     prompts: list[str]
     completions: list[str]  # as sampled
-    finished: list[bool]  # ended by eos, which is the last action
+    finished: list[bool]  # ended by its last token: eos, or a stop string's
     rows: list[list[int]]  # prompt and response tokens; never padded
     starts: Tensor  # (B,) tokens of the prompt
     lengths: Tensor  # (B,) tokens of the response

@@ -10,10 +10,10 @@ The update itself is learner.py, its mathematics formulas.py; docs/ppo.md is
 the twin of the three: each statistic and each detail, with its source.
 
 Where this departs from the papers, and from TRL's PPOTrainer
-    1. One trunk carries the policy and a value head that starts at zero: no
-       second model is run.
-    2. The score stands on the last action, which is eos if the response was
-       finished; TRL puts it one place later, on a pad.
+    1. One trunk carries the policy and a value head that starts at zero, and
+       no second model is run, unless the policy brings one.
+    2. The score stands on the last action, which is eos if the response
+       ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
        `minibatches` is the number of optimiser steps an epoch.
     4. Rewards are divided by the running root mean square of the returns:
@@ -187,6 +187,8 @@ class PPOTrainer:
                 self.tokenizer,
                 texts,
                 max_new_tokens=self.config.max_new_tokens,
+                min_new_tokens=self.config.min_new_tokens,
+                stop_strings=self.config.stop_strings,
                 temperature=self.config.temperature,
                 seed=draws.seed_of(self.seed, self.done, "sample"),
                 rows=rows,
@@ -329,6 +331,16 @@ class PPOTrainer:
             raise ConfigError(
                 f"ppo.minibatches must be at most ppo.batch_size, "
                 f"{config.batch_size}; got {config.minibatches}"
+            )
+        if config.min_new_tokens > config.max_new_tokens:
+            raise ConfigError(
+                f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
+                f"{config.max_new_tokens}; got {config.min_new_tokens}"
+            )
+        if "" in config.stop_strings:
+            raise ConfigError(
+                "ppo.stop_strings must not be empty texts; every text "
+                "would end at once: remove ''"
             )
         if config.batch_size < self.processes.count:
             raise ConfigError(
