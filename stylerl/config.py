@@ -268,6 +268,12 @@ class PPOConfig:
         "reward model that a separate value model begins as",
         choices=("classifier", "pairwise"),
     )
+    credit: str = setting(
+        "response",
+        "where the reward stands: whole on the last action, or what the "
+        "linter charges on the tokens that wrote it, and the rest there",
+        choices=("response", "token"),
+    )
     prompts: int = setting(
         512, "prompts to draw episodes from, of the training split", least=1
     )

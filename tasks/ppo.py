@@ -21,9 +21,11 @@ from stylerl.judge import Judge
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import PPOTrainer, Step, health
 from stylerl.ppo.compute import Compute
+from stylerl.ppo.credit import Credit
 from stylerl.ppo.processes import Processes
 from stylerl.reward import composite as rewards
 from stylerl.reward import functions
+from stylerl.reward.credit import LinterCredit
 from stylerl.reward.scorers import Scorer
 from tasks import graph, process, tracking
 
@@ -141,6 +143,7 @@ def _trainer(params: config.Params) -> PPOTrainer:
         prompts=prompts,
         reference=_reference(params, tokenizer),
         observe=rewards.Watch(judge),
+        credit=_credit(settings, judge),
         seed=params.seed,
         checkpoints=CHECKPOINTS / _key()[:16],
     )
@@ -171,6 +174,22 @@ def _reference(
             f"{name} has others: name a model with the tokenizer of {SFT}"
         )
     return models.load_causal_lm(name, revision, tokenizer)
+
+
+def _credit(settings: config.PPOConfig, judge: Judge) -> Credit | None:
+    """Where in a completion the linter's part of the reward was lost.
+
+    Raises:
+        ConfigError: the linter has no part in the reward.
+    """
+    if settings.credit == "response":
+        return None
+    if settings.reward != "linter":
+        raise ConfigError(
+            "ppo.credit: token charges what the linter takes, so the linter "
+            f"must be part of ppo.reward; got {settings.reward!r}"
+        )
+    return LinterCredit(judge)
 
 
 def _critic(

@@ -29,6 +29,7 @@ def make(**changes):
             "substance": torch.tensor([0.5, 0.25]),
         },
         "observed": {"score": torch.tensor([0.8, 0.4])},
+        "charges": torch.zeros(2, 3),
         "logprobs": torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]]),
         "ref_logprobs": torch.tensor([[-2.0, -2.0, -5.0], [-3.0, 0.0, 0.0]]),
         "entropy": torch.tensor([[1.0, 2.0, 3.0], [6.0, 0.0, 0.0]]),
@@ -144,7 +145,13 @@ def test_shares_of_processes_make_the_batch_again():
         observed={"score": torch.arange(5.0) / 5},
         **{
             name: torch.rand(5, 5) * mask
-            for name in ("logprobs", "ref_logprobs", "entropy", "values")
+            for name in (
+                "charges",
+                "logprobs",
+                "ref_logprobs",
+                "entropy",
+                "values",
+            )
         },
     )
     again = interleave([share(batch, 0), share(batch, 1)])

@@ -33,7 +33,11 @@ def ours(given, lengths, mask):
     """The same quantities by our functions."""
     kl = pm.kl_k1(given["logprobs"], given["ref_logprobs"]) * mask
     rewards = pm.token_rewards(
-        given["scores"], kl, lengths, SETTINGS["kl_coef"]
+        given["scores"],
+        torch.zeros_like(kl),
+        kl,
+        lengths,
+        SETTINGS["kl_coef"],
     )
     advantages, returns = pm.advantages_and_returns(
         rewards,

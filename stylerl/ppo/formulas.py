@@ -44,14 +44,18 @@ def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
 
 
 def token_rewards(
-    scores: Tensor, kl: Tensor, lengths: Tensor, beta: float
+    scores: Tensor, charges: Tensor, kl: Tensor, lengths: Tensor, beta: float
 ) -> Tensor:
     """-beta KL_t, and the score on the last action (Ziegler, eq. 2).
 
-    Scores and lengths are (B,), KL (B, R) and 0 behind each response.
+    Charges are what of the score stands on tokens of its own: without them
+    a response's rewards have the same sum, so they are taken from the last
+    action's.  Scores and lengths are (B,), charges and KL (B, R) and 0
+    behind each response.
     """
     last = (lengths - 1)[:, None]
-    return (-beta * kl).scatter_add(1, last, scores[:, None])
+    left = (scores - charges.sum(dim=1))[:, None]
+    return (charges - beta * kl).scatter_add(1, last, left)
 
 
 def advantages_and_returns(

@@ -121,7 +121,10 @@ class Learner:
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
         beta = self.kl_coef if config.kl_penalty == "reward" else 0.0
         scores = self._shape(batch.scores, torch.tensor(batch.finished))
-        rewards = formulas.token_rewards(scores, kl, batch.lengths, beta)
+        scale = self.score_moments.std if config.scale_scores else 1.0
+        rewards = formulas.token_rewards(
+            scores, batch.charges / scale, kl, batch.lengths, beta
+        )
         if config.scale_rewards:
             sums = formulas.discounted_sums(rewards, config.gamma)
             self.return_moments = self.return_moments.add(sums[batch.mask])

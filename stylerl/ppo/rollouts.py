@@ -35,6 +35,7 @@ class Rollouts:
     lengths: Tensor  # (B,) tokens of the response
     parts: dict[str, Tensor]  # (B,) the reward by named part; sums to it
     observed: dict[str, Tensor]  # (B,) watched, and not rewarded
+    charges: Tensor = EMPTY  # (B, R) of the reward, what is a token's own
     logprobs: Tensor = EMPTY  # (B, R) of pi_old, nats
     ref_logprobs: Tensor = EMPTY  # (B, R) of pi_ref, nats
     entropy: Tensor = EMPTY  # (B, R) of pi_old, nats

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -41,11 +42,12 @@ from stylerl.errors import ConfigError, TrainingError
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import checkpoint, health, rollouts
 from stylerl.ppo.compute import Compute, score
+from stylerl.ppo.credit import Charge, Credit, on_tokens
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.processes import Processes
 from stylerl.ppo.rollouts import Observer, Reward, Rollouts
-from stylerl.sampling import generate
+from stylerl.sampling import Completions, generate
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
@@ -67,8 +69,10 @@ class PPOTrainer:
 
     `reward(prompts, completions)` gives one number an episode, or named
     parts that are summed.  `observe(prompts, completions, finished)` gives
-    named numbers that are watched and never rewarded.  A completion that was
-    cut at the token limit comes to both without its last line.
+    named numbers that are watched and never rewarded.  With `ppo.credit:
+    token`, `credit(prompts, completions)` says what of the reward stands on
+    single tokens.  A completion that was cut at the token limit comes to all
+    three without its last line.
 
     Under `accelerate launch` each process samples, scores and learns its
     share, and all end with the same weights.
@@ -84,6 +88,7 @@ class PPOTrainer:
         prompts: Iterable[Any],
         reference: PreTrainedModel | None = None,
         observe: Observer | None = None,
+        credit: Credit | None = None,
         seed: int = 0,
         checkpoints: Path | None = None,
     ) -> None:
@@ -98,6 +103,7 @@ class PPOTrainer:
             reference: pi_ref; by default a frozen copy of the policy, or
                 with LoRA the policy with its adapters off.
             observe: numbers to watch beside the reward.
+            credit: where in a completion the reward was lost or won.
             seed: of every draw.
             checkpoints: a folder to resume from; None keeps none.
 
@@ -108,6 +114,7 @@ class PPOTrainer:
         self.tokenizer = tokenizer
         self.reward = reward
         self.observe = observe
+        self.credit = credit
         self.prompts = _texts(prompts)
         self.seed = seed
         self.checkpoints = checkpoints
@@ -202,6 +209,7 @@ class PPOTrainer:
             if self.observe:
                 seen = self.observe(texts, judged, sampled.finished)
                 observed = rollouts.as_columns(seen, len(texts))
+            charges = self._charges(texts, sampled)
         pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
         batch = Rollouts(
             prompts=texts,
@@ -212,6 +220,7 @@ class PPOTrainer:
             lengths=torch.tensor([len(ids) for ids in sampled.ids]),
             parts=parts,
             observed=observed,
+            charges=charges,
             seconds=phase.spent,
         )
         with phase("score"):  # 3. log pi_old, log pi_ref and V
@@ -264,6 +273,13 @@ class PPOTrainer:
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]
         checkpoint.restore_random_state(found.state["random"])
+
+    def _charges(self, prompts: list[str], sampled: Completions) -> Tensor:
+        """What of the reward stands on single tokens, (B, R)."""
+        charges: Sequence[Sequence[Charge]] = [[] for _ in prompts]
+        if self.credit and self.config.credit == "token":
+            charges = self.credit(prompts, sampled.judged)
+        return on_tokens(self.tokenizer, sampled.ids, charges)
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""
@@ -354,6 +370,11 @@ class PPOTrainer:
                 "the tokenizer's pad token must exist and differ from eos; "
                 f"got {tokenizer.pad_token!r}: use "
                 "stylerl.models.load_tokenizer"
+            )
+        if config.credit == "token" and self.credit is None:
+            raise ConfigError(
+                "ppo.credit: token needs a function that says where; give "
+                "`credit`, or set ppo.credit: response"
             )
         kept = self.checkpoints is not None and config.checkpoint_every > 0
         if config.on_alarm == "rollback" and not kept:

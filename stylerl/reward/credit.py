@@ -1,0 +1,46 @@
+"""Where the linter's part of a reward was lost: one charge a violation."""
+
+from dataclasses import dataclass
+
+from stylerl.judge import Judge
+from stylerl.judge.outcome import Assessment
+from stylerl.judge.positions import offset
+from stylerl.ppo.credit import Charge
+from stylerl.reward.composite import assess_all, linter_style
+
+
+@dataclass(frozen=True)
+class LinterCredit:
+    """Charges for `composite.linter_style`, as the trainer takes them.
+
+    What a completion misses of the full style reward is shared equally by
+    its violations.  One that does not parse has no charges: it is worth the
+    same wherever it broke.
+    """
+
+    judge: Judge
+    weight: float = 1.0  # of the linter's part in the reward
+
+    def __call__(
+        self, prompts: list[str], completions: list[str]
+    ) -> list[list[Charge]]:
+        """The charges of each completion, at characters of its own."""
+        finished = [True] * len(prompts)
+        assessed = assess_all(self.judge, prompts, completions, finished)
+        styles = linter_style(self.judge)(prompts, completions)
+        rows = zip(prompts, completions, assessed, styles, strict=True)
+        return [
+            self._charges(prompt, completion, each, 1 - style)
+            for prompt, completion, each, style in rows
+        ]
+
+    def _charges(
+        self, prompt: str, completion: str, found: Assessment, missed: float
+    ) -> list[Charge]:
+        if not found.parsed or not found.violations:
+            return []
+        amount = -self.weight * missed / len(found.violations)
+        return [
+            Charge(offset(prompt + completion, each) - len(prompt), amount)
+            for each in found.violations
+        ]
