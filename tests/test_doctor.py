@@ -212,7 +212,7 @@ def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
 def test_a_separate_value_model_takes_memory_by_hand():
     # Twice the trained parameters: 16,000 more; twice the layers' states:
     # 128 tokens x 1280 = 163,840 more.
-    shape = Shape(parameters=1000, hidden=8, layers=2, vocabulary=100)
+    shape = Shape(1000, hidden=8, layers=2, vocabulary=100, adapted=30)
     sizes = [
         memory.ppo_bytes(
             shape, PPOConfig(value=value, micro_batch=1, max_new_tokens=32)
