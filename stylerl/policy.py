@@ -70,7 +70,8 @@ class PolicyWithValue(nn.Module):
         if critic is not None:
             _check_critic(critic, model)
             fuse_gelu(critic)
-            self.value_trunk = critic.base_model
+            trunk: Any = critic.base_model
+            self.value_trunk = trunk
         settings = (critic or model).config.get_text_config()
         self.value_head = nn.Linear(settings.hidden_size, 1)
         nn.init.zeros_(self.value_head.weight)

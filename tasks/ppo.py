@@ -200,7 +200,9 @@ def _critic(
         return None
     folder = REWARD_MODELS / settings.value_from
     tokenizer = models.load_tokenizer(folder)
-    return models.load_scorer(folder, tokenizer=tokenizer).to(device)
+    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
+    scorer: PreTrainedModel = model.to(device)
+    return scorer
 
 
 def _style(name: str, judge: Judge, device: torch.device) -> rewards.Style:
