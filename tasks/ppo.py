@@ -61,7 +61,7 @@ def main() -> None:
         for _ in _trainer(params):
             pass
         return
-    for path in undeclared(params.ppo.reward):
+    for path in undeclared([*params.ppo.reward, params.ppo.reference]):
         tqdm.write(
             f"ppo: a change of {path} will not run the stage again, because "
             "dvc.yaml does not name it: add it to the deps of ppo"
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def undeclared(reward: Iterable[str]) -> list[Path]:
-    """What the parts of a reward read that is no dependency of the stage.
+    """What parts of a reward, or a reference, read beyond the stage's deps.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -184,12 +184,12 @@ def _credit(settings: config.PPOConfig, judge: Judge) -> Credit | None:
     """
     if settings.credit == "response":
         return None
-    if settings.reward != "linter":
+    if "linter" not in settings.reward:
         raise ConfigError(
-            "ppo.credit: token charges what the linter takes, so the linter "
-            f"must be part of ppo.reward; got {settings.reward!r}"
+            "ppo.credit: token charges what the linter takes, so `linter` "
+            f"must be a part of ppo.reward; got {', '.join(settings.reward)}"
         )
-    return LinterCredit(judge)
+    return LinterCredit(judge, settings.reward["linter"])
 
 
 def _critic(

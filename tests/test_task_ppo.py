@@ -164,6 +164,14 @@ def test_the_reference_and_the_value_model_are_chosen(
     assert ppo._reference(workspace(), tokenizer) is None
 
 
+def test_the_linters_charges_have_its_weight(workspace, tmp_path):
+    params = workspace(credit="token", reward={"linter": 2.0})
+    assert ppo._trainer(params).credit.weight == 2.0
+    params = workspace(credit="token", reward={"substance": 1.0})
+    with pytest.raises(ConfigError, match="`linter` must be a part"):
+        ppo._trainer(params)
+
+
 def test_a_reference_with_another_tokenizer_is_one_clear_error(
     workspace, tmp_path, tokenizer
 ):
