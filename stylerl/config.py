@@ -362,6 +362,23 @@ class PPOConfig:
         "layers that get adapters, by the last part of their name, such as "
         "q_proj; all-linear takes all but the output embedding",
     )
+    keep: str = setting(
+        "last",
+        "which update's weights are the result: the last, or the best by "
+        "held-out compliance within kl_budget",
+        choices=("last", "best"),
+    )
+    kl_budget: float | None = setting(
+        10.0,
+        "nats a response from the reference that the best update may have",
+        above=0,
+    )
+    validate_every: int = setting(
+        10, "updates between measurements for keep: best", least=1
+    )
+    validation_prompts: int = setting(
+        64, "prompts of the validation split to measure on", least=1
+    )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", least=0
     )

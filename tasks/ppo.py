@@ -77,8 +77,9 @@ def main() -> None:
         trainer.policy.save(trainer.tokenizer, FOLDER)
         table = _updates(trainer.history)
         storage.write_text(UPDATES, table.to_csv(index=False))
-        storage.write_json(METRICS, _summary(table))
-        run.log_metrics(_summary(table))
+        summary = _summary(table) | _kept(trainer)
+        storage.write_json(METRICS, summary)
+        run.log_metrics(summary)
         run.log_file(UPDATES)
         if trainer.stopped:
             run.log_tag("stopped", str(trainer.stopped))
@@ -121,13 +122,22 @@ def _trainer(params: config.Params) -> PPOTrainer:
     policy: Any = models.load_causal_lm(SFT, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge)
-    prompts = list(settings.prompt_texts) or _prompts(
-        storage.read_table(LABELS), settings, policy, tokenizer, params.seed
-    )
+
+    def draw(split: str, count: int) -> list[str]:
+        labels = storage.read_table(LABELS)
+        room = settings.max_new_tokens
+        return _prompts(
+            labels, split, count, room, policy, tokenizer, params.seed
+        )
+
+    prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
+    validation = []
+    if settings.keep == "best":
+        validation = draw("valid", settings.validation_prompts)
     expected = rewards.expected_sizes(
         policy,
         tokenizer,
-        prompts,
+        [*prompts, *validation],
         settings,
         draws.seed_of(params.seed, "reference"),
         bf16=Compute.of(settings, device).bf16,
@@ -144,6 +154,7 @@ def _trainer(params: config.Params) -> PPOTrainer:
         reference=_reference(params, tokenizer),
         observe=rewards.Watch(judge),
         credit=_credit(settings, judge),
+        validation=validation,
         seed=params.seed,
         checkpoints=CHECKPOINTS / _key()[:16],
     )
@@ -218,18 +229,20 @@ def _style(name: str, judge: Judge, device: torch.device) -> rewards.Style:
 
 def _prompts(
     labels: pd.DataFrame,
-    settings: config.PPOConfig,
+    split: str,
+    count: int,
+    room: int,
     policy: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     seed: int,
 ) -> list[str]:
-    """Draw prompts of clean training functions that leave room to answer.
+    """Draw prompts of clean functions that leave `room` tokens to answer.
 
     Raises:
         DataError: no labelled snippet gives one.
     """
     usable = labels[
-        (labels["split"] == "train")
+        (labels["split"] == split)
         & labels["compliant"]
         & (labels["body_start"] > 0)
     ]
@@ -238,15 +251,15 @@ def _prompts(
     for row in usable.sample(frac=1.0, random_state=seed).itertuples():
         prompt = str(row.text)[: int(str(row.body_start))]
         size = len(models.encode_prompt(tokenizer, prompt))
-        if limit is None or size + settings.max_new_tokens <= limit:
+        if limit is None or size + room <= limit:
             found[prompt] = None
-        if len(found) == settings.prompts:
+        if len(found) == count:
             break
     if not found:
         raise DataError(
-            "ppo needs prompts: compliant functions of the training split; "
-            f"{LABELS} has none that fits: raise label.snippets, or write "
-            "some in ppo.prompt_texts"
+            f"ppo needs prompts: compliant functions of the {split} split; "
+            f"{LABELS} has none that fits: raise label.snippets, lower "
+            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
         )
     return list(found)
 
@@ -303,6 +316,19 @@ def _summary(table: pd.DataFrame) -> dict[str, Any]:
     }
     alarms = int((table["alarms"] != "").sum()) if len(table) else 0
     return {**means, "updates": len(table), "alarms": alarms}
+
+
+def _kept(trainer: PPOTrainer) -> dict[str, int]:
+    """The update whose weights are the result, where one was to be chosen."""
+    if trainer.config.keep == "last":
+        return {}
+    if trainer.best is None:
+        tqdm.write(
+            "ppo: no measured update stayed within ppo.kl_budget, so the "
+            "last one is kept: raise the budget or ppo.kl_coef"
+        )
+        return {"kept_update": trainer.done}
+    return {"kept_update": trainer.best.update}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ CONFIG = PPOConfig(
     kl_horizon=100,
     scale_scores=True,
     checkpoint_every=2,
+    keep="best",
+    validate_every=3,
 )
 
 
@@ -66,6 +68,7 @@ def run(folder, phases: Connection):
         tokenizer=tokenizer,
         reward=reward,
         prompts=["def add(a, b):\n", "x", "def f():\n"],
+        validation=["def g():\n", "y"],
         checkpoints=folder / "checkpoints",
     )
     spy(trainer, "rollout", "rollout")
@@ -78,7 +81,14 @@ def run(folder, phases: Connection):
         samples = step.rollouts.rows
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
     (folder / "end.json").write_text(
-        json.dumps([trainer.history, samples, trainer.learner.kl_coef])
+        json.dumps(
+            [
+                trainer.history,
+                samples,
+                trainer.learner.kl_coef,
+                trainer.best.update,
+            ]
+        )
     )
 
     phases.close()

@@ -79,6 +79,7 @@ def test_a_run_with_other_weights_does_not_go_on(whole):
         tokenizer=tokenizer,
         reward=lambda prompts, completions: [0.0] * len(prompts),
         prompts=["def add(a, b):\n", "x", "def f():\n"],
+        validation=["def g():\n", "y"],
         checkpoints=whole[0] / "checkpoints",
     )
     with pytest.raises(ConfigError, match="other settings, prompts or models"):

@@ -182,21 +182,59 @@ def test_a_reference_with_another_tokenizer_is_one_clear_error(
         ppo._reference(params, tokenizer)
 
 
-def test_prompts_are_clean_training_functions(workspace, tokenizer):
-    """Rows 0, 2, 4, 6, 8 are compliant and of the training split."""
-    params = workspace(prompts=100)
+def draw(tokenizer, split="train", count=100, room=8):
     policy = build_llama(len(tokenizer))
-    found = ppo._prompts(labels(), params.ppo, policy, tokenizer, 0)
-    assert sorted(found) == [f"def f{i}(value):\n" for i in (0, 2, 4, 6, 8)]
-    few = workspace(prompts=2)
-    assert len(ppo._prompts(labels(), few.ppo, policy, tokenizer, 0)) == 2
+    return ppo._prompts(labels(), split, count, room, policy, tokenizer, 0)
 
 
-def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
-    params = workspace(max_new_tokens=250)
-    policy = build_llama(len(tokenizer))
+def test_prompts_are_clean_functions_of_their_split(tokenizer):
+    """Rows 0, 2, 4, 6, 8 are compliant and of the training split, row 10 of
+    the validation split."""
+    train = [f"def f{i}(value):\n" for i in (0, 2, 4, 6, 8)]
+    assert sorted(draw(tokenizer)) == train
+    assert draw(tokenizer, "valid") == ["def f10(value):\n"]
+    assert len(draw(tokenizer, count=2)) == 2
+
+
+def test_without_a_prompt_that_fits_it_says_what_to_do(tokenizer):
     with pytest.raises(DataError, match=r"raise label\.snippets"):
-        ppo._prompts(labels(), params.ppo, policy, tokenizer, 0)
+        draw(tokenizer, room=250)
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(100.0, 1), (1e-9, 3)])
+def test_the_best_update_is_the_artifact(
+    workspace, tmp_path, monkeypatch, capsys, budget, kept
+):
+    """Nothing is compliant, so the first of equals stays; where none is
+    within the budget it is the last, and this is said."""
+    workspace(
+        keep="best",
+        kl_budget=budget,
+        validate_every=1,
+        learning_rate=0.03,
+    )
+    seen = {}
+
+    def note(_run, step, _sounded):
+        policy = trainers[0].policy.trained()
+        seen[step.update] = {n: w.clone() for n, w in policy.items()}
+
+    trainers, make = [], ppo._trainer
+    monkeypatch.setattr(ppo, "_log", note)
+    monkeypatch.setattr(
+        ppo, "_trainer", lambda p: trainers.append(make(p)) or trainers[0]
+    )
+    ppo.main()
+    assert trainers[0].validation == ["def f10(value):\n"]
+    metrics = storage.read_json(tmp_path / "metrics/ppo.json")
+    assert metrics["kept_update"] == kept
+    table = pd.read_csv(tmp_path / "metrics/ppo.csv")
+    assert table["validation/compliance"].tolist() == [0.0] * 3
+    saved = load_file(tmp_path / "artifacts/ppo/model.safetensors")
+    for name, weight in saved.items():
+        assert torch.equal(weight, seen[kept][f"model.{name}"])
+    told = "no measured update stayed within" in capsys.readouterr().out
+    assert told == (kept == 3)
 
 
 def test_the_parts_of_the_reward_are_logged_by_name(

@@ -40,7 +40,7 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.policy import PolicyWithValue
-from stylerl.ppo import checkpoint, health, rollouts
+from stylerl.ppo import checkpoint, health, rollouts, selection
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.credit import Charge, Credit, on_tokens
 from stylerl.ppo.learner import Learner
@@ -89,6 +89,7 @@ class PPOTrainer:
         reference: PreTrainedModel | None = None,
         observe: Observer | None = None,
         credit: Credit | None = None,
+        validation: Iterable[Any] = (),
         seed: int = 0,
         checkpoints: Path | None = None,
     ) -> None:
@@ -104,6 +105,7 @@ class PPOTrainer:
                 with LoRA the policy with its adapters off.
             observe: numbers to watch beside the reward.
             credit: where in a completion the reward was lost or won.
+            validation: prompts to choose the best update by.
             seed: of every draw.
             checkpoints: a folder to resume from; None keeps none.
 
@@ -116,6 +118,7 @@ class PPOTrainer:
         self.observe = observe
         self.credit = credit
         self.prompts = _texts(prompts)
+        self.validation = _texts(validation)
         self.seed = seed
         self.checkpoints = checkpoints
         self.processes = Processes()
@@ -143,6 +146,7 @@ class PPOTrainer:
         )
         self.history: list[dict[str, float]] = []  # statistics by update
         self.stopped: health.Alarm | None = None
+        self.best: selection.Best | None = None
         self._identity = self._identify()
 
     def __len__(self) -> int:
@@ -156,6 +160,8 @@ class PPOTrainer:
 
     def __iter__(self) -> Iterator[Step]:
         """Run the updates that are left, from the last checkpoint on.
+
+        With `ppo.keep: best` the policy ends with the best update's weights.
 
         Raises:
             TrainingError: a gradient is not finite, or a grave alarm came
@@ -178,13 +184,29 @@ class PPOTrainer:
                 yield step
                 self._act_on(step.alarms)
                 bar.n = self.done
+        if self.best is not None:
+            self.policy.load_state_dict(self.best.weights, strict=False)
 
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
         """Sample one completion a prompt and score it; nothing is learnt.
 
         Without `prompts`, those of the next update are taken.
         """
-        every = list(prompts or self._next_prompts())
+        texts = list(prompts or self._next_prompts())
+        return self._episodes(
+            texts, draws.seed_of(self.seed, self.done, "sample")
+        )
+
+    def validate(self) -> dict[str, float]:
+        """Score, compliance and KL of the policy on validation prompts.
+
+        The draws are the same every time.
+        """
+        seed = draws.seed_of(self.seed, "validation")
+        return selection.measure(self._episodes(self.validation, seed))
+
+    def _episodes(self, every: Sequence[str], seed: int) -> Rollouts:
+        """One scored completion a prompt, over all processes."""
         rows = self.processes.share(range(len(every)))
         texts = [every[row] for row in rows]
         phase = Stopwatch()
@@ -197,7 +219,7 @@ class PPOTrainer:
                 min_new_tokens=self.config.min_new_tokens,
                 stop_strings=self.config.stop_strings,
                 temperature=self.config.temperature,
-                seed=draws.seed_of(self.seed, self.done, "sample"),
+                seed=seed,
                 rows=rows,
                 batch_size=len(texts),
                 bf16=self.compute.bf16,
@@ -245,11 +267,13 @@ class PPOTrainer:
                 "history": self.history,
                 "random": checkpoint.random_state(),
             }
+            tensors = self.learner.tensors()
+            if self.best is not None:
+                state["best"] = [self.best.update, self.best.quality]
+                tensors["best"] = self.best.weights
             checkpoint.save(
                 self.checkpoints,
-                checkpoint.Checkpoint(
-                    self.done, self.learner.tensors(), state
-                ),
+                checkpoint.Checkpoint(self.done, tensors, state),
             )
         self.processes.wait()
 
@@ -272,6 +296,8 @@ class PPOTrainer:
             )
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]
+        best = found.state.get("best")
+        self.best = best and selection.Best(*best, found.tensors["best"])
         checkpoint.restore_random_state(found.state["random"])
 
     def _charges(self, prompts: list[str], sampled: Completions) -> Tensor:
@@ -288,12 +314,33 @@ class PPOTrainer:
             numbers = self.update(batch)
         self.history.append(numbers)
         alarms = health.alarms(self.history)
-        every = self.config.checkpoint_every
-        due = every and (self.done % every == 0 or self.done == len(self))
-        if self.checkpoints and due and not self._ill(alarms):
-            self.save()
+        if not self._ill(alarms):
+            with phase("validate"):
+                self._consider(numbers)
+            if self.checkpoints and self._due(self.config.checkpoint_every):
+                self.save()
         seconds = {**batch.seconds, **phase.spent}
         return Step(self.done, numbers, batch, alarms, seconds)
+
+    def _due(self, every: int) -> bool:
+        """Whether something done every so many updates, and last, is due."""
+        last = self.done == len(self)
+        return every > 0 and (self.done % every == 0 or last)
+
+    def _consider(self, numbers: dict[str, float]) -> None:
+        """Measure this update where that is due, and keep the best one."""
+        config = self.config
+        if config.keep == "last" or not self._due(config.validate_every):
+            return
+        numbers |= self.validate()
+        if selection.is_better(numbers, self.best, config.kl_budget):
+            weights = {
+                name: weight.cpu().clone()
+                for name, weight in self.policy.trained().items()
+            }
+            self.best = selection.Best(
+                self.done, selection.quality(numbers), weights
+            )
 
     def _ill(self, alarms: Sequence[health.Alarm]) -> health.Alarm | None:
         """The first grave alarm, where such are acted on."""
@@ -333,7 +380,9 @@ class PPOTrainer:
         settings = dataclasses.asdict(self.config)
         del settings["checkpoint_every"]
         digest = hashlib.sha256(
-            json.dumps([settings, self.seed, self.prompts]).encode()
+            json.dumps(
+                [settings, self.seed, self.prompts, self.validation]
+            ).encode()
         )
         for model in filter(None, (self.policy, self.reference)):
             for weight in model.parameters():
@@ -362,6 +411,11 @@ class PPOTrainer:
             raise ConfigError(
                 f"ppo.batch_size must be at least the number of processes, "
                 f"{self.processes.count}; got {config.batch_size}"
+            )
+        if config.keep == "best" and not self.validation:
+            raise ConfigError(
+                "ppo.keep: best needs prompts to choose by; give "
+                "`validation`, or set ppo.keep: last"
             )
         if not self.prompts:
             raise ConfigError("there must be at least one prompt; got none")
