@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from prefect import flow
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
@@ -23,6 +24,7 @@ from tasks import graph, tracking
 
 METRICS = Path("metrics/evaluate.json")
 REPORT = Path("artifacts/evaluate/report.html")
+UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
 SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 
@@ -125,12 +127,31 @@ def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
     create_markdown_artifact(
         summary.markdown(metrics), key="before-after", description="Scores"
     )
+    if text := alarms():
+        create_markdown_artifact(
+            text, key="alarms", description="What sounded during PPO"
+        )
     if parent.url:
         create_link_artifact(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"
         )
     if REPORT.exists():
         create_link_artifact(REPORT.resolve().as_uri(), "Report", key="report")
+
+
+def alarms() -> str:
+    """The alarms of the last PPO run as a table; empty where none sounded."""
+    if not UPDATES.exists():
+        return ""
+    table = pd.read_csv(UPDATES)
+    if table["alarms"].isna().all():
+        return ""
+    from stylerl.ppo import health  # imports torch, which takes seconds
+
+    history = table.drop(columns="alarms").to_dict("records")
+    return health.markdown(
+        [{str(k): v for k, v in row.items() if v == v} for row in history]
+    )
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

@@ -6,7 +6,8 @@ import torch
 from conftest import build_llama, build_tokenizer
 
 from stylerl.ppo import PPOConfig, PPOTrainer
-from stylerl.ppo.health import alarms
+from stylerl.ppo.health import alarms, markdown
+from tasks import ppo
 
 HEALTHY = {
     "objective/score": 0.5,
@@ -135,6 +136,17 @@ def test_a_constant_reward_has_no_value_to_explain():
 
 def test_without_an_update_there_is_no_alarm():
     assert alarms([]) == []
+    assert markdown([]) == markdown(history()) == ""
+
+
+def test_the_table_says_when_an_alarm_sounded():
+    """KL passes 15 in updates 8 to 12."""
+    rows = markdown(history(objective__kl=16.0)).splitlines()
+    assert rows[2].startswith(
+        "| KL explosion | 5, from 8 to 12 | KL to the reference is 16.0"
+    )
+    assert "Raise ppo.kl_coef" in rows[2]
+    assert len(rows) == 3
 
 
 def test_one_bad_batch_is_no_trend():
@@ -153,8 +165,21 @@ def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
 # ---- Runs that provoke them. ----------------------------------------------
 
 
-def run(reward, model=None, observe=None, **changes):
-    """The names of all alarms of a small run."""
+class Tags(dict):
+    """Stands for an MLflow run, whose tags it takes."""
+
+    def log_metrics(self, numbers, step):
+        pass
+
+    def log_table(self, name, table):
+        pass
+
+    def log_tag(self, name, value):
+        self[name] = value
+
+
+def run(reward, model=None, observe=None, reference=None, **changes):
+    """A small run, as the stage logs it; its tags, and its trainer."""
     tokenizer = build_tokenizer()
     settings = {
         "updates": 10,
@@ -178,25 +203,107 @@ def run(reward, model=None, observe=None, **changes):
         tokenizer=tokenizer,
         reward=reward,
         prompts=["def f():\n", "x"],
-        observe=observe,
+        observe=observe or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
+        reference=reference,
     )
-    return {alarm.name for step in trainer for alarm in step.alarms}
+    tags, sounded = Tags(), set()
+    for step in trainer:
+        ppo._log(tags, step, sounded)
+    return tags, trainer
 
 
-def test_a_constant_reward_is_a_collapse():
-    assert "reward collapse" in run(lambda p, c: [1.0] * len(c), updates=1)
+REMEDIES = {
+    "reward collapse": "Look at a few completions and their scores",
+    "KL explosion": "Raise ppo.kl_coef",
+    "negative KL": "Sample with ppo.temperature alone",
+    "entropy collapse": "Raise ppo.entropy_coef",
+    "updates too big": "Lower ppo.learning_rate or ppo.epochs",
+    "value head broken": "Lower ppo.value_learning_rate",
+    "policy collapse": "Raise ppo.kl_coef",
+    "reward hacking": "raise ppo.kl_coef",
+}
 
 
-def test_a_huge_learning_rate_makes_updates_too_big():
-    def reward(prompts, completions):
-        return [float(sum(map(ord, text)) % 7) for text in completions]
+@pytest.fixture
+def heard(capsys):
+    """Check that alarms were printed once, tagged, and are in the table of
+    the flow's artifact, each with its remedy."""
 
-    found = run(reward, updates=3, learning_rate=1.0)
-    assert {"updates too big", "KL explosion"} <= found
+    def check(found, *names):
+        tags, trainer = found
+        shown = capsys.readouterr().out
+        table = markdown(trainer.history)
+        for name in names:
+            remedy = REMEDIES[name]
+            assert remedy in tags[f"alarm: {name}"], tags
+            lines = [x for x in shown.splitlines() if f": {name}: " in x]
+            assert len(lines) == 1
+            assert remedy in lines[0]
+            (row,) = [x for x in table.splitlines() if x[2:].startswith(name)]
+            assert remedy in row
+        return tags
+
+    return check
+
+
+def chance(prompts, completions):
+    """What no prefix tells: noise, but of the text alone."""
+    return [float(sum(map(ord, text)) % 7) for text in completions]
+
+
+def test_every_alarm_has_a_remedy_that_is_provoked_here():
+    assert {name for _, name, _, _ in CASES} == set(REMEDIES)
+
+
+def test_a_constant_reward_is_a_collapse(heard):
+    found = run(lambda p, c: [1.0] * len(c), updates=1)
+    tags = heard(found, "reward collapse")
+    assert tags["alarm: reward collapse"].startswith("update 1: ")
+
+
+def test_a_huge_learning_rate_makes_updates_too_big(heard):
+    found = run(chance, updates=3, learning_rate=1.0)
+    heard(found, "updates too big", "KL explosion")
+
+
+def test_a_forced_length_makes_the_estimate_of_kl_negative(heard):
+    """The policy would end its text, the reference would not, and neither
+    may: what is drawn is less likely under the policy that draws it."""
+
+    def eager_to_end():
+        model = build_llama(len(build_tokenizer()))
+        states = model.base_model(torch.arange(1, 60)[None])[0][0]
+        head = torch.nn.Linear(32, len(build_tokenizer()), bias=False)
+        with torch.no_grad():
+            head.weight.copy_(model.lm_head.weight)
+            head.weight[1] = 2 * states.mean(dim=0)
+        model.lm_head = head
+        return model
+
+    options = {
+        "reference": build_llama(len(build_tokenizer())),
+        "updates": 1,
+        "batch_size": 64,
+    }
+    free, _ = run(chance, eager_to_end(), **options)
+    assert "alarm: negative KL" not in free
+    found = run(chance, eager_to_end(), min_new_tokens=12, **options)
+    heard(found, "negative KL")
+
+
+def test_a_value_that_leaps_about_is_broken(heard):
+    found = run(
+        chance,
+        max_new_tokens=4,
+        learning_rate=1e-6,
+        value_learning_rate=1.0,
+    )
+    tags = heard(found, "value head broken")
+    assert tags["alarm: value head broken"].startswith("update 10: ")
 
 
 @pytest.mark.slow
-def test_a_reward_for_stopping_collapses_the_policy():
+def test_a_reward_for_stopping_collapses_the_policy(heard):
     """All that pays is to have ended by the fourth token: published work
     saw lint-only rewards do the same to completions (arXiv 2605.30478).
     The responses shorten to eos alone, and nothing is left to chance."""
@@ -213,10 +320,10 @@ def test_a_reward_for_stopping_collapses_the_policy():
         learning_rate=1e-2,
         value_learning_rate=1e-2,
     )
-    assert {"policy collapse", "entropy collapse"} <= found
+    heard(found, "policy collapse", "entropy collapse")
 
 
-def test_a_reward_that_falls_out_with_the_judge_is_hacking():
+def test_a_reward_that_falls_out_with_the_judge_is_hacking(heard):
     """Rewarded: ASCII.  Watched: a judge that likes anything else."""
 
     def ascii_share(text):
@@ -240,4 +347,4 @@ def test_a_reward_that_falls_out_with_the_judge_is_hacking():
         batch_size=64,
         learning_rate=1e-2,
     )
-    assert "reward hacking" in found
+    heard(found, "reward hacking")

@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 import yaml
+from prefect.artifacts import Artifact
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_LOCAL_STORAGE_PATH,
@@ -24,9 +26,10 @@ from prefect.settings import (
 )
 from prefect.testing.utilities import prefect_test_harness
 
+from flows import rlhf as story
 from flows import stages, workspace
 from flows.rlhf import rlhf
-from stylerl import config
+from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from tasks import graph, tracking
@@ -39,7 +42,7 @@ STAGE_SCRIPT = """
 import hashlib, json, os, signal, sys, time
 from pathlib import Path
 
-from stylerl import config
+from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.report import summary
 from tasks import process, tracking
@@ -266,6 +269,26 @@ def test_first_run(after_first_run: Path) -> None:
     assert versions[0].tags["judge"] == parent.data.tags["judge"] == judge
     data = yaml.safe_load(Path("data.dvc").read_text())["outs"][0]["md5"]
     assert versions[0].tags["data"] == data
+
+
+def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
+    assert story.alarms() == ""
+    row = {
+        "objective/score": 0.5,
+        "objective/score_std": 0.4,
+        "objective/kl": 16.0,
+        "objective/entropy": 1.0,
+        "policy/clipfrac": 0.1,
+        "alarms": "KL explosion",
+    }
+    table = pd.DataFrame([row | {"validation/kl": None}, row])
+    table.to_csv("metrics/ppo.csv", index=False)
+    with tracking.flow_run("flow", {}) as parent:
+        story.publish(parent, storage.read_json(story.METRICS))
+    artifact = Artifact.get("alarms")
+    assert artifact is not None
+    assert "| KL explosion | 2, from 1 to 2 | KL to the" in artifact.data
+    assert "Raise ppo.kl_coef" in artifact.data
 
 
 def test_again_is_all_cached(folder: Path) -> None:

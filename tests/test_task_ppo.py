@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from stylerl import config, models, storage
 from stylerl.errors import ConfigError, DataError
 from stylerl.reward import scorers as reward
-from tasks import ppo
+from tasks import ppo, tracking
 
 ROOT = Path(__file__).resolve().parent.parent
 BODY = "    return value\n"
@@ -81,9 +81,23 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
         "alarms",
     } <= set(table.columns)
     metrics = storage.read_json(tmp_path / "metrics/ppo.json")
-    assert metrics["updates"] == 3
+    assert metrics["updates"] == metrics["alarms"] == 3
     assert metrics["compliance"] == 0.0
     assert not list((tmp_path / "checkpoints/ppo").iterdir())
+
+
+def test_an_alarm_is_printed_and_a_tag_of_the_run(workspace, capsys):
+    """A random model's texts do not parse: they are all worth the same."""
+    workspace(updates=1)
+    ppo.main()
+    said = "update 1: reward collapse: the scores' standard deviation is 0"
+    assert said in capsys.readouterr().out
+    client = tracking.connect()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    (run,) = client.search_runs([experiment.experiment_id])
+    tag = run.data.tags["alarm: reward collapse"]
+    assert tag.startswith(said)
+    assert "Look at a few completions" in tag
 
 
 def test_the_same_stage_writes_the_same_bytes(workspace, tmp_path):

@@ -52,6 +52,26 @@ def alarms(history: History) -> list[Alarm]:
     return found
 
 
+def markdown(history: History) -> str:
+    """Every alarm that sounded, as a table; empty where none did."""
+    updates: dict[str, list[int]] = {}
+    latest: dict[str, Alarm] = {}
+    for update in range(1, len(history) + 1):
+        for alarm in alarms(history[:update]):
+            updates.setdefault(alarm.name, []).append(update)
+            latest[alarm.name] = alarm
+    rows = [
+        f"| {name} | {len(when)}, from {when[0]} to {when[-1]} | "
+        f"{latest[name].finding} | {latest[name].cause} | "
+        f"{latest[name].remedy} |"
+        for name, when in updates.items()
+    ]
+    if not rows:
+        return ""
+    head = "| alarm | updates | at last | cause | remedy |"
+    return "\n".join([head, "|---|---|---|---|---|", *rows])
+
+
 def _reward_collapse(history: History) -> tuple[str, bool] | None:
     now = history[-1]
     if now["objective/score"] < -10:
@@ -197,7 +217,7 @@ _RULES = (
         "KL cannot be negative: the tokens were not drawn from the "
         "distribution that is scored, because of a generation setting "
         "(another temperature, top-k or top-p, a forced length).",
-        "Sample with ppo.temperature alone.",
+        "Sample with ppo.temperature alone, and ppo.min_new_tokens: 0.",
         _kl_negative,
     ),
     _Rule(
@@ -216,8 +236,8 @@ _RULES = (
     _Rule(
         "value head broken",
         "The value predicts the returns worse than their mean does.",
-        "Raise ppo.vf_coef or ppo.value_learning_rate, or give the head "
-        "ppo.value_warmup updates of its own.",
+        "Lower ppo.value_learning_rate where the value leaps about, or give "
+        "the head ppo.value_warmup updates of its own.",
         _value_head_broken,
     ),
     _Rule(

@@ -261,7 +261,7 @@ class PPOTrainer:
         """Write a checkpoint that `resume` goes on from exactly."""
         assert self.checkpoints is not None
         if self.processes.main:
-            state = {
+            state: dict[str, Any] = {
                 "identity": self._identity,
                 "learner": self.learner.state(),
                 "history": self.history,
@@ -296,8 +296,11 @@ class PPOTrainer:
             )
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]
-        best = found.state.get("best")
-        self.best = best and selection.Best(*best, found.tensors["best"])
+        self.best = None
+        if best := found.state.get("best"):
+            update, quality = best
+            weights = found.tensors["best"]
+            self.best = selection.Best(update, quality, weights)
         checkpoint.restore_random_state(found.state["random"])
 
     def _charges(self, prompts: list[str], sampled: Completions) -> Tensor:
