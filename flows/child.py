@@ -89,7 +89,9 @@ class _Output:
         for line in lines:
             self._line(line)
         bar = _last_state(rest)
-        self._pending = rest if "\r" not in rest else "\r" + bar
+        if "\r" in rest:  # what follows a last one stands on its own
+            rest = "\r" + bar + "\r" * rest.endswith("\r")
+        self._pending = rest
         if "\r" in rest and bar:
             self._bar(bar)
 

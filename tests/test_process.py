@@ -82,6 +82,17 @@ def test_lines_and_bars_are_told_apart() -> None:
     assert outcome == (0, "first\n100%|###|\né last")
 
 
+def test_a_message_beside_a_bar_is_a_line_of_its_own() -> None:
+    # what tqdm.write does: wipe the bar, write, draw the bar again
+    texts = "'\\r10%|#|', '\\r     \\r', 'note', '\\n', '\\r20%|##|', '\\n'"
+    lines, _ = run(
+        "import time\n"
+        f"for text in ({texts}):\n"
+        "    print(text, end='', flush=True); time.sleep(0.1)"
+    )
+    assert lines == ["note", "20%|##|"]
+
+
 def test_a_long_bar_is_logged_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
