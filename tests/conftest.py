@@ -6,7 +6,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from stylerl.judge import Verdict, crews
 from stylerl.models import save_model
 
 CORPUS = [
@@ -150,3 +151,20 @@ def llama_folder(
 def rng() -> random.Random:
     """A seeded generator of its own."""
     return random.Random(0)
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every source that flake8 sees from here on."""
+    seen: list[bytes] = []
+    judge = crews.Crew.judge
+
+    def record(
+        crew: crews.Crew, sources: Iterable[tuple[bytes, str]], jobs: int
+    ) -> Iterator[Verdict]:
+        sources = list(sources)
+        seen.extend(source for source, _ in sources)
+        return judge(crew, sources, jobs)
+
+    monkeypatch.setattr(crews.Crew, "judge", record)
+    return seen

@@ -1,7 +1,7 @@
 """The verdict cache: found again, never stale, shared, resumable."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,23 +12,6 @@ from stylerl.judge import Judge, crews
 from stylerl.judge.verdict import Verdict, Violation
 
 SOURCES = ["x=1\n", "x = 1\n", "def f(:\n", "y = 'é' \n", "x=1\n"]
-
-
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Every source that flake8 sees from here on."""
-    seen: list[bytes] = []
-    judge = crews.Crew.judge
-
-    def record(
-        crew: crews.Crew, sources: Iterable[tuple[bytes, str]], jobs: int
-    ) -> Iterator[Verdict]:
-        sources = list(sources)
-        seen.extend(source for source, _ in sources)
-        return judge(crew, sources, jobs)
-
-    monkeypatch.setattr(crews.Crew, "judge", record)
-    return seen
 
 
 def test_the_second_time_flake8_is_not_asked(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -152,23 +153,51 @@ def test_no_python_file_is_an_error(project: Path) -> None:
         run("empty")
 
 
-def test_a_reader_that_leaves_is_no_error(project: Path) -> None:
+SCRIPT = """
+import argparse, sys
+from stylerl.judge import command, judge
+
+judge.BATCH = 10
+parser = argparse.ArgumentParser()
+command.add_arguments(parser)
+args = parser.parse_args(['src', '--format', 'json', *sys.argv[1:]])
+raise SystemExit(command.run(args))
+"""
+
+
+def start(project: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Judge 300 files in a process of its own, a JSON line each."""
     for number in range(300):
         (project / "src" / f"m{number}.py").write_text("x=1\n" * 20)
-    script = (
-        "import argparse\n"
-        "from stylerl.judge import command as judge_command\n"
-        "parser = argparse.ArgumentParser()\n"
-        "judge_command.add_arguments(parser)\n"
-        "args = parser.parse_args(['src', '--format', 'json'])\n"
-        "raise SystemExit(judge_command.run(args))\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={"PYTHONPATH": str(Path(__file__).parent.parent)},
     )
+
+
+def test_a_killed_command_goes_on_from_its_cache(
+    project: Path, capsys: pytest.CaptureFixture[str], judged: list[bytes]
+) -> None:
+    process = start(project, "--jobs", "1", "--cache", "verdicts")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+    assert run("src", "--cache", "verdicts", "--format", "json") == 1
+    # 303 files, of which at least the first ten were known.
+    known = 303 - len(judged)
+    assert 10 <= known < 303
+    resumed = capsys.readouterr().out
+    run("src", "--format", "json")
+    assert capsys.readouterr().out == resumed
+
+
+def test_a_reader_that_leaves_is_no_error(project: Path) -> None:
+    process = start(project)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()

@@ -27,6 +27,20 @@ JUDGE = Judge(JudgeConfig())
         ("x = 1", "W292", ""),
         ("x = 1\n\n", "W391", "\n"),
         (f"x = '{'ö' * 80}'\ny = 1\n", "E501", "öö"),
+        # A tab is one column, as it is one character.
+        ("if 1:\n\tx=2\n", "E225", "=2"),
+        ("x = 1\t;y = 2\n", "E702", ";y"),
+        ("x = {'a': 1,\n\t'b': 2}\n", "E128", "'b'"),
+        ("if 1:\n    x = 1\n\ty = 2\n", "E999", "\ty"),
+        # Four bytes, one character.
+        ("print('𝒳', f'')\n", "F541", "f''"),
+        ("x = '𝒳\\d'\n", "W605", "\\d"),
+        ("x = '''\r\né \r\n'''\r\n", "W291", " \r"),
+        ("a = 1\r\rx=2\r", "E225", "=2"),
+        ("\ufeffé = 1 )\r\n", "E999", ")"),
+        ("\ufeffimport os\n", "F401", "import"),
+        ("a = 1\nx=2", "E225", "=2"),  # the last line, without an end
+        ("a = 1\n\n\n\nx = 2\n", "E303", "x"),
     ],
 )
 def test_offset(text: str, code: str, begins: str) -> None:

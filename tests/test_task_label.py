@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import pytest
 from test_labels import _snippets
 
 from stylerl import config, storage
-from stylerl.judge import crews
-from stylerl.judge.verdict import Verdict
 from tasks import label
 
 ROOT = Path(__file__).parent.parent
@@ -48,23 +45,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     params = config.override(config.Params(), changes)
     Path("params.yaml").write_text(config.render(params))
     return tmp_path
-
-
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Every source that flake8 sees from here on."""
-    seen: list[bytes] = []
-    judge = crews.Crew.judge
-
-    def record(
-        crew: crews.Crew, sources: Iterable[tuple[bytes, str]], jobs: int
-    ) -> Iterator[Verdict]:
-        sources = list(sources)
-        seen.extend(source for source, _ in sources)
-        return judge(crew, sources, jobs)
-
-    monkeypatch.setattr(crews.Crew, "judge", record)
-    return seen
 
 
 def test_a_killed_stage_goes_on_where_it_stopped(

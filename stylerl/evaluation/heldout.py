@@ -13,7 +13,7 @@ import pandas as pd
 
 from stylerl.errors import DataError
 from stylerl.judge import Judge
-from stylerl.judge.outcome import charged
+from stylerl.judge.outcome import divide
 
 
 class Prompt(NamedTuple):
@@ -53,8 +53,8 @@ def held_out_prompts(
         for row, verdict in zip(rows, verdicts, strict=True):
             whole, start = row["text"], row["body_start"]
             text = whole[:start]
-            clean = charged(text, verdict.violations) == verdict.violations
-            if verdict.parsed and clean:
+            theirs = divide(text, True, verdict.violations).prompt
+            if verdict.parsed and not theirs:
                 prompts.setdefault(
                     text, Prompt(row["id"], text, whole[start:])
                 )

@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  stylerl judge src tests                  a table by rule\n"
         "  stylerl judge --format json src          a JSON object a file\n"
-        "  stylerl judge --config setup.cfg src     by your own rules\n\n"
+        "  stylerl judge --config setup.cfg src     by your own rules\n"
+        "  stylerl judge --cache ~/.verdicts src    again, and sooner\n\n"
         "exit code: 0 clean, 1 violations, 2 usage or unreadable input"
     )
     parser.add_argument(
@@ -82,6 +83,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes (default: one a core)",
     )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="keep verdicts in this file, made where there is none: work "
+        "that was killed goes on from there, and what has not changed is "
+        "not judged again",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,13 +98,15 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: an option is out of range or contradicts another.
-        DataError: there is no Python file below the paths.
+        DataError: there is no Python file below the paths, or the cache is
+            some other file.
     """
     if args.jobs < 0:
         raise ConfigError(
             f"--jobs must be at least 0, which is one a core; got {args.jobs}"
         )
-    judged = judge_paths(args.paths, Judge(configuration(args)), args.jobs)
+    judge = Judge(configuration(args), args.cache)
+    judged = judge_paths(args.paths, judge, args.jobs)
     summary = Summary()
     try:
         for file in judged:
@@ -222,7 +233,8 @@ class Summary:
         self._count: Counter[str] = Counter()
         self._in_files: Counter[str] = Counter()
         self._first: dict[str, tuple[str, Violation]] = {}
-        self._unparsed: list[str] = []
+        self._unparsed = 0
+        self._problems: list[str] = []  # of the first that do not parse
 
     def add(self, judged: Judged) -> None:
         """Count one file."""
@@ -237,7 +249,10 @@ class Summary:
             self._first.setdefault(violation.code, (judged.path, violation))
         self._in_files.update({v.code for v in judged.verdict.violations})
         if not judged.verdict.parsed:
-            self._unparsed.append(f"{judged.path}: {judged.verdict.reason}")
+            self._unparsed += 1
+            if len(self._problems) < LISTED:
+                problem = f"{judged.path}: {judged.verdict.reason}"
+                self._problems.append(problem)
 
     def exit_code(self) -> int:
         """0 clean, 1 violations, 2 unreadable input."""
@@ -259,10 +274,9 @@ class Summary:
                 f"{code:<7}{count:>7}{self._in_files[code]:>7}  {where} "
                 f"{first.text}"
             )
-        for problem in self._unparsed[:LISTED]:
-            lines.append(f"not parsed: {problem}")
-        if len(self._unparsed) > LISTED:
-            lines.append(f"and {len(self._unparsed) - LISTED} more")
+        lines += [f"not parsed: {problem}" for problem in self._problems]
+        if self._unparsed > LISTED:
+            lines.append(f"and {self._unparsed - LISTED} more")
         return "\n".join([*lines, self._totals()])
 
     def _totals(self) -> str:
@@ -272,7 +286,7 @@ class Summary:
         share = self._compliant / self._files
         return (
             f"{self._files} {files}: {self._compliant} compliant "
-            f"({share:.1%}), {len(self._unparsed)} not parsed, "
+            f"({share:.1%}), {self._unparsed} not parsed, "
             f"{sum(self._count.values())} violations, mean score "
             f"{self._score / self._files:.3f}"
         )

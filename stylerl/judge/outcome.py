@@ -1,14 +1,19 @@
 """What became of one completion: the judge's verdict, fairly charged.
 
 A completion is judged together with its prompt, as one file, because most
-rules need both.  Three things are then told apart: violations that stand in
-the prompt are not the model's, what was cut at the token limit is not bad
-style, and text that does not parse is not text with one violation.
+rules need both.  What is found is then divided among the prompt, the
+completion and the cut at the token limit, and only the completion's share is
+charged; text that does not parse is not text with one violation.
 """
 
+import io
+import tokenize
+from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
+from stylerl.judge.positions import offset
 from stylerl.judge.verdict import Verdict, Violation, style_score
 
 
@@ -30,16 +35,95 @@ class Assessment(NamedTuple):
     violations: tuple[Violation, ...]  # rows count from the prompt's first
 
 
+class Shares(NamedTuple):
+    """Who is to blame for which violations, each in one place."""
+
+    prompt: tuple[Violation, ...]  # stood there before the model wrote
+    completion: tuple[Violation, ...]  # the model wrote
+    cut: tuple[Violation, ...]  # what was cut off might have mended
+
+
+# Reported at a header for what stands behind its colon: a body on the same
+# line, a body too complex.
+OF_THE_BODY = frozenset(("E701", "E704", "C901"))
+# Found where the file ends: a missing or a blank last line, and names that
+# nothing has used or defined by then.
+OF_THE_END = frozenset(
+    ("W292", "W391", "F401", "F821", "F822", "F841", "F842")
+)
+_NO_CODE = frozenset(
+    (
+        tokenize.NL,
+        tokenize.COMMENT,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    )
+)
+
+
+def divide(
+    prompt: str, finished: bool, violations: Sequence[Violation]
+) -> Shares:
+    """Divide what the judge found in prompt and completion.
+
+    By place, on the whole: what flake8 reports beyond the prompt's last
+    character is the completion's.  So is, wherever it is reported, a body
+    on the line of its header (E701, E704) or too complex (C901), and a
+    syntax error (E9), since the prompt was cut from text that parses.
+
+    Of a completion that is not `finished`, and judged without the line that
+    was cut, syntax errors and what is found at the end of a file are the
+    cut's: the rest of the text might have mended them.
+
+    Args:
+        prompt: the text that the judged one begins with.
+        finished: the completion ended by itself, before the token limit.
+        violations: of prompt and completion together.
+    """
+    header = _header_rows(prompt)
+
+    def owner(violation: Violation) -> str:
+        if violation.code.startswith("E9"):
+            return "completion" if finished else "cut"
+        if violation.code in OF_THE_BODY and violation.row in header:
+            return "completion"
+        if offset(prompt, violation) < len(prompt):
+            return "prompt"
+        if not finished and violation.code in OF_THE_END:
+            return "cut"
+        return "completion"
+
+    owners = [owner(violation) for violation in violations]
+    return Shares(
+        *(
+            tuple(v for v, o in zip(violations, owners, strict=True) if o == n)
+            for n in Shares._fields
+        )
+    )
+
+
+def _header_rows(prompt: str) -> range:
+    """The rows of the prompt's last statement, if it ends in a colon."""
+    first, last, begins = 1, "", True
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(prompt).readline):
+            if token.type == tokenize.NEWLINE:
+                begins = True
+            elif token.type not in _NO_CODE:
+                first = token.start[0] if begins else first
+                last, begins = token.string, False
+    return range(first, prompt.count("\n") + 2 if last == ":" else first)
+
+
 def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:
     """Charge a verdict on prompt and completion to the completion.
 
-    An unfinished one is judged without the line that was cut; a syntax
-    error in what is left is the cut's, and is not charged.
+    An unfinished one is judged without the line that was cut.
     """
-    violations = charged(prompt, verdict.violations)
+    violations = divide(prompt, finished, verdict.violations).completion
     if not finished:
         outcome = Outcome.UNFINISHED
-        violations = tuple(v for v in violations if not _is_syntax(v))
     elif not verdict.parsed:
         outcome = Outcome.UNPARSABLE
     elif violations:
@@ -48,28 +132,3 @@ def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:
         outcome = Outcome.COMPLIANT
     score = style_score(len(violations)) if verdict.parsed else 0.0
     return Assessment(outcome, verdict.parsed, score, violations)
-
-
-def charged(
-    prompt: str, violations: tuple[Violation, ...]
-) -> tuple[Violation, ...]:
-    """The violations that lie beyond the prompt's last character.
-
-    A syntax error (E9) is charged wherever flake8 puts it: the prompt was
-    cut from text that parses.  So is a body on the line of its `def` (E70),
-    which flake8 reports at the line's head.
-    """
-    last_row = prompt.count("\n") + 1
-    last_column = len(prompt) - (prompt.rfind("\n") + 1)
-    end = (last_row, last_column)
-    return tuple(
-        violation
-        for violation in violations
-        if (violation.row, violation.col) > end
-        or _is_syntax(violation)
-        or (violation.row == last_row and violation.code.startswith("E70"))
-    )
-
-
-def _is_syntax(violation: Violation) -> bool:
-    return violation.code.startswith("E9")
