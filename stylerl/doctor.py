@@ -22,15 +22,19 @@ from packaging.requirements import Requirement
 from rich.table import Table
 from rich.text import Text
 
-from stylerl import config, memory, models, storage
+from stylerl import config, memory, models, rehearsal, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError, DataError, ModelError
 from stylerl.policy import PolicyWithValue
+from stylerl.ppo import health
+from stylerl.rehearsal import Rehearsal
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
 WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
 ATTENTION_TOLERANCE = 1e-3  # of logits, fp32
+RATIO_TOLERANCE = 1e-3  # of log-probabilities, fp32
+SFT = "artifacts/sft"
 
 
 class Status(StrEnum):
@@ -78,6 +82,7 @@ def _examine_model(root: Path, params: Params) -> Iterator[Finding]:
     )
     for check in checks:
         yield check(name, params.sft.revision)
+    yield from check_first_update(root, params)
     if params.ppo.lora_rank:
         yield check_adapters(name, params)
     yield check_memory(name, params)
@@ -265,6 +270,86 @@ def check_attention(name: str, revision: str) -> Finding:
             "update transformers: pip install -r requirements.lock",
         )
     return Finding("attention", Status.OK, f"sdpa = eager to {gap:.1g}")
+
+
+def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
+    """PPO's invariants, on the SFT model where there is one by now."""
+    name, revision = _rooted(root, params.sft.base), params.sft.revision
+    if (root / SFT).is_dir():
+        name, revision = os.fspath(root / SFT), "main"
+    try:
+        found = rehearsal.rehearse(name, revision, params)
+    except ModelError as error:
+        yield Finding(
+            "rehearsal",
+            Status.FAIL,
+            str(error),
+            "lower ppo.max_new_tokens, or choose another model",
+        )
+        return
+    yield _ratio(found)
+    yield _padding(found)
+    yield _endings(found, params.ppo.max_new_tokens)
+    yield _reward(found)
+
+
+def _ratio(found: Rehearsal) -> Finding:
+    if not abs(found.ratio) < RATIO_TOLERANCE:
+        return Finding(
+            "ratio",
+            Status.FAIL,
+            "the same weights give a text another probability the second "
+            f"time: {1 + found.ratio:.4g} times the first",
+            "something in the model is random, such as a dropout of its "
+            "own: choose a stock Llama, GPT-2 or similar model",
+        )
+    return Finding("ratio", Status.OK, "1 before the first step")
+
+
+def _padding(found: Rehearsal) -> Finding:
+    if not (found.padding < RATIO_TOLERANCE and found.alike):
+        return Finding(
+            "padding",
+            Status.FAIL,
+            "a text is scored or sampled otherwise beside a longer one "
+            f"(log-probabilities differ by {found.padding:.2g})",
+            "the model does not heed attention_mask or position_ids: choose "
+            "a stock Llama, GPT-2 or similar model",
+        )
+    return Finding("padding", Status.OK, "changes no score and no sample")
+
+
+def _endings(found: Rehearsal, limit: int) -> Finding:
+    detail = (
+        f"{found.ended:.0%} of {rehearsal.SAMPLES} samples end within "
+        f"{limit} tokens"
+    )
+    if found.ended < 0.5:
+        return Finding(
+            "endings",
+            Status.WARN,
+            detail,
+            "ppo.missing_eos_penalty would charge most: raise "
+            "ppo.max_new_tokens, or let SFT teach it to end",
+        )
+    return Finding("endings", Status.OK, detail)
+
+
+def _reward(found: Rehearsal) -> Finding:
+    detail = (
+        f"the linter's rewards of {rehearsal.SAMPLES} samples have a "
+        f"standard deviation of {found.spread:.2f}"
+    )
+    if found.spread < health.FLAT:
+        return Finding(
+            "reward",
+            Status.WARN,
+            detail,
+            "all texts are worth the same, so there is nothing to learn: "
+            "lower ppo.temperature, or train the base or SFT model longer "
+            "so that its texts parse",
+        )
+    return Finding("reward", Status.OK, detail)
 
 
 def check_adapters(name: str, params: Params) -> Finding:

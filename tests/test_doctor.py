@@ -5,15 +5,17 @@ import socket
 
 import pandas as pd
 import pytest
+import torch
 from conftest import build_gpt2, build_llama
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from stylerl import config, doctor, memory, storage
+from stylerl import config, doctor, memory, rehearsal, storage
 from stylerl.config import Params, PPOConfig
 from stylerl.doctor import Status
 from stylerl.memory import Shape
 from stylerl.models import save_model
+from stylerl.rehearsal import Rehearsal
 
 
 def corpus(folder, rows, said):
@@ -163,6 +165,83 @@ def test_attention_that_differs_is_found(llama_folder, monkeypatch):
     assert "differ by" in found.detail
 
 
+GOOD = Rehearsal(ratio=1e-6, padding=1e-5, alike=True, ended=0.9, spread=0.3)
+
+
+def rehearsed(folder, **changes):
+    settings = {f"ppo.{name}": value for name, value in changes.items()}
+    params = config.override(
+        Params(), {"sft.base": str(folder / "base"), **settings}
+    )
+    return {f.check: f for f in doctor.check_first_update(folder, params)}
+
+
+def test_a_rehearsal_of_a_good_model(tmp_path, tokenizer):
+    save_model(build_gpt2(len(tokenizer)), tokenizer, tmp_path / "base")
+    found = rehearsed(tmp_path, max_new_tokens=24)
+    assert found["ratio"].status is Status.OK
+    assert found["padding"].status is Status.OK
+    assert "of 16 samples end within 24 tokens" in found["endings"].detail
+    assert found["endings"].status is Status.WARN  # it is random
+    assert "standard deviation of 0." in found["reward"].detail
+
+
+def test_the_sft_model_is_rehearsed_where_there_is_one(tmp_path, tokenizer):
+    model = build_llama(len(tokenizer))
+    save_model(model, tokenizer, tmp_path / "artifacts/sft")
+    found = rehearsed(tmp_path, max_new_tokens=24, stop_strings=[*"aeiou "])
+    assert found["endings"].status is Status.OK
+
+
+def test_a_model_with_too_short_a_context_is_one_finding(llama_folder):
+    found = rehearsed(llama_folder.parent, max_new_tokens=250)
+    assert list(found) == ["rehearsal"]
+    assert found["rehearsal"].status is Status.FAIL
+    assert "256 positions" in found["rehearsal"].detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "status", "remedy"),
+    [
+        ({"ratio": 0.01}, "ratio", Status.FAIL, "dropout"),
+        ({"ratio": float("nan")}, "ratio", Status.FAIL, "dropout"),
+        ({"padding": 0.01}, "padding", Status.FAIL, "attention_mask"),
+        ({"alike": False}, "padding", Status.FAIL, "position_ids"),
+        ({"ended": 0.49}, "endings", Status.WARN, "ppo.max_new_tokens"),
+        ({"spread": 0.009}, "reward", Status.WARN, "ppo.temperature"),
+    ],
+)
+def test_what_a_rehearsal_finds_is_said_in_words(
+    changes, check, status, remedy, tmp_path, monkeypatch
+):
+    measured = GOOD._replace(**changes)
+    monkeypatch.setattr(doctor.rehearsal, "rehearse", lambda *_: measured)
+    found = list(doctor.check_first_update(tmp_path, Params()))
+    (bad,) = [f for f in found if f.status is not Status.OK]
+    assert (bad.check, bad.status) == (check, status)
+    assert remedy in bad.remedy
+    assert len(found) == 4
+
+
+def test_a_model_that_is_random_fails_its_rehearsal(llama_folder, monkeypatch):
+    """Its embedding is noisy in training, as a dropout would make it."""
+    real = rehearsal.models.load_causal_lm
+
+    def noisy(*arguments):
+        model = real(*arguments)
+        model.get_input_embeddings().register_forward_hook(
+            lambda module, inputs, out: (
+                out + torch.randn_like(out) * torch.is_grad_enabled()
+            )
+        )
+        return model
+
+    monkeypatch.setattr(rehearsal.models, "load_causal_lm", noisy)
+    found = rehearsed(llama_folder.parent, max_new_tokens=8)
+    assert found["ratio"].status is Status.FAIL
+    assert found["padding"].status is Status.OK
+
+
 @pytest.mark.parametrize(
     ("micro_batch", "sequences"),
     [(0, 4), (1, 1), (3, 3), (8, 4)],  # a minibatch has 16 / 4 episodes
@@ -253,9 +332,16 @@ def test_a_prepared_folder_passes(llama_folder, tmp_path):
     findings = list(doctor.examine(tmp_path))
 
     assert {f.check for f in findings if f.status is Status.FAIL} <= {"disk"}
-    assert {"base model", "tokenizer", "attention", "memory"} <= {
-        f.check for f in findings
-    }
+    assert {
+        "base model",
+        "tokenizer",
+        "attention",
+        "ratio",
+        "padding",
+        "endings",
+        "reward",
+        "memory",
+    } <= {f.check for f in findings}
 
 
 def test_details_are_not_read_as_markup(tmp_path):
