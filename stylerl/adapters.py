@@ -42,6 +42,7 @@ class Adapters:
         Raises:
             ConfigError: the model has no such layer.
         """
+        self.settings = (rank, alpha, targets, seed)
         from peft import LoraConfig, get_peft_model  # takes seconds
 
         settings = LoraConfig(

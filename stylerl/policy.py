@@ -152,6 +152,18 @@ class PolicyWithValue(nn.Module):
             if weight.requires_grad
         }
 
+    def unloaded(self) -> "PolicyWithValue":
+        """A policy of the same shape, with weights still to be loaded."""
+        model = type(self.model)(self.model.config)
+        model.generation_config = self.model.generation_config
+        trunk = self.value_trunk
+        if trunk is not None:
+            trunk = type(trunk)(trunk.config).eval()
+        found = PolicyWithValue(model.eval(), trunk)
+        if self.adapters:
+            found.add_adapters(*self.adapters.settings)
+        return found
+
     def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         """Write a stock model folder with the value head beside it.
 

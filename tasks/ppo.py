@@ -58,8 +58,9 @@ def main() -> None:
     """
     params = config.load()
     if not Processes().main:
-        for _ in _trainer(params):
+        for _ in (trainer := _trainer(params)):
             pass
+        trainer.save_policy(FOLDER)
         return
     for path in undeclared([*params.ppo.reward, params.ppo.reference]):
         tqdm.write(
@@ -74,7 +75,7 @@ def main() -> None:
         sounded: set[str] = set()
         for step in trainer:
             _log(run, step, sounded)
-        trainer.policy.save(trainer.tokenizer, FOLDER)
+        trainer.save_policy(FOLDER)
         table = _updates(trainer.history)
         storage.write_text(UPDATES, table.to_csv(index=False))
         summary = _summary(table) | _kept(trainer)

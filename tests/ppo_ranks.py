@@ -1,6 +1,7 @@
 """A tiny PPO run for tests/test_processes.py: `python ppo_ranks.py FOLDER`.
 
-Every process writes the weights it ended with.
+It is left after two updates and taken up again by a second trainer.  Every
+process writes the weights it ended with.
 """
 
 import sys
@@ -9,8 +10,24 @@ from pathlib import Path
 import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
 
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, sharding
+
+CONFIG = PPOConfig(
+    updates=3,
+    batch_size=7,
+    minibatches=4,
+    epochs=2,
+    max_new_tokens=8,
+    precision="fp32",
+    learning_rate=1e-3,
+    value_warmup=1,
+    entropy_coef=0.01,
+    scale_scores=True,
+    whiten_rewards=True,
+    checkpoint_every=1,
+)
 
 
 def reward(prompts, completions):
@@ -21,42 +38,48 @@ def reward(prompts, completions):
     ]
 
 
-def main():
-    torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
+def make(folder):
     tokenizer = build_tokenizer()
     model = build_llama(len(tokenizer))
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= 3
-    trainer = PPOTrainer(
-        PPOConfig(
-            updates=3,
-            batch_size=7,
-            minibatches=4,
-            epochs=2,
-            max_new_tokens=8,
-            precision="fp32",
-            learning_rate=1e-3,
-            entropy_coef=0.01,
-            scale_scores=True,
-            whiten_rewards=True,
-            checkpoint_every=1,
-        ),
+    return PPOTrainer(
+        CONFIG,
         policy=model,
         tokenizer=tokenizer,
         reward=reward,
         prompts=["def add(a, b):\n", "x", "def f():\n"],
         checkpoints=folder / "checkpoints",
     )
-    start = trainer.policy.trained()
+
+
+def held(policy):
+    """How many numbers of the policy this process holds."""
+    return sum(
+        (w.to_local() if isinstance(w, DTensor) else w).numel()
+        for w in policy.parameters()
+    )
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    trainer = make(folder)
+    start = sharding.full(trainer.policy.trained())
     if trainer.processes.main:
         save_file(start, folder / "start.safetensors")
+    for step in trainer:
+        if step.update == 2:
+            break
+    trainer = make(folder)
     for _ in trainer:
         pass
     index = trainer.processes.index
-    weights = trainer.policy.trained()
+    weights = sharding.full(trainer.policy.trained())
     save_file(weights, folder / f"weights{index}.safetensors")
+    trainer.save_policy(folder / "model")
     if trainer.processes.main:
+        (folder / "held.txt").write_text(str(held(trainer.policy)))
         numbers = [v for row in trainer.history for v in row.values()]
         (folder / "history.txt").write_text(" ".join(map(str, numbers)))
 

@@ -1,4 +1,7 @@
-"""Two processes under `accelerate launch` take the steps of one."""
+"""Two processes under `accelerate launch` take the steps of one.
+
+With their weights replicated, or cut up between them (FSDP).
+"""
 
 import os
 import subprocess
@@ -9,10 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from stylerl.models import load_causal_lm
+
 HERE = Path(__file__).parent
 
 
-def launch(folder, processes, port):
+def launch(folder, processes, way="--multi_gpu"):
     """Run tests/ppo_ranks.py in so many processes.
 
     accelerate's own CPU launcher wants mpirun; the one it calls multi_gpu is
@@ -24,10 +29,10 @@ def launch(folder, processes, port):
         "OMP_NUM_THREADS": "1",
     }
     launcher = [
-        *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
+        *(sys.executable, "-m", "accelerate.commands.launch", way),
         *("--num_processes", str(processes), "--num_machines", "1"),
         *("--mixed_precision", "no", "--dynamo_backend", "no"),
-        *("--main_process_port", str(port)),
+        *("--main_process_port", "0"),
     ]
     command = launcher if processes > 1 else [sys.executable]
     done = subprocess.run(
@@ -41,30 +46,42 @@ def launch(folder, processes, port):
     return done
 
 
+def weights(folder, index=0):
+    return load_file(folder / f"weights{index}.safetensors")
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """Where a process alone left its results."""
+    folder = tmp_path_factory.mktemp("one")
+    launch(folder, 1)
+    return folder
+
+
 @pytest.mark.slow
-def test_two_processes_end_where_one_does(tmp_path):
+@pytest.mark.parametrize("way", ["--multi_gpu", "--use_fsdp"])
+def test_two_processes_end_where_one_does(way, one, tmp_path):
     """Seven episodes, so that the shares differ; four minibatches, so that
     one has a single row and the second process none of it."""
-    for name, count in (("one", 1), ("two", 2)):
-        (tmp_path / name).mkdir()
-        launch(tmp_path / name, count, 29511)
-    one, two, other = (
-        load_file(tmp_path / name)
-        for name in (
-            "one/weights0.safetensors",
-            "two/weights0.safetensors",
-            "two/weights1.safetensors",
-        )
-    )
-    start = load_file(tmp_path / "one" / "start.safetensors")
-    for name, weight in one.items():
-        assert torch.allclose(weight, two[name], atol=1e-5), name
-        assert torch.equal(two[name], other[name]), name
-    moved = [not torch.equal(one[name], start[name]) for name in one]
-    assert all(moved)
+    launch(tmp_path, 2, way)
+    start = load_file(one / "start.safetensors")
+    alone, main, other = weights(one), weights(tmp_path), weights(tmp_path, 1)
+    for name, weight in alone.items():
+        assert torch.allclose(weight, main[name], atol=1e-5), name
+        assert torch.equal(main[name], other[name]), name
+        assert not torch.equal(weight, start[name]), name
     histories = [
-        (tmp_path / name / "history.txt").read_text().split()
-        for name in ("one", "two")
+        (folder / "history.txt").read_text().split()
+        for folder in (one, tmp_path)
     ]
     for mine, theirs in zip(*histories, strict=True):
         assert float(mine) == pytest.approx(float(theirs), abs=1e-4)
+    saved = load_causal_lm(tmp_path / "model")
+    for name, weight in saved.named_parameters():
+        assert torch.equal(weight, main[f"model.{name}"]), name
+    size, held = (
+        int((folder / "held.txt").read_text()) for folder in (one, tmp_path)
+    )
+    assert held / size == (
+        pytest.approx(0.5, abs=0.01) if "fsdp" in way else 1
+    )

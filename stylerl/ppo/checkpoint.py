@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stylerl.errors import DataError
+from stylerl.ppo.sharding import like
 from stylerl.storage import read_json, replacing, write_json
 
 KEPT = 2
@@ -83,10 +84,13 @@ def restore_optimiser(
     optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
     """Undo `optimiser_tensors`; rates and other settings stay as they are."""
+    weights = [w for group in optimiser.param_groups for w in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        parameter, name = key.split(".")
-        state.setdefault(int(parameter), {})[name] = value
+        number, name = key.split(".")
+        if value.dim():  # a moment; the number of steps is a scalar
+            value = like(value, weights[int(number)])
+        state.setdefault(int(number), {})[name] = value
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": state, "param_groups": groups})
 

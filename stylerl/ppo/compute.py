@@ -56,6 +56,10 @@ class Compute:
             return attention("eager", *models)
         return nullcontext()
 
+    def passes(self, rows: Tensor) -> int:
+        """How many micro-batches `rows` make."""
+        return -(-len(rows) // (self.micro_batch or max(1, len(rows))))
+
     def micro_batches(
         self, batch: Rollouts, rows: Tensor
     ) -> Iterator[tuple[Tensor, MicroBatch]]:

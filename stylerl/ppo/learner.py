@@ -16,7 +16,7 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import TrainingError
 from stylerl.policy import PolicyWithValue, ResponseScores
-from stylerl.ppo import checkpoint, formulas, rollouts
+from stylerl.ppo import checkpoint, formulas, rollouts, sharding
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.meters import Tally
 from stylerl.ppo.processes import Processes
@@ -160,9 +160,10 @@ class Learner:
         if config.ratio_guard and means["policy/ratio"] > config.ratio_guard:
             tally.count("policy/skipped")
             return True
-        norm = torch.nn.utils.clip_grad_norm_(
+        clipped = torch.nn.utils.clip_grad_norm_(
             self.policy.parameters(), config.max_grad_norm
-        ).item()
+        )
+        norm = sharding.full({"norm": clipped})["norm"].item()
         if not math.isfinite(norm):
             raise TrainingError(
                 f"the gradient must be finite; its norm is {norm} in update "
@@ -184,6 +185,7 @@ class Learner:
         seen = Tally()
         tokens = int(batch.lengths[rows].sum())
         mine = rows[self.processes.index :: self.processes.count]
+        most = rows[:: self.processes.count]  # the main process's
         self.optimiser.zero_grad(set_to_none=True)
         with self.compute.autocast():  # around all: weights are cast once
             for part, micro in self.compute.micro_batches(batch, mine):
@@ -199,11 +201,28 @@ class Learner:
                 with self.compute.autocast(enabled=False):
                     loss = self._loss(scores, fixed, seen)
                     (loss.sum() / tokens).backward()
+            if self.processes.sharded and (
+                self.compute.passes(mine) < self.compute.passes(most)
+            ):
+                self._keep_step(batch, most)
         self.processes.add_gradients(self.policy.parameters())
         every = Tally()
         for each in self.processes.gather(seen):
             every.merge(each)
         return every
+
+    def _keep_step(self, batch: Rollouts, rows: Tensor) -> None:
+        """Pass over an episode without learning from it.
+
+        Each pass over sharded weights needs every process.
+        """
+        for _, micro in self.compute.micro_batches(batch, rows[:1]):
+            scores = self.policy(
+                *micro, self.compute.temperature, value_only=self._value_only
+            )
+            idle = scores.values if self._value_only else sum(scores)
+            with self.compute.autocast(enabled=False):
+                (0 * idle.sum()).backward()
 
     def _loss(self, now: ResponseScores, old: Old, tally: Tally) -> Tensor:
         """L = L^CLIP + c1 L^VF - c2 S of each token, (N,) (PPO, eq. 9)."""
@@ -258,10 +277,11 @@ class Learner:
         )
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """What a checkpoint keeps as safetensors."""
+        """What a checkpoint keeps as safetensors; all processes ask."""
+        moments = checkpoint.optimiser_tensors(self.optimiser)
         return {
-            "policy": self.policy.trained(),
-            "optimiser": checkpoint.optimiser_tensors(self.optimiser),
+            "policy": sharding.full(self.policy.trained()),
+            "optimiser": sharding.full(moments),
         }
 
     def state(self) -> dict[str, Any]:
@@ -278,7 +298,7 @@ class Learner:
         self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]
     ) -> None:
         """Undo `tensors` and `state`."""
-        self.policy.load_state_dict(tensors["policy"], strict=False)
+        sharding.load(self.policy, tensors["policy"])
         checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
         self.kl_coef = state["kl_coef"]

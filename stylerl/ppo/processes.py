@@ -19,19 +19,24 @@ T = TypeVar("T")
 
 
 class Processes:
-    """This process among all; `index` 0 is the main one."""
+    """This process among all; `index` 0 is the main one.
+
+    `sharded` says whether weights are cut up among them (sharding.py).
+    """
 
     def __init__(self) -> None:
         """Join the others, if a launcher has started any."""
-        self.count, self.index = 1, 0
+        self.count, self.index, self.sharded = 1, 0, False
         cuda = torch.cuda.is_available()
         self.device = torch.device("cuda" if cuda else "cpu")
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
+            from accelerate.utils import parse_flag_from_env
 
             state = PartialState(cpu=not cuda)
             self.count, self.index = state.num_processes, state.process_index
             self.device = state.device
+            self.sharded = parse_flag_from_env("ACCELERATE_USE_FSDP")
 
     @property
     def main(self) -> bool:
@@ -56,7 +61,7 @@ class Processes:
         One that had no share of the minibatch has none and adds zeros; a
         parameter that nobody has a gradient for keeps none.
         """
-        if self.count == 1:
+        if self.count == 1 or self.sharded:  # then torch has added them
             return
         parameters = list(parameters)
         here = [p.grad is not None for p in parameters]

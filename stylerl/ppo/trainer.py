@@ -40,7 +40,7 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.policy import PolicyWithValue
-from stylerl.ppo import checkpoint, health, rollouts, selection
+from stylerl.ppo import checkpoint, health, rollouts, selection, sharding
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.credit import Charge, Credit, on_tokens
 from stylerl.ppo.learner import Learner
@@ -140,14 +140,16 @@ class PPOTrainer:
             )
         if config.gradient_checkpointing:
             self.policy.enable_gradient_checkpointing()
-        self.compute = Compute.of(config, self.policy.device)
+        self._identity = self._identify()
+        if self.processes.sharded:
+            sharding.shard(self.policy)
+        self.compute = Compute.of(config, self.processes.device)
         self.learner = Learner(
             config, self.policy, self.compute, self.processes, seed
         )
         self.history: list[dict[str, float]] = []  # statistics by update
         self.stopped: health.Alarm | None = None
         self.best: selection.Best | None = None
-        self._identity = self._identify()
 
     def __len__(self) -> int:
         """The number of updates."""
@@ -185,7 +187,7 @@ class PPOTrainer:
                 self._act_on(step.alarms)
                 bar.n = self.done
         if self.best is not None:
-            self.policy.load_state_dict(self.best.weights, strict=False)
+            sharding.load(self.policy, self.best.weights)
 
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
         """Sample one completion a prompt and score it; nothing is learnt.
@@ -208,9 +210,19 @@ class PPOTrainer:
     def _episodes(self, every: Sequence[str], seed: int) -> Rollouts:
         """One scored completion a prompt, over all processes."""
         rows = self.processes.share(range(len(every)))
-        texts = [every[row] for row in rows]
-        phase = Stopwatch()
-        with phase("generate"):  # 1. tokens, from pi_old
+        with sharding.whole(self.policy):
+            mine = self._share([every[row] for row in rows], rows, seed)
+        return rollouts.interleave(self.processes.gather(mine))
+
+    def _share(
+        self, texts: list[str], rows: Sequence[int], seed: int
+    ) -> Rollouts:
+        """The episodes of this process, whose rows of the batch these are."""
+        sharded, phase = self.processes.sharded, Stopwatch()
+        with (  # 1. tokens, from pi_old
+            phase("generate"),
+            self.compute.autocast(enabled=sharded),
+        ):
             sampled = generate(
                 self.policy.model,
                 self.tokenizer,
@@ -222,7 +234,7 @@ class PPOTrainer:
                 seed=seed,
                 rows=rows,
                 batch_size=len(texts),
-                bf16=self.compute.bf16,
+                bf16=self.compute.bf16 and not sharded,
             )
         with phase("judge"):  # 2. what the text is worth
             judged = sampled.judged
@@ -247,7 +259,7 @@ class PPOTrainer:
         )
         with phase("score"):  # 3. log pi_old, log pi_ref and V
             batch = score(self.policy, self.reference, batch, self.compute)
-        return rollouts.interleave(self.processes.gather(batch))
+        return batch
 
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the statistics, as docs/ppo.md defines them.
@@ -260,6 +272,7 @@ class PPOTrainer:
     def save(self) -> None:
         """Write a checkpoint that `resume` goes on from exactly."""
         assert self.checkpoints is not None
+        tensors = self.learner.tensors()
         if self.processes.main:
             state: dict[str, Any] = {
                 "identity": self._identity,
@@ -267,7 +280,6 @@ class PPOTrainer:
                 "history": self.history,
                 "random": checkpoint.random_state(),
             }
-            tensors = self.learner.tensors()
             if self.best is not None:
                 state["best"] = [self.best.update, self.best.quality]
                 tensors["best"] = self.best.weights
@@ -275,6 +287,13 @@ class PPOTrainer:
                 self.checkpoints,
                 checkpoint.Checkpoint(self.done, tensors, state),
             )
+        self.processes.wait()
+
+    def save_policy(self, folder: Path) -> None:
+        """Write the policy as a stock model folder; all processes call it."""
+        policy = sharding.gathered(self.policy)
+        if self.processes.main:
+            policy.save(self.tokenizer, folder)
         self.processes.wait()
 
     def resume(self) -> None:
@@ -339,7 +358,9 @@ class PPOTrainer:
         if selection.is_better(numbers, self.best, config.kl_budget):
             weights = {
                 name: weight.cpu().clone()
-                for name, weight in self.policy.trained().items()
+                for name, weight in sharding.full(
+                    self.policy.trained()
+                ).items()
             }
             self.best = selection.Best(
                 self.done, selection.quality(numbers), weights
