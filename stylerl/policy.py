@@ -119,7 +119,8 @@ class PolicyWithValue(nn.Module):
         """Compute activations again in the backward pass.
 
         transformers does so in training mode alone, which is why every
-        dropout is set to zero first.
+        dropout is set to zero first; it then has no KV cache, which is why
+        sampling is done in evaluation mode.
         """
         for module in self.modules():
             for name in ("p", "attention_dropout"):

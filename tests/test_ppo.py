@@ -1,5 +1,6 @@
 """The trainer: what section 1 of the PPO notes says must hold."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -596,3 +597,14 @@ def test_a_sick_start_rolls_back_to_the_start(tmp_path):
         checkpoints=tmp_path,
     )
     assert [step.update for step in trainer] == [1, 1, 2]
+
+
+def test_gradient_checkpointing_samples_the_same(tiny_lm, tokenizer):
+    """transformers has no KV cache where it recomputes activations."""
+    runs = []
+    for checkpointing in (False, True):
+        trainer = make(
+            copy.deepcopy(tiny_lm), gradient_checkpointing=checkpointing
+        )
+        runs.append([step.rollouts.rows for step in trainer])
+    assert runs[0] == runs[1]

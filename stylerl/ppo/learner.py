@@ -97,6 +97,7 @@ class Learner:
             returns,
         )
         self._set_rate()
+        self.policy.train(self.config.gradient_checkpointing)
         tally = Tally()
         with self.compute.attention(batch, self.policy.model):
             for rows in self._minibatches(len(batch.rows)):

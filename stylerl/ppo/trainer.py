@@ -219,6 +219,7 @@ class PPOTrainer:
     ) -> Rollouts:
         """The episodes of this process, whose rows of the batch these are."""
         sharded, phase = self.processes.sharded, Stopwatch()
+        self.policy.eval()
         with (  # 1. tokens, from pi_old
             phase("generate"),
             self.compute.autocast(enabled=sharded),
