@@ -271,8 +271,9 @@ def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:
     An alarm is printed once, when it first sounds; its name is then added to
     `sounded`.  The MLflow tag holds its last state.
     """
-    seconds = {f"seconds/{k}": v for k, v in step.seconds.items()}
-    run.log_metrics(step.statistics | seconds, step.update)
+    times = {f"seconds/{k}": v for k, v in step.seconds.items()}
+    times["tokens_per_second"] = step.tokens_per_second
+    run.log_metrics(step.statistics | times, step.update)
     for alarm in step.alarms:
         if alarm.name not in sounded:
             tqdm.write(f"update {step.update}: {alarm}")

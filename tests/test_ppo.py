@@ -2,12 +2,14 @@
 
 import copy
 import dataclasses
+import math
 
 import pytest
 import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ConfigError, TrainingError
+from stylerl.models import encode_prompt
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import PPOConfig, PPOTrainer
 
@@ -367,6 +369,60 @@ def test_the_policy_reaches_a_known_optimum():
     scores = [step.statistics["objective/score"] for step in trainer]
     assert scores[0] < 0.3
     assert scores[-1] > 0.95
+
+
+@pytest.mark.slow
+def test_the_policy_reaches_the_optimum_under_the_penalty():
+    """One token, worth 1 if it is even, beta = 1/2: the optimum is
+    pi*(a) = pi_ref(a) exp(2 s(a)) / Z, so that even tokens have
+    p e^2 / (p e^2 + 1 - p), where pi_ref gives them p."""
+    model = build_llama(len(build_tokenizer()))
+    prompt = torch.tensor([encode_prompt(build_tokenizer(), "x")])
+
+    def even():
+        with torch.no_grad():
+            logits = model(prompt).logits[0, -1]
+        return torch.softmax(logits, dim=-1)[::2].sum().item()
+
+    share = even()
+    optimum = share * math.e**2 / (share * math.e**2 + 1 - share)
+    trainer = make(
+        model,
+        reward=lambda prompts, texts: [0.0] * len(texts),
+        prompts=["x"],
+        updates=50,
+        batch_size=256,
+        micro_batch=0,
+        max_new_tokens=1,
+        temperature=1.0,
+        learning_rate=3e-3,
+        kl_coef=0.5,
+        missing_eos_penalty=0.0,
+    )
+    for _ in range(len(trainer)):
+        batch = trainer.rollout()
+        worth = [float(row[-1] % 2 == 0) for row in batch.rows]
+        parts = {"even": torch.tensor(worth)}
+        trainer.update(dataclasses.replace(batch, parts=parts))
+    assert 0.4 < share < 0.6
+    assert optimum - share > 0.3
+    assert even() == pytest.approx(optimum, abs=0.02)
+
+
+def test_a_step_knows_its_speed():
+    (step,) = make(updates=1)
+    seconds = sum(step.seconds.values())
+    tokens = int(step.rollouts.lengths.sum())
+    assert step.tokens_per_second == pytest.approx(tokens / seconds)
+    assert {"generate", "judge", "score", "update"} <= set(step.seconds)
+
+
+def test_by_hand_the_steps_are_those_of_the_loop():
+    looped = [step.statistics for step in make()]
+    trainer = make()
+    by_hand = [trainer.update(trainer.rollout()) for _ in range(len(trainer))]
+    assert by_hand == looped
+    assert len(make().rollout(["a", "b", "c"]).rows) == 3
 
 
 def final_kl(**changes):

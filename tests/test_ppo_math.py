@@ -140,6 +140,27 @@ def test_clipped_surrogate(ratio, advantage, loss, clipped, gradient):
     assert r.grad.item() == pytest.approx(gradient)
 
 
+@pytest.mark.parametrize("advantage", [2.0, -2.0])
+def test_the_gradient_is_zero_exactly_where_theory_says(advantage):
+    """Of the objective in log pi: r A, and 0 where the action has moved
+    beyond 0.2 in the direction that its advantage asks for: r > 1.2 with
+    A > 0, r < 0.8 with A < 0, and nowhere else."""
+    ratios = torch.tensor([0.1, 0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.0, 9.0])
+    logprobs = ratios.log().requires_grad_()
+    loss, _ = policy_loss(
+        ratio_of(logprobs, torch.zeros(9)),
+        torch.full((9,), advantage),
+        0.2,
+        0.2,
+    )
+    (-loss).sum().backward()
+    frozen = ratios > 1.2 if advantage > 0 else ratios < 0.8
+    assert frozen.sum() == 3
+    assert torch.equal(logprobs.grad == 0, frozen)
+    free = logprobs.grad[~frozen]
+    assert torch.allclose(free, advantage * ratios[~frozen])
+
+
 def test_clip_higher_moves_the_upper_side_alone():
     """high 0.5: 1.4 is free, 1.6 is clipped at 1.5; low stays at 0.8."""
     ratio = torch.tensor([1.4, 1.6, 0.5])

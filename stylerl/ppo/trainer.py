@@ -63,6 +63,11 @@ class Step(NamedTuple):
     alarms: list[health.Alarm]
     seconds: dict[str, float]  # by phase
 
+    @property
+    def tokens_per_second(self) -> float:
+        """Response tokens sampled and learnt from, by all processes."""
+        return int(self.rollouts.lengths.sum()) / sum(self.seconds.values())
+
 
 class PPOTrainer:
     """Iterate over it, or call `rollout` and `update` yourself.
