@@ -434,14 +434,34 @@ class PPOConfig:
 class EvaluateConfig:
     """Before and after, on prompts that no training saw."""
 
-    prompts: int = setting(200, "held-out prompts", least=1)
-    prompt_texts: tuple[str, ...] = setting(
-        (), "literal prompts; empty draws them from the test split"
+    split: str = setting(
+        "test",
+        "where prompts come from: choose settings on valid, report on test",
+        choices=("test", "valid"),
     )
-    samples: int = setting(2, "completions a prompt and model", least=1)
+    prompts: int = setting(500, "held-out prompts", least=1)
+    prompt_texts: tuple[str, ...] = setting(
+        (), "literal prompts; empty draws them from the split"
+    )
+    samples: int = setting(4, "completions a prompt and model", least=1)
+    best_of: int = setting(
+        16,
+        "completions of SFT that the reward model chooses from, beside the "
+        "choice from `samples`; 1 asks for none",
+        least=1,
+    )
+    best_of_prompts: int = setting(
+        100, "prompts of the choice from best_of, the first ones", least=1
+    )
     max_new_tokens: int = setting(160, "tokens a completion", least=1)
     temperature: float = setting(0.8, "of sampling", above=0)
-    batch_size: int = setting(64, "completions sampled at once", least=1)
+    precision: str = setting(
+        "auto",
+        "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
+        "where the hardware multiplies it",
+        choices=("auto", "bf16", "fp32"),
+    )
+    batch_size: int = setting(128, "completions sampled at once", least=1)
     bootstrap: int = setting(2000, "resamples for the intervals", least=100)
     human_snippets: int = setting(
         200, "held-out snippets for bits per byte", least=1

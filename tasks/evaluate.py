@@ -1,11 +1,12 @@
 """Stage `evaluate`: the models -> completions, numbers and the report.
 
-Nothing written here depends on the clock, the machine or the run, so that
-DVC finds the same outputs for the same inputs; times and hardware are in
-MLflow.
+Tables and numbers depend on nothing but the inputs.  The report also says
+where, when committed and in what time they were made, so its last section
+differs from one execution to the next; no stage reads it.
 """
 
 import hashlib
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -14,13 +15,15 @@ from rich.console import Console
 
 from stylerl import config, storage
 from stylerl.config import Params
+from stylerl.errors import ConfigError
 from stylerl.evaluation.contenders import Source
 from stylerl.evaluation.evaluation import Evaluation, evaluate
 from stylerl.judge import Judge
 from stylerl.report import page as report
 from stylerl.report import summary
-from tasks import process, tracking
+from tasks import graph, machine, process, tracking
 
+LOCK = Path("requirements.lock")
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 SFT = Path("artifacts/sft")
 PPO = Path("artifacts/ppo")
@@ -37,7 +40,7 @@ SECTIONS = ("seed", "judge", "sft", "ppo", "evaluate")  # as in dvc.yaml
 def main() -> None:
     """Evaluate with the parameters of params.yaml."""
     params = config.load()
-    judge = Judge(params.judge)
+    judge, started = Judge(params.judge), time.monotonic()
     sources = {
         "base": Source(params.sft.base, params.sft.revision),
         "sft": Source(str(SFT)),
@@ -54,7 +57,7 @@ def main() -> None:
             params.seed,
             CLASSIFIER,
         )
-        write(result, judge, sources, params)
+        write(result, judge, sources, params, started)
         run.log_metrics(result.metrics)
         run.log_table("completions.json", _side_by_side(result.completions))
         run.log_file(METRICS)
@@ -62,7 +65,11 @@ def main() -> None:
         run.log_file(REPORT)
     console = Console()
     console.print(summary.rich_table(result.metrics))
-    console.print(summary.headline(result.metrics), highlight=False)
+    for words in (summary.headline, summary.opinion):
+        console.print(words(result.metrics), highlight=False)
+    for guard in summary.guards(result.metrics):
+        verdict = "held" if guard.held else "FAILED"
+        console.print(f"{verdict}  {guard.name}: {guard.words}", markup=False)
     console.print(f"Report: {REPORT}")
 
 
@@ -71,6 +78,7 @@ def write(
     judge: Judge,
     sources: dict[str, Source],
     params: Params,
+    started: float,
 ) -> None:
     """Write the tables, the numbers and the page."""
     storage.write_table(COMPLETIONS, result.completions)
@@ -84,7 +92,14 @@ def write(
             completions=result.completions,
             updates=_read_csv(UPDATES),
             calibration=_read_csv(CALIBRATION),
-            provenance=_provenance(judge, sources, params.seed),
+            provenance={
+                **_provenance(judge, sources, params.seed),
+                **machine.describe(),
+            },
+            seconds={
+                **tracking.seconds_by_stage(),
+                "evaluate": time.monotonic() - started,
+            },
             params=yaml.safe_dump(
                 {name: chosen[name] for name in SECTIONS}, sort_keys=False
             ),
@@ -102,11 +117,22 @@ def _provenance(
         f"model {name}": _identify(source) for name, source in sources.items()
     }
     return {
+        "data, MD5 by DVC": _raw_digest(),
         "snippets, SHA-256": _digest(SNIPPETS),
         "judge": judge.identity,
+        "lock, SHA-256": _digest(LOCK) if LOCK.exists() else "none",
         "seed": str(seed),
         **models,
     }
+
+
+def _raw_digest() -> str:
+    """What DVC says of the raw data."""
+    try:
+        digest = graph.inputs(graph.find("filter")).get("data")
+    except ConfigError:
+        digest = None
+    return digest or "outside a pipeline"
 
 
 def _identify(source: Source) -> str:

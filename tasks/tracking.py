@@ -183,6 +183,24 @@ def stage_run_id(key: str) -> str | None:
     return found[0] if found else None
 
 
+def seconds_by_stage() -> dict[str, float]:
+    """How long the execution of each stage took that its key names now.
+
+    Stages that MLflow has no finished run of are left out.
+    """
+    found: dict[str, float] = {}
+
+    def search() -> None:
+        client = connect()
+        for stage in graph.load():
+            if run_id := stage_run_id(graph.stage_key(stage)):
+                info = client.get_run(run_id).info
+                found[stage.name] = (info.end_time - info.start_time) / 1000
+
+    _forgive(search)
+    return found
+
+
 def end_children(parent: str) -> None:
     """Mark runs that were killed, and could not say so, as KILLED."""
 

@@ -50,6 +50,10 @@ def log(monkeypatch):
         yield kept
 
     monkeypatch.setattr(evaluate.tracking, "stage_run", stage_run)
+    monkeypatch.setattr(
+        evaluate.tracking, "seconds_by_stage", lambda: {"sft": 41.0}
+    )
+    monkeypatch.setattr(evaluate.time, "monotonic", lambda: 0.0)
     return kept
 
 
@@ -68,6 +72,9 @@ def prepare(folder, tokenizer):
     storage.write_text(folder / evaluate.UPDATES, updates.to_csv(index=False))
     changes = {
         "evaluate.prompts": 6,
+        "evaluate.samples": 2,
+        "evaluate.best_of": 3,
+        "evaluate.best_of_prompts": 4,
         "evaluate.max_new_tokens": 12,
         "evaluate.bootstrap": 100,
         "evaluate.human_snippets": 4,
@@ -99,20 +106,22 @@ def test_what_the_stage_leaves_behind(workspace, log):
 
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
-        "size", "base", "sft", "ppo", "autopep8", "human", "best_of_n",
-        "gain", "gain_sft",
+        "size", "base", "sft", "ppo", "autopep8", "human", "best_of_2",
+        "best_of_3", "gain", "gain_sft",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
     assert counts == {
         "base": 12, "sft": 12, "ppo": 12, "autopep8": 12, "human": 6,
-        "best_of_n": 6,
+        "best_of_2": 6, "best_of_3": 4,
     }  # fmt: skip
     rules = pd.read_csv(evaluate.RULES)
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
     page = Path(evaluate.REPORT).read_text()
     assert "KL!: first at update 2" in page
-    assert page.count("SHA-256") == 4  # the snippets and three models
+    assert page.count("SHA-256") == 5  # snippets, lock and three models
+    assert "<dt>time of sft</dt><dd>41 s</dd>" in page
+    assert "machine.cpu" in page
 
 
 def test_what_the_stage_logs(workspace, log):
@@ -137,12 +146,15 @@ def test_a_run_without_updates_has_no_curves(workspace, log):
 
 
 def test_one_sample_leaves_nothing_to_choose_from(workspace, log):
-    params = config.override(config.load(), {"evaluate.samples": 1})
+    params = config.override(
+        config.load(), {"evaluate.samples": 1, "evaluate.best_of": 1}
+    )
     storage.write_text(Path("params.yaml"), config.render(params))
 
     evaluate.main()
 
-    assert "best_of_n" not in storage.read_json(evaluate.METRICS)
+    metrics = storage.read_json(evaluate.METRICS)
+    assert not [name for name in metrics if name.startswith("best_of")]
 
 
 def test_a_stage_that_fails_leaves_nothing(workspace, log):

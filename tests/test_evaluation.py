@@ -24,6 +24,9 @@ CONFIG = EvaluateConfig(
     batch_size=8,
     bootstrap=100,
     human_snippets=4,
+    best_of=4,
+    best_of_prompts=3,
+    precision="fp32",
 )
 
 
@@ -67,7 +70,9 @@ def test_every_model_answers_the_same_prompts_and_samples(result):
     assert keys["base"] == keys["sft"] == keys["ppo"]
     assert len(keys["ppo"]) == 6 * 2
     assert len(keys["human"]) == 6
-    assert result.metrics["size"] == {"prompts": 6, "samples": 2}
+    assert result.metrics["size"] == {
+        "prompts": 6, "samples": 2, "validation": 0
+    }  # fmt: skip
 
 
 def test_the_same_model_under_the_same_seed_gains_nothing(result):
@@ -104,7 +109,9 @@ def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
     # Against a plain forward pass over prompt and sampled tokens, at the
     # sampling temperature; position p predicts the token at p + 1.
     text = "def f(a):\n"
-    config = EvaluateConfig(samples=1, max_new_tokens=5, temperature=0.7)
+    config = EvaluateConfig(
+        samples=1, max_new_tokens=5, temperature=0.7, precision="fp32"
+    )
     base, sft = (contenders.load(sources[name]) for name in ("base", "sft"))
     drawn = sampling.generate(
         *base, [text], max_new_tokens=5, temperature=0.7, seed=0
@@ -118,7 +125,7 @@ def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
         return float(logs[range(len(response)), response].sum())
 
     rows = contenders.complete(
-        "base", base, sft, literal_prompts([text]), config, seed=0
+        "base", base, sft, literal_prompts([text]), config, 0, range(1)
     )
 
     row = rows.iloc[0]
@@ -222,20 +229,33 @@ def test_the_formatter_works_on_the_base_and_keeps_the_prompt(tokenizer):
     assert rows["kl"].isna().all()
 
 
-def test_the_best_of_n_is_the_reward_models_choice():
-    table = pd.DataFrame(
-        {
-            "model": ["base", "sft", "sft", "sft", "sft"],
-            "prompt_id": ["a", "a", "a", "b", "b"],
-            "sample": [0, 0, 1, 0, 1],
-            "completion": ["v", "w", "x", "y", "z"],
-        }
+def test_samples_of_a_prompt_are_drawn_by_number(sources):
+    # Sample 2 is the same whether it is drawn beside 0 and 1 or alone.
+    sft = contenders.load(sources["sft"])
+    prompts = literal_prompts(["def f(a):\n", "def longer(a, b):\n"])
+
+    every, last = (
+        contenders.complete("sft", sft, sft, prompts, CONFIG, 0, numbers)
+        for numbers in (range(3), range(2, 3))
     )
 
-    best = baselines.best_of(table, [0.1, 0.9, 0.5, 0.5])
+    third = every[every["sample"] == 2]["completion"].tolist()
+    assert last["completion"].tolist() == third
+    assert every.groupby("prompt_id")["completion"].nunique().tolist() == [
+        3,
+        3,
+    ]
 
-    assert best["completion"].tolist() == ["x", "y"]
-    assert set(best["model"]) == {"best_of_n"}
+
+def test_precision_follows_the_hardware_unless_it_is_said(monkeypatch):
+    monkeypatch.setattr(contenders, "multiplies_bf16", lambda: True)
+
+    chosen = [
+        contenders.takes_bf16(EvaluateConfig(precision=precision))
+        for precision in ("auto", "bf16", "fp32")
+    ]
+
+    assert chosen == [True, True, False]
 
 
 def test_humans_answer_only_prompts_that_have_an_author(tokenizer):

@@ -29,6 +29,8 @@ def row(model, prompt, sample=0, **changes):
         "texts": [],
         "statements": 1,
         "trivial": False,
+        "ruff": [],
+        "black": 0.0,
     } | changes
 
 
@@ -64,6 +66,8 @@ def test_each_number_of_two_completions():
                 "completion": "    # noqa\n    x = 1\n    x = 1\n",
                 "statements": 0,
                 "trivial": True,
+                "ruff": None,
+                "black": math.nan,
             },
         ]
     )
@@ -90,9 +94,58 @@ def test_each_number_of_two_completions():
             "kl": 1.5,
             "length_median": 6,
             "distinct_3": 5 / 6,
+            "ruff": 0,  # of the one that parses
+            "ruff_docstrings": 0,
+            "black": 0,
         },
         abs=1e-6,
     )
+
+
+def test_opinions_count_lines_of_what_parses():
+    # Two findings on four lines, 5 in ten; none on one line.  The mean is
+    # 2.5; what does not parse is not asked.  One docstring finding in two.
+    four = "    a = 1\n    b = 2\n\n    c = 3\n    return a\n"
+    rows = pd.DataFrame(
+        [
+            row("sft", "a", completion=four, ruff=["N806", "D200", "B007"]),
+            row("sft", "b", black=0.5, reward=0.8),
+            row("sft", "c", parsed=False, ruff=["N806"] * 9, black=1.0),
+        ]
+    )
+
+    numbers = measures.measure(rows)
+
+    assert numbers["ruff"] == 2.5
+    assert numbers["ruff_docstrings"] == 0.5
+    assert numbers["black"] == 0.25
+    assert numbers["promised"] == 0.8
+
+
+def test_a_prompt_where_nothing_parses_has_no_say_in_opinions():
+    # a: black falls from 0.5 to 0; b cannot be read after PPO.
+    before = pd.DataFrame([row("sft", p, black=0.5) for p in "ab"])
+    after = pd.DataFrame(
+        [row("ppo", "a"), row("ppo", "b", parsed=False, black=math.nan)]
+    )
+
+    gain = measures.gains(after, before, 100, seed=0)
+
+    assert (gain["black"], gain["black_low"]) == (-0.5, -0.5)
+    assert gain["parse_rate"] == -0.5
+
+
+def test_a_baseline_is_compared_on_its_own_prompts():
+    # SFT fails on a and b; the baseline answers a alone, and is compliant.
+    sft = pd.DataFrame([broken("sft", p, "E225") for p in "ab"])
+    best = pd.DataFrame([row("best_of_4", "a")])
+
+    assert measures.over_sft(best, sft, 100, seed=0) == {
+        "prompts": 1,
+        "over_sft": 1.0,
+        "over_sft_low": 1.0,
+        "over_sft_high": 1.0,
+    }
 
 
 def test_an_empty_body_is_compliant_but_not_sound():

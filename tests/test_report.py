@@ -45,6 +45,7 @@ def evidence(**changes):
         "updates": None,
         "calibration": None,
         "provenance": {"judge": "0123456789abcdef"},
+        "seconds": {"sft": 41.3},
         "params": "seed: 0\n",
         "seed": 0,
     }
@@ -123,6 +124,45 @@ def test_alarms_are_marked_on_the_curves():
     assert text.count('class="alarm"') == 2  # each where it first rang
     assert "KL explosion: first at update 2, at 2 updates in all" in text
     assert "a &lt; b: first at update 3<" in text
+
+
+def test_the_frontier_has_ppos_way_and_the_models():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2],
+            "objective/kl": [0.0, 4.0],
+            "judge/compliance": [0.5, 0.9],
+        }
+    )
+    numbers = metrics({"compliance": 0.62, "kl": 2.0})
+    numbers |= {"best_of_4": NUMBERS | {"prompts": 6, "over_sft": 0.0,
+                "over_sft_low": 0.0, "over_sft_high": 0.0}}  # fmt: skip
+
+    text = report.render(evidence(metrics=numbers, updates=updates))
+
+    # The running mean of two updates ends at KL 2 and 70%; the best of
+    # four can have moved by log 4 - 3/4 = 0.636 nats.
+    assert "<title>SFT: 0, 40</title>" in text
+    assert "<title>PPO: 2, 62</title>" in text
+    assert "<title>best of 4: 0.636, 40</title>" in text
+    assert "rollouts on training prompts" in text
+
+
+def test_the_reward_models_promises_stand_beside_the_verdicts():
+    once = evidence().completions
+    completions = pd.concat([once, once.assign(sample=1)], ignore_index=True)
+    completions["reward"] = 0.9
+
+    with_them = report.render(evidence(completions=completions))
+
+    assert "Can the reward model be believed?" in with_them
+    assert "believed" not in report.render(evidence())
+    # Twelve completions of each model in the bin 0.8 to 1: SFT's all break
+    # a rule, PPO's none, so the dots lie at 0 and 1.
+    chart = report._promises(completions)[0]
+    bottom, top = 174, 10
+    assert f' {bottom}h0"><title>SFT' in chart
+    assert f' {top}h0"><title>PPO' in chart
 
 
 def test_no_alarm_is_said_too():

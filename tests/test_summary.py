@@ -2,6 +2,7 @@
 
 import io
 
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -25,7 +26,12 @@ NUMBERS = {
     "copied_share": 0.0,
     "kl": 0.0,
     "bits_per_byte": 1.2,
+    "ruff": 0.5,
+    "ruff_docstrings": 0.1,
+    "black": 0.2,
+    "promised": 0.6,
 }
+UNPAIRED = ("bits_per_byte", "length_median", "distinct_3", "promised")
 
 
 def metrics(after=(), gain=()):
@@ -33,11 +39,11 @@ def metrics(after=(), gain=()):
     still = {
         key + end: 0.0
         for key in NUMBERS
-        if key not in ("kl", "bits_per_byte", "length_median", "distinct_3")
+        if key not in UNPAIRED
         for end in ("", "_low", "_high")
     }
     return {
-        "size": {"prompts": 200, "samples": 2},
+        "size": {"prompts": 200, "samples": 2, "validation": 0},
         "base": NUMBERS,
         "sft": NUMBERS,
         "ppo": NUMBERS | dict(after),
@@ -109,6 +115,28 @@ def test_a_gain_that_was_bought_is_said_with_its_price():
         ({"statements": 3.1}, {}, {"statements"}),
         ({"distinct_3": 0.53}, {}, {"distinct-3"}),
         ({"kl": 15.1}, {}, {"KL to SFT"}),
+        ({"bits_per_byte": 1.32}, {}, set()),  # 1.2 and a tenth of it
+        ({"bits_per_byte": 1.33}, {}, {"bits per byte of human code"}),
+        (
+            {},
+            {"noqa_share_low": 0.01, "noqa_share_high": 0.1},
+            {"noqa"},
+        ),
+        (
+            {},
+            {"copied_share_low": 0.01, "copied_share_high": 0.1},
+            {"copied prompts"},
+        ),
+        (
+            {},
+            {"comment_share_low": 0.01, "comment_share_high": 0.1},
+            {"comment lines"},
+        ),
+        (
+            {},
+            {"finished_rate_low": -0.1, "finished_rate_high": -0.01},
+            {"finished"},
+        ),
         # Fewer parse, but the interval holds zero: no proof.
         ({}, {"parse_rate_low": -0.1, "parse_rate_high": 0.01}, set()),
         (
@@ -179,9 +207,83 @@ def test_markdown_has_a_row_for_each_metric():
 
 
 def test_only_measured_baselines_are_listed():
-    measured = metrics() | {"best_of_n": NUMBERS}
+    gain = {"over_sft": 0.1, "over_sft_low": 0.05, "over_sft_high": 0.15}
+    best = NUMBERS | {"prompts": 100} | gain
+    measured = metrics() | {"best_of_16": best, "best_of_4": best}
 
-    (label, values), = summary.baselines(measured)  # fmt: skip
+    listed = summary.baselines(measured)
 
-    assert label == "SFT, best of 2 by the classifier"
-    assert values == ["40.0", "0.800", "90.0", "40.0", "4.00"]
+    assert [label for label, _ in listed] == [
+        "SFT, best of 4 by the classifier",
+        "SFT, best of 16 by the classifier",
+    ]
+    assert listed[0][1] == [
+        "100", "40.0", "0.800", "90.0", "40.0", "4.00",
+        "+10.0 [+5.0, +15.0]",
+    ]  # fmt: skip
+
+
+def test_prompts_for_choosing_are_no_report():
+    chosen = metrics()
+    chosen["size"]["validation"] = 1
+
+    assert "no report" in summary.basis(chosen)
+    assert "no report" not in summary.basis(metrics())
+
+
+def moved(key, low, high):
+    return {key: (low + high) / 2, f"{key}_low": low, f"{key}_high": high}
+
+
+RAISED = moved("compliance", 0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (RAISED, "Only flake8 sees this gain: ruff's findings in 10 lines"),
+        (
+            RAISED | moved("ruff", 0.1, 0.3),
+            "Only flake8 sees this gain: ruff's findings in 10 lines rose",
+        ),
+        (
+            RAISED | moved("black", -0.2, -0.1),
+            "Of the judges that no reward has seen, black agrees: ",
+        ),
+        (
+            RAISED | moved("black", -0.2, -0.1) | moved("ruff", -0.3, -0.1),
+            "Judges that no reward has seen agree: ruff's findings in 10 "
+            "lines fell, 0.50 to 0.50, -0.20 [-0.30, -0.10]; the share of "
+            "lines that black would change fell, 20.0 to 20.0, -15.0 "
+            "[-20.0, -10.0] points.",
+        ),
+        (
+            moved("compliance", -0.1, 0.1),  # there is no gain to agree with
+            "Judges that no reward has seen: ruff's findings in 10 lines did "
+            "not clearly change",
+        ),
+    ],
+)
+def test_a_gain_that_only_flake8_sees_is_said_so(gain, words):
+    assert summary.opinion(metrics(gain=gain)).startswith(words)
+
+
+def test_rules_that_fell_rose_vanished_and_appeared():
+    nan = float("nan")
+    rules = pd.DataFrame(
+        [
+            ("E225", 5.0, 0.0, -8.0, -2.0),  # proven, so not only vanished
+            ("E501", 1.0, 4.0, 1.0, 5.0),
+            ("W291", 1.0, 0.0, -3.0, 1.0),
+            ("E711", 0.0, 0.5, nan, nan),
+            ("E302", 1.0, 1.0, -1.0, 1.0),
+        ],
+        columns=["rule", "sft", "ppo", "low", "high"],
+    )
+
+    assert summary.rule_changes(rules) == {
+        "fell": ["E225"],
+        "rose": ["E501"],
+        "vanished": ["W291"],
+        "appeared": ["E711"],
+    }

@@ -7,27 +7,14 @@ on real code.  Each is a table as evaluation.py makes them, without KL.
 """
 
 import math
-import signal
 from collections.abc import Sequence
-from types import FrameType
-from typing import NamedTuple
 
-import autopep8
 import pandas as pd
-from numpy.typing import ArrayLike
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from stylerl.evaluation import formatters
+from stylerl.evaluation.formatters import Draft
 from stylerl.evaluation.heldout import Prompt
-
-SECONDS = 3.0  # of CPU; autopep8 may not come to an end on a model's code
-
-
-class Draft(NamedTuple):
-    """Text to format: only the rows behind the prompt's may change."""
-
-    text: str
-    prompt_rows: int
 
 
 def formatted(
@@ -43,7 +30,7 @@ def formatted(
         Draft(prompt + text, prompt.count("\n"))
         for prompt, text in zip(prompts, judged, strict=True)
     ]
-    fixed = autoformat(drafts, max_line_length)
+    fixed = formatters.autopep8(drafts, max_line_length, "evaluate: autopep8")
     texts = [
         new.removeprefix(prompt) if new.startswith(prompt) else old
         for prompt, old, new in zip(prompts, judged, fixed, strict=True)
@@ -78,51 +65,26 @@ def written_by_humans(
     )
 
 
-def best_of(table: pd.DataFrame, scores: ArrayLike) -> pd.DataFrame:
-    """The baseline `best_of_n`: of SFT's samples the best-scored one.
+def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
+    """The baseline `best_of_N`: of each prompt's n samples the best-rewarded.
 
-    `scores` are the reward model's, in the order of SFT's rows; the first
-    of equals is taken.
+    `rows` are SFT's, with a column `reward`; prompts with fewer than n are
+    left out, and the first of equals is taken.
     """
-    rows = table[table["model"] == "sft"]
-    ranked = pd.Series(scores, index=rows.index)
-    best = ranked.groupby(rows["prompt_id"], sort=False).idxmax()
-    return rows.loc[best].assign(model="best_of_n", sample=0, kl=math.nan)
+    count = rows.groupby("prompt_id")["sample"].transform("size")
+    full = rows[count >= n]
+    full = full[full["sample"] < n]
+    best = full.groupby("prompt_id", sort=False)["reward"].idxmax()
+    return full.loc[best].assign(model=f"best_of_{n}", sample=0, kl=math.nan)
 
 
-def autoformat(drafts: Sequence[Draft], max_line_length: int) -> list[str]:
-    """Each text after autopep8, aggressive level 1.
+def kl_bound(n: int) -> float:
+    """The most that the best of n can move from its model, nats a response.
 
-    A text that autopep8 crashes on, or does not finish within SECONDS of
-    CPU time (a loaded machine must not change the result), comes back as it
-    was.  Call it from the main thread: the limit is a signal.
+    log n - (n - 1) / n, which Beirami et al. (arXiv 2401.01879, theorem 1)
+    show to be an upper bound of the KL divergence, not its value.
     """
-    previous = signal.signal(signal.SIGVTALRM, _give_up)
-    try:
-        bar = tqdm(drafts, "evaluate: autopep8", unit=" texts")
-        return [_format(draft, max_line_length) for draft in bar]
-    finally:
-        signal.signal(signal.SIGVTALRM, previous)
-
-
-def _format(draft: Draft, max_line_length: int) -> str:
-    options = {
-        "aggressive": 1,
-        "max_line_length": max_line_length,
-        "line_range": [draft.prompt_rows + 1, draft.text.count("\n") + 1],
-    }
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-    try:
-        fixed: str = autopep8.fix_code(draft.text, options)
-        return fixed
-    except Exception:  # a formatter may trip over anything
-        return draft.text
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-
-def _give_up(signum: int, frame: FrameType | None) -> None:
-    raise TimeoutError
+    return math.log(n) - (n - 1) / n
 
 
 def _count_tokens(

@@ -21,8 +21,11 @@ from stylerl.evaluation.heldout import Prompt
 from stylerl.judge import Judge
 from stylerl.judge.outcome import assess
 from stylerl.reward import substance
+from stylerl.training import multiplies_bf16
 
 REFERENCE = "sft"  # what KL is measured against
+SCORED = 64  # texts scored at once; 256 took twice the time on a CPU
+STREAMS = 2**32  # random streams a sample number has, one a prompt
 
 
 class Source(NamedTuple):
@@ -43,6 +46,7 @@ class Work(NamedTuple):
     """What the models did."""
 
     table: pd.DataFrame  # one row a completion
+    spare: pd.DataFrame  # more of SFT's, for the larger best of n
     bits: dict[str, float]  # a byte of human code, by model
 
 
@@ -55,7 +59,8 @@ def put_to_work(
 ) -> Work:
     """Let every model complete the prompts and read the human texts.
 
-    Each prompt is completed `config.samples` times.  The table's columns:
+    Each prompt is completed `config.samples` times, the first
+    `config.best_of_prompts` by SFT up to `config.best_of` times.  Columns:
     `model, prompt_id, sample, prompt, completion, judged` (without a line
     that was cut), `finished, tokens, kl`.
 
@@ -70,18 +75,24 @@ def put_to_work(
         )
     reference = load(sources[REFERENCE])
     tables, bits = [], {}
+    first, more = (
+        range(config.samples),
+        range(config.samples, config.best_of),
+    )
     for name, source in sources.items():
         language = reference if name == REFERENCE else load(source)
         tables.append(
-            complete(name, language, reference, prompts, config, seed)
+            complete(name, language, reference, prompts, config, seed, first)
         )
         bits[name] = bits_per_byte(
             language,
             texts,
-            config.batch_size,
+            SCORED,
             f"evaluate: human code, {name}",
         )
-    return Work(pd.concat(tables, ignore_index=True), bits)
+    few = prompts[: config.best_of_prompts]
+    spare = complete(REFERENCE, reference, reference, few, config, seed, more)
+    return Work(pd.concat(tables, ignore_index=True), spare, bits)
 
 
 def load(source: Source) -> Language:
@@ -104,23 +115,35 @@ def complete(
     prompts: Sequence[Prompt],
     config: EvaluateConfig,
     seed: int,
+    numbers: range,
 ) -> pd.DataFrame:
-    """One model's rows, P x S: the samples of a prompt together."""
-    repeated = [each for each in prompts for _ in range(config.samples)]
+    """One model's rows: of each prompt the samples with these numbers.
+
+    A sample is a function of the model, the seed, the prompt's place and the
+    sample's number, so the same numbers are the same draws for every model.
+    """
+    places = [place for place in range(len(prompts)) for _ in numbers]
+    repeated = [prompts[place] for place in places]
+    samples = list(numbers) * len(prompts)
     drawn = sampling.generate(
         *language,
         [prompt.text for prompt in repeated],
         max_new_tokens=config.max_new_tokens,
         temperature=config.temperature,
         seed=seed,
+        rows=[
+            number * STREAMS + place
+            for number, place in zip(samples, places, strict=True)
+        ],
         batch_size=config.batch_size,
+        bf16=takes_bf16(config),
         desc=f"evaluate: sample {name}",
     )
     return pd.DataFrame(
         {
             "model": name,
             "prompt_id": [prompt.id for prompt in repeated],
-            "sample": list(range(config.samples)) * len(prompts),
+            "sample": samples,
             "prompt": [prompt.text for prompt in repeated],
             "completion": drawn.texts,
             "judged": drawn.judged,
@@ -131,6 +154,13 @@ def complete(
             ],
             "kl": _kl(language, reference, drawn, config, name),
         }
+    )
+
+
+def takes_bf16(config: EvaluateConfig) -> bool:
+    """Whether the models compute in bfloat16 here."""
+    return config.precision == "bf16" or (
+        config.precision == "auto" and multiplies_bf16()
     )
 
 
@@ -208,18 +238,20 @@ def _kl(
     """log p(model) - log p(reference) of each response, in nats."""
     if language is reference:
         return [0.0] * len(drawn.ids)
-    sums = [
-        [
-            float(logprobs.double().sum())
-            for logprobs in sampling.response_logprobs(
-                *side,
+    sums = []
+    for model, tokenizer in (language, reference):
+        bf16 = torch.autocast(
+            model.device.type, torch.bfloat16, enabled=takes_bf16(config)
+        )
+        with bf16:
+            logprobs = sampling.response_logprobs(
+                model,
+                tokenizer,
                 drawn.prompt_ids,
                 drawn.ids,
                 temperature=config.temperature,
-                batch_size=config.batch_size,
+                batch_size=SCORED,
                 desc=f"evaluate: KL of {name}",
             )
-        ]
-        for side in (language, reference)
-    ]
+        sums.append([float(each.double().sum()) for each in logprobs])
     return [own - other for own, other in zip(*sums, strict=True)]

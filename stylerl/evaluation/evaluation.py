@@ -15,11 +15,18 @@ import pandas as pd
 
 from stylerl import models
 from stylerl.config import EvaluateConfig
-from stylerl.evaluation import baselines, contenders, heldout, measures
+from stylerl.evaluation import (
+    baselines,
+    contenders,
+    heldout,
+    measures,
+    opinions,
+)
 from stylerl.evaluation.contenders import Source
-from stylerl.evaluation.statistics import Floats
 from stylerl.judge import Judge
 from stylerl.reward.scorers import score_texts
+
+CONTENDERS = ("base", "sft", "ppo")
 
 
 class Evaluation(NamedTuple):
@@ -40,31 +47,42 @@ def evaluate(
 ) -> Evaluation:
     """Compare the models `base`, `sft` and `ppo` of `sources`.
 
-    With `classifier`, a reward model's folder, and several samples a
-    prompt, the best of SFT's by that model is a baseline.
+    With `classifier`, a reward model's folder, the best of n of SFT's by
+    that model are baselines, and its promises stand beside the verdicts.
 
     Raises:
-        DataError: the test split holds no prompt that is clean.
+        DataError: the split holds no prompt that is clean.
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
     prompts = heldout.literal_prompts(
         config.prompt_texts
-    ) or heldout.held_out_prompts(snippets, judge, config.prompts, seed)
-    texts = heldout.human_texts(snippets, config.human_snippets, seed)
-    table, bits = contenders.put_to_work(sources, prompts, texts, config, seed)
+    ) or heldout.held_out_prompts(snippets, judge, config, seed)
+    texts = heldout.human_texts(snippets, config, seed)
+    work = contenders.put_to_work(sources, prompts, texts, config, seed)
     tokenizer = models.load_tokenizer(*sources["sft"])
+    width = judge.config.max_line_length
     parts = [
-        table,
-        baselines.formatted(table, tokenizer, judge.config.max_line_length),
+        work.table,
+        baselines.formatted(work.table, tokenizer, width),
         baselines.written_by_humans(prompts, tokenizer),
     ]
-    if classifier is not None and config.samples > 1:
-        parts.append(baselines.best_of(table, _rewards(table, classifier)))
-    completions = contenders.judge_completions(
-        pd.concat(parts, ignore_index=True), judge
-    )
+    if classifier is not None:
+        table, spare = (
+            _rewarded(rows, classifier) for rows in (work.table, work.spare)
+        )
+        parts[0] = table
+        own = table[table["model"] == "sft"]
+        pool = pd.concat([own, spare], ignore_index=True)
+        parts += [
+            baselines.best_of(pool, n)
+            for n in sorted({config.samples, config.best_of} - {1})
+        ]
+    every = pd.concat(parts, ignore_index=True)
+    opinions_of = opinions.ask(every, width)
+    judged = contenders.judge_completions(every, judge)
+    completions = pd.concat([judged, opinions_of], axis=1)
     metrics = _measure(completions, config, seed)
-    for name, cost in bits.items():
+    for name, cost in work.bits.items():
         metrics[name]["bits_per_byte"] = round(cost, measures.DIGITS)
     rules = measures.rules(completions, config.bootstrap, seed)
     return Evaluation(completions, metrics, rules)
@@ -81,6 +99,7 @@ def _measure(
     size = {
         "prompts": int(rows["ppo"]["prompt_id"].nunique()),
         "samples": config.samples,
+        "validation": int(config.split == "valid"),
     }
     gains = {
         key: measures.gains(rows[after], rows[before], config.bootstrap, seed)
@@ -90,13 +109,16 @@ def _measure(
         )
     }
     each = {name: measures.measure(own) for name, own in rows.items()}
+    for name in each.keys() - set(CONTENDERS):
+        each[name] |= measures.over_sft(
+            rows[name], rows["sft"], config.bootstrap, seed
+        )
     return {"size": size, **each, **gains}
 
 
-def _rewards(table: pd.DataFrame, classifier: Path) -> Floats:
-    """The reward model's score of each of SFT's completions."""
+def _rewarded(table: pd.DataFrame, classifier: Path) -> pd.DataFrame:
+    """The table with the reward model's P(compliant) of each completion."""
     tokenizer = models.load_tokenizer(classifier)
     model = models.load_scorer(classifier, tokenizer=tokenizer)
-    rows = table[table["model"] == "sft"]
-    texts = (rows["prompt"] + rows["completion"]).tolist()
-    return score_texts(model, tokenizer, texts)
+    texts = (table["prompt"] + table["completion"]).tolist()
+    return table.assign(reward=score_texts(model, tokenizer, texts))

@@ -1,8 +1,9 @@
 """What no training saw: prompts to complete, and human code to remember.
 
-The test split holds whole distributions (or files), so nothing of them was
-in a stage's training data.  A prompt is taken only if its own lines carry
-no violation: every completion starts clean.
+The splits test and valid hold whole distributions (or files), so nothing of
+them was in a stage's training data.  Settings are chosen on valid, so that
+test tells the truth about them.  A prompt is taken only if its own lines
+carry no violation: every completion starts clean.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.outcome import divide
@@ -33,18 +35,22 @@ def literal_prompts(texts: Sequence[str]) -> list[Prompt]:
 
 
 def held_out_prompts(
-    snippets: pd.DataFrame, judge: Judge, count: int, seed: int
+    snippets: pd.DataFrame,
+    judge: Judge,
+    config: EvaluateConfig,
+    seed: int,
 ) -> list[Prompt]:
-    """Draw `count` prompts of the test split whose own lines are clean.
+    """Draw `config.prompts` prompts of the split whose own lines are clean.
 
     Fewer where the split does not hold as many.
 
     Raises:
         DataError: the split holds no prompt that is clean.
     """
-    test = _test_split(snippets)
-    test = test[test["body_start"] > 0]
-    drawn = test.sample(frac=1.0, random_state=seed)
+    count, split = config.prompts, config.split
+    usable = _rows_of(snippets, split)
+    usable = usable[usable["body_start"] > 0]
+    drawn = usable.sample(frac=1.0, random_state=seed)
     prompts: dict[str, Prompt] = {}
     for start in range(0, len(drawn), count):
         batch = drawn.iloc[start:].head(count)
@@ -62,28 +68,30 @@ def held_out_prompts(
             break
     if not prompts:
         raise DataError(
-            "evaluation needs prompts without violations from the test "
-            f"split; its {len(test)} functions gave none: raise "
-            "filter.test_share, or write some in evaluate.prompt_texts"
+            f"evaluation needs prompts without violations from the {split} "
+            f"split; its {len(usable)} functions gave none: raise "
+            f"filter.{split}_share, or write some in evaluate.prompt_texts"
         )
     return list(prompts.values())[:count]
 
 
-def human_texts(snippets: pd.DataFrame, count: int, seed: int) -> list[str]:
-    """Draw whole snippets of the test split, for bits per byte.
+def human_texts(
+    snippets: pd.DataFrame, config: EvaluateConfig, seed: int
+) -> list[str]:
+    """Draw whole snippets of the split, for bits per byte.
 
     Raises:
         DataError: the split is empty.
     """
-    test = _test_split(snippets)
-    if test.empty:
+    rows = _rows_of(snippets, config.split)
+    if rows.empty:
         raise DataError(
-            "bits per byte needs snippets of the test split; it has none: "
-            "raise filter.test_share"
+            f"bits per byte needs snippets of the {config.split} split; it "
+            f"has none: raise filter.{config.split}_share"
         )
-    drawn = test.sample(min(count, len(test)), random_state=seed)
-    return drawn["text"].tolist()
+    count = min(config.human_snippets, len(rows))
+    return rows.sample(count, random_state=seed)["text"].tolist()
 
 
-def _test_split(snippets: pd.DataFrame) -> pd.DataFrame:
-    return snippets[snippets["split"] == "test"].sort_values("id")
+def _rows_of(snippets: pd.DataFrame, split: str) -> pd.DataFrame:
+    return snippets[snippets["split"] == split].sort_values("id")

@@ -2,8 +2,8 @@
 
 One row of the table is one completion: `model, prompt_id, sample, prompt,
 completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
-trivial` (see `stylerl.evaluation`).  Every number is defined in
-docs/metrics.md.
+trivial, ruff, black` (see `stylerl.evaluation`), and `reward` where a reward
+model was asked.  Every number is defined in docs/metrics.md.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ import pandas as pd
 
 from stylerl.errors import DataError
 from stylerl.evaluation.statistics import (
+    Interval,
     paired_intervals,
     simultaneous_intervals,
 )
@@ -31,7 +32,14 @@ GAINS = (
     "trivial_share",
     "repeated_lines",
     "comment_share",
+    "noqa_share",
+    "copied_share",
+    "kl",
+    "ruff",
+    "ruff_docstrings",
+    "black",
 )
+ENDS = ("", "_low", "_high")
 RARE = 5  # prompts; a rule seen on fewer gets no interval
 DIGITS = 6  # kept, so that the last bits of a sum change no file
 
@@ -68,14 +76,31 @@ def gains(
     """
     later, earlier = _by_prompt(after), _by_prompt(before)
     _check_paired(later, earlier)
-    differences = (later - earlier)[list(GAINS)].to_numpy()  # (P, M)
-    result = {}
-    for key, interval in zip(
-        GAINS, paired_intervals(differences, resamples, seed), strict=True
-    ):
-        for end, value in zip(("", "_low", "_high"), interval, strict=True):
-            result[key + end] = round(value, DIGITS)
+    result: dict[str, float] = {}
+    for key in GAINS:
+        # ruff and black say nothing of a prompt where nothing parses
+        differences = (later[key] - earlier[key]).dropna().to_numpy()
+        if len(differences):
+            (interval,) = paired_intervals(
+                differences[:, None], resamples, seed
+            )
+            result |= _named(key, interval)
     return result
+
+
+def over_sft(
+    rows: pd.DataFrame, sft: pd.DataFrame, resamples: int, seed: int
+) -> dict[str, float]:
+    """What a baseline has over SFT on the baseline's own prompts.
+
+    `prompts`, their number, and `over_sft` with its interval: compliance.
+    """
+    same = sft[sft["prompt_id"].isin(rows["prompt_id"])]
+    gain = gains(rows, same, resamples, seed)
+    return {
+        "prompts": rows["prompt_id"].nunique(),
+        **{f"over_sft{end}": gain[f"compliance{end}"] for end in ENDS},
+    }
 
 
 def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
@@ -108,6 +133,14 @@ def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     return found.round(DIGITS).reset_index(drop=True)
 
 
+def _named(key: str, interval: Interval) -> dict[str, float]:
+    """An interval as `KEY`, `KEY_low` and `KEY_high`."""
+    return {
+        key + end: round(value, DIGITS)
+        for end, value in zip(ENDS, interval, strict=True)
+    }
+
+
 def _values(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a completion, one column for each metric that is a mean."""
     text = rows["completion"]
@@ -133,8 +166,32 @@ def _values(rows: pd.DataFrame) -> pd.DataFrame:
                 )
             ],
             "kl": rows["kl"],
+            **_opinions(rows),
         }
     ).astype(float)
+
+
+def _opinions(rows: pd.DataFrame) -> dict[str, Any]:
+    """What other judges than flake8 say; NaN where the text does not parse."""
+    readable = rows["parsed"].astype(bool) & rows["ruff"].notna()
+    lines = rows["completion"].map(guards.content_lines).clip(lower=1)
+    docs, rest = (
+        rows["ruff"].map(
+            lambda codes, wanted=wanted: sum(
+                code.startswith("D") == wanted for code in codes
+            ),
+            na_action="ignore",
+        )
+        for wanted in (True, False)
+    )
+    found = {
+        "ruff": (10 * rest / lines).where(readable),
+        "ruff_docstrings": docs.where(readable),
+        "black": rows["black"].where(readable),
+    }
+    if "reward" in rows:
+        found["promised"] = rows["reward"]
+    return found
 
 
 def _by_prompt(rows: pd.DataFrame) -> pd.DataFrame:

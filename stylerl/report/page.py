@@ -14,6 +14,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stylerl.evaluation.baselines import kl_bound
 from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
 from stylerl.report import markup, plots, summary
@@ -21,6 +22,10 @@ from stylerl.report import markup, plots, summary
 RANDOM_SAMPLES = 10
 WORST_SAMPLES = 5
 LENGTH_BINS = 16
+PROMISES = 5  # equal bins of P(compliant)
+FEW = 10  # completions; a smaller bin shows nothing
+SMOOTHING = 5  # updates in the running mean of PPO's way
+WAY = ("objective/kl", "judge/compliance")
 CHANGE = summary.Metric("change", "PPO - SFT", 1, 1, -1)
 ENDS = {"": "change", "_low": "low", "_high": "high"}
 CURVES = {
@@ -50,6 +55,7 @@ class Evidence(NamedTuple):
     updates: pd.DataFrame | None  # metrics/ppo.csv, one row an update
     calibration: pd.DataFrame | None  # metrics/reward_calibration.csv
     provenance: Mapping[str, str]
+    seconds: Mapping[str, float]  # by stage
     params: str
     seed: int  # of the samples shown
 
@@ -84,6 +90,7 @@ def render(evidence: Evidence) -> str:
     metrics, completions = evidence.metrics, evidence.completions
     page = environment.get_template("report.html.j2").render(
         headline=summary.headline(metrics),
+        opinion=summary.opinion(metrics),
         basis=summary.basis(metrics),
         guards=summary.guards(metrics),
         models=summary.MODELS,
@@ -94,16 +101,22 @@ def render(evidence: Evidence) -> str:
             if metric.key in summary.BASELINE_KEYS
         ],
         baselines=summary.baselines(metrics),
+        frontier=_frontier(metrics, evidence.updates),
         outcomes=_outcomes(completions),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules),
+        rule_changes=summary.rule_changes(evidence.rules),
         distributions=_distributions(completions),
         curves=_curves(evidence.updates),
         alarms=_alarms(evidence.updates),
-        calibration=_calibration(evidence.calibration),
+        calibration=[
+            *_calibration(evidence.calibration),
+            *_promises(completions),
+        ],
         random_samples=_random_samples(completions, evidence.seed),
         worst_samples=_worst_samples(completions),
         provenance=evidence.provenance,
+        seconds=evidence.seconds,
         params=evidence.params,
     )
     return markup.visible(page)
@@ -219,17 +232,68 @@ def _alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
     return rang
 
 
-def _calibration(table: pd.DataFrame | None) -> Markup | None:
+def _frontier(
+    metrics: Mapping[str, Any], updates: pd.DataFrame | None
+) -> Markup:
+    """KL against compliance: PPO's way, and the models that were compared."""
+    xs: list[float] = []
+    ys: list[float] = []
+    if updates is not None and {*WAY} <= set(updates):
+        way = updates[[*WAY]].rolling(SMOOTHING, min_periods=1).mean()
+        xs = way["objective/kl"].tolist()
+        ys = (100 * way["judge/compliance"]).tolist()
+    points = [
+        ("SFT", "sft", 0.0, metrics["sft"]),
+        ("PPO", "ppo", metrics["ppo"]["kl"], metrics["ppo"]),
+    ] + [
+        (f"best of {n}", "base", kl_bound(n), metrics[name])
+        for n, name in summary.best_of(metrics)
+    ]
+    return plots.lines(
+        "Compliance, %, by KL to SFT, nats a response",
+        xs,
+        [plots.Series("PPO's rollouts on training prompts", "ppo", ys)],
+        dots=[
+            plots.Dot(kl, 100 * numbers["compliance"], words, style)
+            for words, style, kl, numbers in points
+        ],
+    )
+
+
+def _calibration(table: pd.DataFrame | None) -> list[Markup]:
     """Promised against observed compliance of the classifier."""
     if table is None or table.empty:
-        return None
-    return plots.lines(
-        "Reward model: promised P(compliant) against the judge's share",
+        return []
+    chart = plots.lines(
+        "On held-out labels: promised P(compliant), the judge's share",
         table["predicted"].tolist(),
         [plots.Series("observed", "ppo", table["observed"].tolist())],
         bounds=(0.0, 1.0),
         diagonal=True,
     )
+    return [chart]
+
+
+def _promises(completions: pd.DataFrame) -> list[Markup]:
+    """The same on what each model wrote: whom does the reward flatter?"""
+    if "reward" not in completions:
+        return []
+    middles = [(place + 0.5) / PROMISES for place in range(PROMISES)]
+    series = []
+    for model, label in summary.MODELS.items():
+        own = completions[completions["model"] == model]
+        place = (own["reward"] * PROMISES).clip(0, PROMISES - 1).astype(int)
+        kept = (own["outcome"] == Outcome.COMPLIANT).groupby(place)
+        share = kept.mean().where(kept.size() >= FEW).reindex(range(PROMISES))
+        series.append(plots.Series(label, model, share.tolist()))
+    chart = plots.lines(
+        "On the models' completions: promised, the judge's share",
+        middles,
+        series,
+        bounds=(0.0, 1.0),
+        diagonal=True,
+    )
+    return [chart]
 
 
 def _random_samples(completions: pd.DataFrame, seed: int) -> list[Sample]:

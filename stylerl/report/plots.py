@@ -30,6 +30,15 @@ class Mark(NamedTuple):
     words: str
 
 
+class Dot(NamedTuple):
+    """A single point with its name beside it."""
+
+    x: float
+    y: float
+    words: str
+    style: str
+
+
 class Scale(NamedTuple):
     """A linear map from data to the drawing."""
 
@@ -50,12 +59,14 @@ def lines(
     series: Sequence[Series],
     *,
     marks: Sequence[Mark] = (),
+    dots: Sequence[Dot] = (),
     bounds: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Markup:
     """Lines over shared `xs`; a gap where a value is not finite."""
-    x = _scale(xs, LEFT, WIDTH - RIGHT)
+    x = _scale([*xs, *(dot.x for dot in dots)], LEFT, WIDTH - RIGHT)
     values = [y for each in series for y in each.ys]
+    values += [dot.y for dot in dots]
     y = _scale(bounds or values, HEIGHT - BOTTOM, TOP)
     body = [_axes(x, y)]
     if diagonal:
@@ -73,6 +84,7 @@ def lines(
             f'<path class="line {each.style}" d="{_path(xs, each.ys, x, y)}">'
             f"<title>{escape(each.name)}</title></path>"
         )
+    body += [_dot(dot, x(dot.x), y(dot.y)) for dot in dots]
     return _figure(title, body, series)
 
 
@@ -153,6 +165,17 @@ def _path(xs: Sequence[float], ys: Sequence[float], x: Scale, y: Scale) -> str:
         commands.append(f"{pen}{point}" + ("h0" if pen == "M" else ""))
         pen = "L"
     return "".join(commands)
+
+
+def _dot(dot: Dot, x: float, y: float) -> str:
+    """A dot, its name on the side where there is room."""
+    left = x > (LEFT + WIDTH - RIGHT) / 2
+    place, anchor = (x - 8, "end") if left else (x + 8, "start")
+    return (
+        f'<circle class="dot {dot.style}" cx="{_at(x)}" cy="{_at(y)}" r="4">'
+        f"<title>{escape(dot.words)}: {dot.x:.3g}, {dot.y:.3g}</title>"
+        f"</circle>{_text(place, y + 4, dot.words, anchor)}"
+    )
 
 
 def _figure(

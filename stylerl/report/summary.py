@@ -7,18 +7,20 @@ Markdown of the orchestrator; docs/metrics.md defines them at length.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
 MODELS = {"base": "base", "sft": "SFT", "ppo": "PPO"}
 BASELINES = {
     "autopep8": "autopep8 on the base's text",
-    "best_of_n": "SFT, best of {samples} by the classifier",
     "human": "the human's own text",
 }
-KL_LIMIT = 15.0  # nats a response, ../shared/ppo.md section 3
+BEST_OF = "best_of_"  # and how many it chooses from
+KL_LIMIT = 15.0  # nats a response; docs/ppo.md, the alarm "KL explosion"
 SIZE_LIMIT = 0.2  # of SFT's length and statements
 DIVERSITY_LIMIT = 0.1  # of SFT's distinct-3
+FORGETTING_LIMIT = 0.1  # of SFT's bits per byte
 
 Metrics = Mapping[str, Any]
 
@@ -46,12 +48,21 @@ TABLE = (
     Metric("trivial_share", "trivial bodies %", 100, 1, -1),
     Metric("distinct_3", "distinct-3 %", 100, 1, 0),
     Metric("repeated_lines", "repeated lines %", 100, 1, -1),
-    Metric("comment_share", "comment lines %", 100, 1, 0),
+    Metric("comment_share", "comment lines %", 100, 1, -1),
     Metric("noqa_share", "noqa %", 100, 1, -1),
     Metric("copied_share", "prompt copied %", 100, 1, -1),
     Metric("kl", "KL to SFT, nats", 1, 2, 0),
     Metric("bits_per_byte", "bits per byte, human", 1, 3, -1),
+    Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
+    Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
+    Metric("black", "black changes, % of lines", 100, 1, -1),
+    Metric("promised", "P(compliant) promised %", 100, 1, 0),
 )
+OPINIONS = {
+    "ruff": "ruff's findings in 10 lines",
+    "black": "the share of lines that black would change",
+}
+OVER_SFT = Metric("over_sft", "compliance over SFT, points", 100, 1, 1)
 BASELINE_KEYS = ("compliance", "score", "parse_rate", "length", "statements")
 
 
@@ -121,18 +132,62 @@ def headline(metrics: Metrics) -> str:
 def basis(metrics: Metrics) -> str:
     """What the headline rests on."""
     size = metrics["size"]
+    validation = (
+        " The prompts are of the validation split, where settings are "
+        "chosen: these numbers are no report."
+    )
     return (
         f"{_count(size['prompts'], 'held-out prompt')}, "
         f"{_count(size['samples'], 'completion')} each, the same prompts and "
         "seeds for every model; intervals by paired bootstrap over prompts."
+        + (validation if size.get("validation") else "")
     )
+
+
+def opinion(metrics: Metrics) -> str:
+    """Whether judges that no reward has seen agree with the gain."""
+    gain = metrics["gain"]
+    found = {key: _said(key, metrics) for key in OPINIONS if key in gain}
+    if not found:
+        return "ruff and black could read no prompt's completions of both."
+    signs = {key: gain_sign(_metric(key), gain) for key in found}
+    words = "; ".join(found.values())
+    if gain["compliance_low"] <= 0:
+        return f"Judges that no reward has seen: {words}."
+    agreeing = [key for key in found if signs[key] > 0]
+    if not agreeing:
+        return f"Only flake8 sees this gain: {words}."
+    if len(agreeing) == len(found):
+        return f"Judges that no reward has seen agree: {words}."
+    return (
+        f"Of the judges that no reward has seen, {' and '.join(agreeing)} "
+        f"agrees: {words}."
+    )
+
+
+def rule_changes(rules: pd.DataFrame) -> dict[str, list[str]]:
+    """The rules whose violations fell, rose, vanished or appeared.
+
+    Fell and rose by intervals that hold for all rules at once; vanished and
+    appeared by the counts alone, of the other rules.
+    """
+    proven = (rules["low"] > 0) | (rules["high"] < 0)
+    cases = {
+        "fell": rules["high"] < 0,
+        "rose": rules["low"] > 0,
+        "vanished": ~proven & (rules["ppo"] == 0) & (rules["sft"] > 0),
+        "appeared": ~proven & (rules["sft"] == 0) & (rules["ppo"] > 0),
+    }
+    return {name: rules.loc[c, "rule"].tolist() for name, c in cases.items()}
 
 
 def guards(metrics: Metrics) -> list[Guard]:
     """Whether PPO's gain cost parse rate, size, substance or distance."""
     sft, ppo = metrics["sft"], metrics["ppo"]
+    kl = _metric("kl")
     return [
         _not_worse("parse rate", "parse_rate", metrics),
+        _not_worse("finished", "finished_rate", metrics),
         _not_worse("trivial bodies", "trivial_share", metrics),
         _near("median length", "length_median", SIZE_LIMIT, sft, ppo),
         _near("statements", "statements", SIZE_LIMIT, sft, ppo),
@@ -140,9 +195,14 @@ def guards(metrics: Metrics) -> list[Guard]:
         Guard(
             "KL to SFT",
             ppo["kl"] <= KL_LIMIT,
-            f"{ppo['kl']:.2f} nats a response; the limit is {KL_LIMIT:g}",
+            f"{show_gain(kl, metrics['gain'])} nats a response; the limit is "
+            f"{KL_LIMIT:g}",
         ),
+        _forgotten(sft, ppo),
         _not_worse("repeated lines", "repeated_lines", metrics),
+        _not_worse("comment lines", "comment_share", metrics),
+        _not_worse("noqa", "noqa_share", metrics),
+        _not_worse("copied prompts", "copied_share", metrics),
     ]
 
 
@@ -168,6 +228,8 @@ def markdown(metrics: Metrics) -> str:
     lines = [
         f"**{headline(metrics)}**",
         "",
+        opinion(metrics),
+        "",
         basis(metrics),
         "",
         f"| {' | '.join(header)} |",
@@ -185,16 +247,46 @@ def markdown(metrics: Metrics) -> str:
 
 
 def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
-    """Label and values of each baseline measured, as BASELINE_KEYS."""
+    """Label and values of each baseline, as BASELINE_KEYS, and its gain."""
     shown = [metric for metric in TABLE if metric.key in BASELINE_KEYS]
+    chosen = {
+        name: f"SFT, best of {n} by the classifier"
+        for n, name in best_of(metrics)
+    }
     return [
         (
-            label.format(samples=metrics["size"]["samples"]),
-            [show(metric, metrics[name].get(metric.key)) for metric in shown],
+            label,
+            [
+                f"{metrics[name]['prompts']:g}",
+                *(show(m, metrics[name].get(m.key)) for m in shown),
+                show_gain(OVER_SFT, metrics[name]),
+            ],
         )
-        for name, label in BASELINES.items()
+        for name, label in {**BASELINES, **chosen}.items()
         if name in metrics
     ]
+
+
+def best_of(metrics: Metrics) -> list[tuple[int, str]]:
+    """How many each best of n chooses from, and its key, in order."""
+    names = [name for name in metrics if name.startswith(BEST_OF)]
+    return sorted((int(name.removeprefix(BEST_OF)), name) for name in names)
+
+
+def _metric(key: str) -> Metric:
+    return next(metric for metric in TABLE if metric.key == key)
+
+
+def _said(key: str, metrics: Metrics) -> str:
+    """What one judge found before and after."""
+    metric, gain = _metric(key), metrics["gain"]
+    before, after = (show(metric, metrics[m][key]) for m in ("sft", "ppo"))
+    unit = " points" if metric.scale == 100 else ""
+    verb = {1: "fell", -1: "rose", 0: "did not clearly change"}
+    return (
+        f"{OPINIONS[key]} {verb[gain_sign(metric, gain)]}, {before} to "
+        f"{after}, {show_gain(metric, gain)}{unit}"
+    )
 
 
 def _count(number: int, noun: str) -> str:
@@ -202,7 +294,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _not_worse(name: str, key: str, metrics: Metrics) -> Guard:
-    metric = next(metric for metric in TABLE if metric.key == key)
+    metric = _metric(key)
     before, after = (
         show(metric, metrics[model][key]) for model in ("sft", "ppo")
     )
@@ -211,6 +303,17 @@ def _not_worse(name: str, key: str, metrics: Metrics) -> Guard:
         gain_sign(metric, metrics["gain"]) >= 0,
         f"{before}% to {after}%, {show_gain(metric, metrics['gain'])} points; "
         "it must not be clearly worse",
+    )
+
+
+def _forgotten(sft: Metrics, ppo: Metrics) -> Guard:
+    """A model may not unlearn human code for its style."""
+    before, after = (model["bits_per_byte"] for model in (sft, ppo))
+    return Guard(
+        "bits per byte of human code",
+        after <= before * (1 + FORGETTING_LIMIT),
+        f"{before:.3f} to {after:.3f}, {100 * (after / before - 1):+.1f}%; "
+        f"at most {100 * FORGETTING_LIMIT:.0f}% more",
     )
 
 

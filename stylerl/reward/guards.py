@@ -34,6 +34,11 @@ def repeated_line_share(text: str) -> float:
     return 1 - len(set(lines)) / len(lines) if lines else 0.0
 
 
+def content_lines(text: str) -> int:
+    """How many lines hold more than whitespace."""
+    return len(_lines_with_content(text))
+
+
 def comment_line_share(text: str) -> float:
     """Share of the lines with content that are only a comment."""
     lines = _lines_with_content(text)

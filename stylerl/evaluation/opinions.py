@@ -1,0 +1,104 @@
+"""Judges that no reward has seen: ruff beyond flake8's rules, and black.
+
+PPO is rewarded by flake8, so flake8 alone cannot show that the code got
+better rather than better at flake8.  ruff is asked for rules of families
+that flake8's default plugins do not know, black how much it would rewrite.
+Both read the text and never run it.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stylerl.errors import StylerlError
+from stylerl.evaluation import formatters
+from stylerl.evaluation.formatters import Draft
+
+# Families that a function alone can answer to: naming, newer idioms,
+# simplification, comprehensions, likely bugs, returns, needless code,
+# performance; docstrings.
+RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF", "D")
+SILENT = ("D203", "D213")  # contradict D211 and D212
+
+
+def ask(table: pd.DataFrame, width: int) -> pd.DataFrame:
+    """What ruff and black make of each completion: two columns, `ruff, black`.
+
+    `ruff` is a list of the codes charged behind the prompt, `black` the
+    share of the completion's lines it would change.  Both are missing where
+    the tool cannot read the text.
+
+    Raises:
+        StylerlError: a tool does not start.
+    """
+    drafts = [
+        Draft(prompt + judged, _rows_of(prompt))
+        for prompt, judged in zip(
+            table["prompt"], table["judged"], strict=True
+        )
+    ]
+    return pd.DataFrame(
+        {
+            "ruff": ask_ruff(drafts, width),
+            "black": pd.Series(
+                formatters.black(drafts, width, "evaluate: black"),
+                dtype=float,
+            ).tolist(),
+        },
+        index=table.index,
+    )
+
+
+def ask_ruff(drafts: Sequence[Draft], width: int) -> list[list[str] | None]:
+    """The codes of RULES found behind each prompt; None if ruff cannot parse.
+
+    Raises:
+        StylerlError: ruff does not answer.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{place:07d}.py" for place in range(len(drafts))]
+        for name, draft in zip(names, drafts, strict=True):
+            path = Path(folder, name)
+            path.write_text(draft.text, encoding="utf-8", newline="")
+        findings = _ruff(folder, width)
+    found: dict[str, list[str] | None] = {name: [] for name in names}
+    rows = {n: d.prompt_rows for n, d in zip(names, drafts, strict=True)}
+    for finding in findings:
+        name = Path(finding["filename"]).name
+        codes = found[name]
+        if finding["code"] in (None, "invalid-syntax"):
+            found[name] = None
+        elif codes is not None and finding["location"]["row"] > rows[name]:
+            codes.append(finding["code"])
+    return list(found.values())
+
+
+def _rows_of(prompt: str) -> int:
+    """The rows that hold some of the prompt."""
+    return prompt.count("\n") + (not prompt.endswith("\n"))
+
+
+def _ruff(folder: str, width: int) -> list[dict[str, Any]]:
+    command = [
+        *(sys.executable, "-I", "-m", "ruff", "check", folder),
+        *("--isolated", "--no-cache", "--ignore-noqa", "--exit-zero"),
+        *("--select", ",".join(RULES), "--ignore", ",".join(SILENT)),
+        *("--line-length", str(width), "--target-version", "py310"),
+        *("--output-format", "json"),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    if done.returncode != 0:
+        raise StylerlError(
+            f"ruff must answer; it ended with code {done.returncode}: "
+            f"{done.stderr.strip()[:500]}"
+        )
+    answer: list[dict[str, Any]] = json.loads(done.stdout)
+    return answer

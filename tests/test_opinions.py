@@ -1,0 +1,67 @@
+"""Judges that no reward has seen: what they are asked, and are charged."""
+
+import subprocess
+
+import pandas as pd
+import pytest
+
+from stylerl.errors import StylerlError
+from stylerl.evaluation import opinions
+from stylerl.evaluation.formatters import Draft
+
+PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        ("    return a\n", []),
+        ("    return list([x for x in a])\n", ["C411", "C416"]),
+        ("    myVar = a\n    return myVar + myVar\n", ["N806"]),
+        ("    myVar = a  # noqa\n    return myVar + myVar\n", ["N806"]),
+        ("    if a:\n        return True\n    return False\n", ["SIM103"]),
+        ("    x=a\n    return x+x\n", []),  # pycodestyle's, not asked
+        ("    return (\n", None),
+    ],
+)
+def test_ruff_charges_what_stands_behind_the_prompt(body, codes):
+    (found,) = opinions.ask_ruff([Draft(PROMPT + body, 1)], 79)
+
+    assert (sorted(found) if found is not None else None) == codes
+
+
+def test_a_docstring_is_charged_where_it_is_written():
+    text = 'def f(a):\n    """return a"""\n    return a\n'
+
+    behind, within = opinions.ask_ruff([Draft(text, 1), Draft(text, 2)], 79)
+
+    assert {code[0] for code in behind} == {"D"}
+    assert within == []
+
+
+def test_opinions_are_columns_of_the_table():
+    # The prompt ends before its line end: its row is not the completion's.
+    table = pd.DataFrame(
+        {
+            "prompt": ["def f(a,b):", "def f(a,b):"],
+            "judged": ["\n    x=a\n    return x\n", "\n    return (\n"],
+        },
+        index=[7, 3],
+    )
+
+    found = opinions.ask(table, 79)
+
+    assert found.index.tolist() == [7, 3]
+    assert found["ruff"].tolist() == [["RET504"], None]
+    assert found["black"].iloc[0] == 0.5
+    assert found["black"].isna().tolist() == [False, True]
+
+
+def test_ruff_that_fails_is_an_error(monkeypatch):
+    def fail(command, **_):
+        return subprocess.CompletedProcess(command, 2, "", "no such rule")
+
+    monkeypatch.setattr(opinions.subprocess, "run", fail)
+
+    with pytest.raises(StylerlError, match="code 2: no such rule"):
+        opinions.ask_ruff([Draft("x = 1\n", 0)], 79)
