@@ -265,7 +265,8 @@ def _run(options: argparse.Namespace) -> None:
             EventsWorker.drain_all(timeout=10)
     console = Console()
     console.print(summary.rich_table(metrics))
-    console.print(summary.headline(metrics), summary.basis(metrics))
+    console.print(summary.headline(metrics), summary.opinion(metrics))
+    console.print(summary.basis(metrics))
     console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")
     console.print("MLflow   make ui, then http://127.0.0.1:5000")
 
