@@ -1,11 +1,12 @@
-"""Violations of idiom: comparisons, bare except, names, escapes.
+"""Violations of idiom: comparisons, imports, except, names, escapes.
 
-As in `corrupt_spacing`, each function yields the sites of one rule.  These
+As in spacing.py, each function yields the sites of one rule.  These
 edits change the syntax tree, and most of them not the meaning.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from stylerl.corrupt.lexemes import Code, Edit, Lexeme, Site
 
@@ -115,6 +116,32 @@ def lambda_assignment(code: Code) -> Iterator[Site]:
         yield (Edit(*match.span(), line),)
 
 
+def joined_imports(code: Code) -> Iterator[Site]:
+    """E401: two imports on one line."""
+    for line, after in pairwise(code.lines()):
+        first, second = code.lexemes[line.first], code.lexemes[after.first]
+        last = code.lexemes[line.last - 1]
+        if (
+            first.text == second.text == "import"
+            and line.indent == after.indent
+            and last.kind == "name"
+        ):
+            yield (Edit(last.end, second.end, ","),)
+
+
+def late_import(code: Code) -> Iterator[Site]:
+    """E402: the last of a file's imports, behind the line that follows."""
+    for line, after in pairwise(code.lines()):
+        end, stop = code.lexemes[line.last].end, code.lexemes[after.last].end
+        if (
+            code.lexemes[line.first].text in ("import", "from")
+            and not line.indent
+            and code.lexemes[after.first + 1].text == "="
+        ):
+            moved = code.text[line.start : end]
+            yield (Edit(line.start, end, ""), Edit(stop, stop, moved))
+
+
 def type_comparison(code: Code) -> Iterator[Site]:
     """E721: `type(x) == T` for `isinstance(x, T)`, x and T single names."""
     words = code.lexemes
@@ -132,15 +159,31 @@ def type_comparison(code: Code) -> Iterator[Site]:
 
 def ambiguous_name(code: Code) -> Iterator[Site]:
     """E741: a local name called `l` throughout."""
-    names = [word for word in code.lexemes if word.kind == "name"]
-    if any(word.text == "l" for word in names):
-        return
     for line in code.lines():
         name, equals = code.lexemes[line.first : line.first + 2]
         if name.kind == "name" and equals.text == "=":
-            uses = _plain_uses(code, name.text)
-            if uses:
-                yield tuple(Edit(u.start, u.end, "l") for u in uses)
+            yield from _renamed(code, name.text)
+
+
+def ambiguous_definition(keyword: str) -> Callable[[Code], Iterator[Site]]:
+    """E742, E743: a local class or function called `l` throughout."""
+
+    def sites(code: Code) -> Iterator[Site]:
+        for line in code.lines():
+            first, name = code.lexemes[line.first : line.first + 2]
+            if first.text == keyword:
+                yield from _renamed(code, name.text)
+
+    return sites
+
+
+def _renamed(code: Code, name: str) -> Iterator[Site]:
+    """All uses of a name become `l`, where nothing else is called so."""
+    if any(word.text == "l" for word in code.lexemes):
+        return
+    uses = _plain_uses(code, name)
+    if uses:
+        yield tuple(Edit(use.start, use.end, "l") for use in uses)
 
 
 def _plain_uses(code: Code, name: str) -> list[Lexeme]:

@@ -1,6 +1,6 @@
 """Violations of indentation: tabs, widths, comments, continuation lines.
 
-As in `corrupt_spacing`, each function yields the sites of one rule.
+As in spacing.py, each function yields the sites of one rule.
 """
 
 from collections.abc import Callable, Iterator
@@ -164,6 +164,46 @@ def outdented_continuation(
                 yield (Edit(begin, lexeme.start, " " * width),)
 
     return sites
+
+
+def shifted_hang(columns: int) -> Callable[[Code], Iterator[Site]]:
+    """E121, E126: all that hangs in a bracket moved by some columns."""
+
+    def sites(code: Code) -> Iterator[Site]:
+        for opener, close in _hanging_brackets(code):
+            edits = []
+            for i in range(opener + 1, close):
+                word, blank = code.lexemes[i], code.gap(i)
+                begins = code.lexemes[i - 1].kind == "newline"
+                if begins and word.kind != "newline":
+                    new = " " * max(len(blank) + columns, 0)
+                    start = word.start - len(blank)
+                    edits.append(Edit(start, word.start, new))
+            if edits:
+                yield tuple(edits)
+
+    return sites
+
+
+def hung_close(code: Code) -> Iterator[Site]:
+    """E123: a closing bracket as deep as what hangs in the bracket."""
+    for opener, close in _hanging_brackets(code):
+        bracket, hung = code.lexemes[close], code.gap(opener + 2)
+        if code.lexemes[close - 1].kind == "newline":
+            start = bracket.start - len(code.gap(close))
+            yield (Edit(start, bracket.start, hung),)
+
+
+def _hanging_brackets(code: Code) -> Iterator[tuple[int, int]]:
+    """Brackets with nothing behind them on their line; both indices."""
+    open_at: list[int] = []
+    for i, word in enumerate(code.lexemes):
+        if word.text in OPENING:
+            open_at.append(i)
+        elif word.text in CLOSING and open_at:
+            opener = open_at.pop()
+            if code.lexemes[opener + 1].kind == "newline":
+                yield opener, i
 
 
 def hanging_close(code: Code) -> Iterator[Site]:

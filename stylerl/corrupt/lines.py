@@ -1,12 +1,20 @@
 """Violations of the layout of lines: joins, splits, blank lines.
 
-As in `corrupt_spacing`, each function yields the sites of one rule.
+As in spacing.py, each function yields the sites of one rule.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.lexemes import Code, Edit, Line, Site
+from stylerl.corrupt.lexemes import (
+    Code,
+    Edit,
+    Lexeme,
+    Line,
+    Site,
+    ends_operand,
+)
+from stylerl.corrupt.spacing import ARITHMETIC, BITWISE, COMPARISONS
 
 BLOCKS = frozenset(
     (
@@ -24,6 +32,7 @@ BLOCKS = frozenset(
 )
 NOT_SIMPLE = BLOCKS | {"def", "async", "@", "match", "case"}
 DEFINITIONS = frozenset(("def", "async", "class", "@"))
+OPERATORS = ARITHMETIC | BITWISE | COMPARISONS | {"and", "or"}
 LONG = 88  # columns that are too many under every style guide in use
 
 
@@ -210,3 +219,34 @@ def needless_backslash(code: Code) -> Iterator[Site]:
             and before.kind not in ("comment", "newline")
         ):
             yield (Edit(before.end, lexeme.start, " \\"),)
+
+
+def break_before_operator(code: Code) -> Iterator[Site]:
+    """W503: a line that begins with the operator that ended the last."""
+    for i, (word, end, after) in _line_breaks(code):
+        if word.text in OPERATORS and ends_operand(code.lexemes[i - 1]):
+            yield (
+                Edit(code.lexemes[i - 1].end, end.start, ""),
+                Edit(after.start, after.start, f"{word.text} "),
+            )
+
+
+def break_after_operator(code: Code) -> Iterator[Site]:
+    """W504: a line that ends with the operator that began the next."""
+    for i, (before, end, word) in _line_breaks(code):
+        if word.text in OPERATORS and ends_operand(before):
+            after = code.lexemes[i + 3]
+            yield (
+                Edit(end.start, end.start, f" {word.text}"),
+                Edit(word.start, after.start, ""),
+            )
+
+
+def _line_breaks(
+    code: Code,
+) -> Iterator[tuple[int, tuple[Lexeme, Lexeme, Lexeme]]]:
+    """Ends of lines inside brackets, with the lexemes at either side."""
+    words = code.lexemes
+    for i in range(len(words) - 3):
+        if words[i + 1].kind == "newline" and words[i + 1].opener >= 0:
+            yield i, (words[i], words[i + 1], words[i + 2])

@@ -3,6 +3,11 @@
 `RULES` holds one function a rule.  `roughen` applies a few of them to the
 body of a snippet, each at many sites, so that code of installed packages
 comes to look like unformatted code at large.  No source is executed.
+
+pycodestyle's rules without a function, and why: E101 never stands alone (a
+tab that it finds is W191's too); E112, E113 and E9 do not parse; E133 and
+W505 are asked for by an option, and E133 contradicts E123.  pyflakes' are
+listed in flakes.py.
 """
 
 import ast
@@ -11,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from stylerl.corrupt import idioms, indent, lines, spacing
+from stylerl.corrupt import flakes, idioms, indent, lines, spacing
 from stylerl.corrupt.lexemes import Code, Site, apply, read
 
 if TYPE_CHECKING:
@@ -71,9 +76,12 @@ RULES: dict[str, Corruption] = {
     "E115": _rule(0, indent.shifted_comment(-4, opens_block=True)),
     "E116": _rule(0, indent.shifted_comment(4, opens_block=False)),
     "E117": _rule(0, indent.shifted_block(4)),
+    "E121": _rule(0, indent.shifted_hang(-2)),
     "E122": _rule(0, indent.outdented_continuation(0, visual=False)),
+    "E123": _rule(0, indent.hung_close),
     "E124": _rule(0, indent.hanging_close),
     "E125": _rule(0, indent.header_continuation),
+    "E126": _rule(0, indent.shifted_hang(4)),
     "E127": _rule(0, indent.shifted_continuation(2, visual=True)),
     "E128": _rule(0, indent.outdented_continuation(4, visual=True)),
     "E129": _rule(0, indent.visual_header),
@@ -114,6 +122,8 @@ RULES: dict[str, Corruption] = {
     "E304": _rule(0, lines.decorator_blank),
     "E305": _rule(0, lines.missing_blank("E305")),
     "E306": _rule(0, lines.missing_blank("E306")),
+    "E401": _idiom(0, idioms.joined_imports),
+    "E402": _idiom(0, idioms.late_import),
     "E501": _rule(6, lines.long_lines, lines.long_comments),
     "E502": _rule(0, lines.needless_backslash),
     "E701": _rule(4, lines.one_line_block),
@@ -128,11 +138,30 @@ RULES: dict[str, Corruption] = {
     "E722": _idiom(2, idioms.bare_except),
     "E731": _idiom(1, idioms.lambda_assignment),
     "E741": _idiom(0, idioms.ambiguous_name),
+    "E742": _idiom(0, idioms.ambiguous_definition("class")),
+    "E743": _idiom(0, idioms.ambiguous_definition("def")),
     "W291": _rule(4, spacing.trailing_blank),
     "W292": _rule(0, lines.missing_end),
     "W293": _rule(5, spacing.blank_line_blanks),
     "W391": _rule(1, lines.blank_end),
+    "W503": _rule(0, lines.break_before_operator),
+    "W504": _rule(0, lines.break_after_operator),
     "W605": _rule(0, idioms.invalid_escape),
+    "F401": _idiom(0, flakes.unused_import),
+    "F507": _idiom(0, flakes.extra_value),
+    "F509": _idiom(0, flakes.unknown_format),
+    "F523": _idiom(0, flakes.extra_argument),
+    "F524": _idiom(0, flakes.missing_argument),
+    "F525": _idiom(0, flakes.mixed_numbering),
+    "F541": _idiom(0, flakes.empty_fstring),
+    "F601": _idiom(0, flakes.repeated_key),
+    "F631": _idiom(0, flakes.asserted_tuple),
+    "F632": _idiom(0, flakes.literal_identity),
+    "F634": _idiom(0, flakes.condition_tuple),
+    "F811": _idiom(0, flakes.repeated_import),
+    "F841": _idiom(0, flakes.unused_variable),
+    "F842": _idiom(0, flakes.unused_annotation),
+    "F901": _idiom(0, flakes.raised_constant),
 }
 
 

@@ -40,7 +40,7 @@ class VerdictCache:
         with self._connection() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS verdicts "
-                "(key BLOB PRIMARY KEY, verdict TEXT) WITHOUT ROWID"
+                "(key BLOB PRIMARY KEY, verdict TEXT)"
             )
 
     def key(self, source: bytes, path: str) -> bytes:
@@ -74,7 +74,8 @@ class VerdictCache:
         Raises:
             DataError: the file is damaged.
         """
-        rows = [(key, _encode(verdict)) for key, verdict in verdicts]
+        # In the order of the index: half the work, once it is large.
+        rows = sorted((key, _encode(verdict)) for key, verdict in verdicts)
         with self._connection() as connection:
             connection.executemany(
                 "INSERT OR IGNORE INTO verdicts VALUES (?, ?)", rows
