@@ -19,6 +19,8 @@ import psutil
 import pytest
 import yaml
 from prefect.artifacts import Artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_LOCAL_STORAGE_PATH,
@@ -27,10 +29,10 @@ from prefect.settings import (
 from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
-from flows import stages, workspace
+from flows import serve, stages, workspace
 from flows.rlhf import rlhf
 from stylerl import config, storage
-from stylerl.errors import DataError
+from stylerl.errors import DataError, StylerlError
 from stylerl.judge import Judge
 from tasks import graph, tracking
 
@@ -492,3 +494,15 @@ def test_dvc_repro_by_hand_during_a_flow(
     assert process.wait(120) == 0
     assert executed() == ["ppo", "evaluate"]
     assert policy().endswith(" 0.7")
+
+
+def test_a_deployment_of_a_work_pool_is_not_served(
+    server: pytest.MonkeyPatch,
+) -> None:
+    with get_client(sync_client=True) as client:
+        serve._refuse_pooled("rlhf/smoke")  # there is none
+        client.create_work_pool(WorkPoolCreate(name="pool", type="process"))
+        flow = client.create_flow(rlhf)
+        client.create_deployment(flow, "full", work_pool_name="pool")
+        with pytest.raises(StylerlError, match="rlhf/full belongs to pool"):
+            serve._refuse_pooled("rlhf/full")
