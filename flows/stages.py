@@ -33,6 +33,7 @@ HINTS = (  # of DVC's, after every stage
     "To enable auto staging",
     "dvc config core.autostage",
     "Use `dvc push`",
+    "No remote provided and no default",  # the base's stage names its own
 )
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
 

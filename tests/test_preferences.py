@@ -138,11 +138,16 @@ def test_a_torn_last_line_is_repaired(
     assert preferences.repair(file) == ""
 
 
-def test_nothing_to_repair(tmp_path: Path) -> None:
-    assert preferences.repair(tmp_path / "absent.jsonl") == ""
-    (tmp_path / "empty.jsonl").touch()
-    assert preferences.repair(tmp_path / "empty.jsonl") == ""
-    assert preferences.load(tmp_path / "empty.jsonl") == []
+@pytest.mark.parametrize("content", [None, "", "\n"])
+def test_nothing_to_repair(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "answers.jsonl"
+    if content is not None:
+        file.write_text(content)
+    assert preferences.repair(file) == ""
+    if content is not None:
+        assert preferences.load(file) == []
+        preferences.append(file, Answer("ann", PAIR, A, 3))
+        assert preferences.load(file) == [Answer("ann", PAIR, A, 3)]
 
 
 @pytest.mark.parametrize(
