@@ -454,6 +454,9 @@ class EvaluateConfig:
         100, "prompts of the choice from best_of, the first ones", least=1
     )
     max_new_tokens: int = setting(160, "tokens a completion", least=1)
+    stop_strings: tuple[str, ...] = setting(
+        (), "texts that end a completion; those of ppo.stop_strings, if any"
+    )
     temperature: float = setting(0.8, "of sampling", above=0)
     precision: str = setting(
         "auto",

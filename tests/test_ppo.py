@@ -12,6 +12,7 @@ from stylerl.errors import ConfigError, TrainingError
 from stylerl.models import encode_prompt
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo.health import alarms
 
 PROMPTS = ["def add(a, b):\n", "x", 'def f():\n    """Go."""\n', "names = "]
 
@@ -336,6 +337,22 @@ def test_a_minibatch_with_a_wild_ratio_is_skipped():
     numbers = trainer.update(trainer.rollout())
     assert numbers["policy/skipped"] > 0
     assert numbers["policy/steps"] + numbers["policy/skipped"] == 8
+
+
+def test_an_update_without_a_step_is_no_error():
+    """Its old log-probabilities are wrong by a nat, so the very first
+    minibatch is beyond the target; nothing is learnt, nothing breaks."""
+    trainer = make(target_kl=1e-4)
+    batch = trainer.rollout()
+    before = weights(trainer)
+    off = dataclasses.replace(
+        batch, logprobs=batch.logprobs - batch.mask.float()
+    )
+    numbers = trainer.update(off)
+    assert "policy/steps" not in numbers
+    assert "updates too big" not in {a.name for a in alarms([numbers])}
+    for a, b in zip(before, weights(trainer), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_a_gradient_that_is_not_finite_is_one_clear_error():

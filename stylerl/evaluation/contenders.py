@@ -129,6 +129,7 @@ def complete(
         *language,
         [prompt.text for prompt in repeated],
         max_new_tokens=config.max_new_tokens,
+        stop_strings=config.stop_strings,
         temperature=config.temperature,
         seed=seed,
         rows=[

@@ -114,7 +114,7 @@ def _entropy_collapse(history: History) -> tuple[str, bool] | None:
 
 
 def _updates_too_big(history: History) -> tuple[str, bool] | None:
-    share = history[-1]["policy/clipfrac"]
+    share = history[-1].get("policy/clipfrac", 0.0)  # no step, no clip
     if share > 0.5:
         return f"the clip fraction is {share:.2f}, above 0.5", False
     return None

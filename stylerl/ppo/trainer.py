@@ -442,10 +442,12 @@ class PPOTrainer:
                 f"ppo.batch_size must be at least the number of processes, "
                 f"{self.processes.count}; got {config.batch_size}"
             )
-        if config.keep == "best" and not self.validation:
+        least = self.processes.count
+        if config.keep == "best" and len(self.validation) < least:
             raise ConfigError(
-                "ppo.keep: best needs prompts to choose by; give "
-                "`validation`, or set ppo.keep: last"
+                f"ppo.keep: best needs at least {least} prompts to choose "
+                f"by; got {len(self.validation)}: give `validation`, or set "
+                "ppo.keep: last"
             )
         if not self.prompts:
             raise ConfigError("there must be at least one prompt; got none")
