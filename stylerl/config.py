@@ -220,6 +220,23 @@ class RewardConfig:
     centring: float = setting(
         0.01, "pull of the pairwise rewards towards 0", least=0
     )
+    margin: float = setting(
+        0.0,
+        "log-odds by which the pairwise rewards must differ for each point "
+        "of style score between two texts (one violation is 0.1)",
+        least=0,
+    )
+    broken: float = setting(
+        0.1,
+        "share of the labels and of the pairs whose worse text does not parse",
+        least=0,
+        most=0.9,
+    )
+    rollouts: str = setting(
+        "rollouts.jsonl",
+        "completions of an earlier policy to learn from besides, labelled by "
+        "the judge: a copy of artifacts/ppo/rollouts.jsonl",
+    )
     preferences: str = setting(
         "preferences.jsonl",
         "what people answered to `stylerl prefer`: pairs that the pairwise "

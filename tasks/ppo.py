@@ -4,6 +4,7 @@ A killed run goes on from its last checkpoint, under checkpoints/ppo/ and the
 stage's key: what the same command would do, and nothing else.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ from stylerl.reward import composite as rewards
 from stylerl.reward import functions
 from stylerl.reward.credit import LinterCredit
 from stylerl.reward.scorers import Scorer
+from stylerl.sampling import generate
 from tasks import graph, process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -34,10 +36,12 @@ SFT = Path("artifacts/sft")
 REWARD_MODELS = Path("artifacts/reward")
 CHECKPOINTS = Path("checkpoints/ppo")
 FOLDER = Path("artifacts/ppo")
+ROLLOUTS = FOLDER / "rollouts.jsonl"
 UPDATES = Path("metrics/ppo.csv")
 METRICS = Path("metrics/ppo.json")
 SAMPLES = 8  # completions logged, every so many updates:
 SAMPLE_EVERY = 10
+ROLLOUT_PROMPTS = 128  # at most, of the rollouts kept
 LATEST = 5  # updates in the final means
 SUMMARY = (
     "objective/score",
@@ -76,6 +80,7 @@ def main() -> None:
         for step in trainer:
             _log(run, step, sounded)
         trainer.save_policy(FOLDER)
+        storage.write_text(ROLLOUTS, _rollouts(trainer))
         table = _updates(trainer.history)
         storage.write_text(UPDATES, table.to_csv(index=False))
         summary = _summary(table) | _kept(trainer)
@@ -291,6 +296,36 @@ def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:
             }
         )
         run.log_table(f"rollouts_{step.update:04d}.json", table.head(SAMPLES))
+
+
+def _rollouts(trainer: PPOTrainer) -> str:
+    """What the trained policy writes, as JSON lines for `reward.rollouts`.
+
+    Two completions a prompt, so that there are pairs; drawn from what was
+    saved, so that an interrupted run leaves the same ones.
+    """
+    settings = trainer.config
+    policy: Any = models.load_causal_lm(FOLDER, tokenizer=trainer.tokenizer)
+    chosen = trainer.prompts[:ROLLOUT_PROMPTS]
+    prompts = [prompt for prompt in chosen for _ in range(2)]
+    sampled = generate(
+        policy.to(trainer.processes.device),
+        trainer.tokenizer,
+        prompts,
+        max_new_tokens=settings.max_new_tokens,
+        min_new_tokens=settings.min_new_tokens,
+        stop_strings=settings.stop_strings,
+        temperature=settings.temperature,
+        seed=draws.seed_of(trainer.seed, "rollouts"),
+        batch_size=settings.batch_size,
+        bf16=trainer.compute.bf16,
+        desc="ppo: sample the policy",
+    )
+    rows = zip(prompts, sampled.judged, sampled.finished, strict=True)
+    return "".join(
+        json.dumps({"prompt": p, "completion": c, "finished": f}) + "\n"
+        for p, c, f in rows
+    )
 
 
 def _updates(history: list[dict[str, float]]) -> pd.DataFrame:

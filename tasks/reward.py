@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import pandas as pd
-
 from stylerl import config, models, preferences, storage
 from stylerl.judge import Judge
+from stylerl.reward import material, refresh
 from stylerl.reward import metrics as reward_metrics
-from stylerl.reward import pairs
 from stylerl.reward import scorers as reward
+from stylerl.reward.material import Material
 from tasks import process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -22,55 +21,49 @@ CALIBRATION = Path("metrics/reward_calibration.csv")
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
-    labels = storage.read_table(LABELS)
     with tracking.stage_run("reward", config.to_dict(params.reward)) as run:
+        learnt, exam = _material(params)
         classifier = reward.train_classifier(
-            labels, params.reward, params.seed, _logger(run, "classifier")
+            learnt.labels,
+            params.reward,
+            params.seed,
+            _logger(run, "classifier"),
         )
         models.save_model(*classifier, CLASSIFIER)
-        learnt, held_out = _preferences(labels, params)
         pairwise = reward.train_pairwise(
-            learnt,
-            [p.chosen for p in learnt],
+            learnt.pairs,
+            [pair.chosen for pair in learnt.pairs],
             params.reward,
             params.seed,
             _logger(run, "pairwise"),
         )
         models.save_model(*pairwise, PAIRWISE)
         measured = reward_metrics.measure(
-            classifier,
-            pairwise,
-            _split(labels, "valid").head(params.reward.held_out),
-            held_out,
-            params.reward.batch_size,
+            classifier, pairwise, exam, params.reward.batch_size
         )
         storage.write_json(METRICS, measured.metrics)
         storage.write_text(
             CALIBRATION, measured.calibration.to_csv(index=False)
         )
         run.log_metrics(measured.metrics)
+        for bin in measured.calibration.to_dict("records"):
+            run.log_metrics(  # in MLflow's chart, the reliability plot
+                {"reliability": bin}, round(100 * bin["predicted"])
+            )
         run.log_file(METRICS)
         run.log_file(CALIBRATION)
 
 
-def _preferences(
-    labels: pd.DataFrame, params: config.Params
-) -> tuple[list[pairs.Preference], list[pairs.Preference]]:
-    """Pairs to learn from, and held-out minimal pairs to measure on."""
-    judge, seed = Judge(params.judge), params.seed
-    learnt = pairs.preferences(
-        _split(labels, "train"), judge, params.reward.pairs, seed
-    )
-    answers = preferences.load(Path(params.reward.preferences))
-    learnt += preferences.learnable(answers)
-    held_out = pairs.minimal(
-        _split(labels, "valid"), judge, params.reward.held_out, seed
-    )
-    return learnt, held_out
-
-
-def _split(labels: pd.DataFrame, name: str) -> pd.DataFrame:
-    return labels[labels["split"] == name]
+def _material(params: config.Params) -> tuple[Material, Material]:
+    """What to learn from, people's answers included, and to measure on."""
+    settings, judge, seed = params.reward, Judge(params.judge), params.seed
+    labels = storage.read_table(LABELS)
+    rollouts = refresh.label(refresh.read(Path(settings.rollouts)), judge)
+    learnt = material.to_learn(labels, rollouts, judge, settings, seed)
+    exam = material.to_measure(labels, rollouts, judge, settings, seed)
+    answers = preferences.load(Path(settings.preferences))
+    learnt.pairs.extend(preferences.learnable(answers))
+    return learnt, exam
 
 
 def _logger(run: tracking.Run, model: str) -> reward.Log:

@@ -1,7 +1,10 @@
 """Reward models: numbers by hand, padding, centring, and that they learn."""
 
 import dataclasses
+import json
 import math
+import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +18,16 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from stylerl import training
 from stylerl.config import JudgeConfig, RewardConfig
 from stylerl.corrupt.rules import breaks_only
 from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
 from stylerl.models import load_scorer, load_tokenizer, save_model
+from stylerl.reward import material, pairs, refresh
 from stylerl.reward import metrics as reward_metrics
-from stylerl.reward import pairs
 from stylerl.reward import scorers as reward
+from stylerl.reward.material import Material
 from stylerl.reward.pairs import Preference
 from stylerl.reward.scorers import Scorer, score_texts
 
@@ -155,11 +160,28 @@ def test_length_bias_compares_texts_of_one_label() -> None:
     }
 
 
-def test_ranked_right_counts_a_tie_half() -> None:
-    found = reward_metrics.ranked_right(
-        ["E225", "E225", "W291"], [2.0, 1.0, 0.0], [1.0, 1.0, 3.0]
+def test_a_pair_is_won_lost_or_a_tie() -> None:
+    found = reward_metrics.won([2.0, 1.0, 0.0], [1.0, 1.0, 3.0])
+    assert found.tolist() == [1.0, 0.5, 0.0]
+
+
+def test_by_rule_with_and_without_matched_length() -> None:
+    # E225: one right and one tie, 1.5 / 2; of equal length is the tie.
+    table = pd.DataFrame(
+        {
+            "rule": ["E225", "E225", "W291"],
+            "matched": [False, True, False],
+            "model": [1.0, 0.5, 0.0],
+        }
     )
-    assert found == {"E225": (2, 0.75), "W291": (1, 0.0)}
+    assert reward_metrics.by_rule(table, ["model"]) == {
+        "E225": {
+            "pairs": 2,
+            "model": 0.75,
+            "matched": {"pairs": 1, "model": 0.5},
+        },
+        "W291": {"pairs": 1, "model": 0.0},
+    }
 
 
 def test_accuracy_cuts_at_one_half() -> None:
@@ -199,6 +221,105 @@ def test_roughened_rows_are_no_source_of_pairs() -> None:
     labels = _labels(4)
     labels["rules"] = [["E703"]] * len(labels)
     assert not pairs.preferences(labels, Judge(JudgeConfig()), 10, seed=0)
+
+
+def test_damaged_pairs_do_not_parse() -> None:
+    judge = Judge(JudgeConfig())
+    rng = random.Random(0)
+    found = pairs.damaged(_labels(16), judge, 12, rng)
+    assert 10 <= len(found) <= 12
+    assert len({pair.chosen for pair in found}) == len(found)
+    for pair in found:
+        assert judge.verdict(pair.chosen).compliant
+        assert not judge.verdict(pair.rejected).parsed
+        head = pair.chosen.splitlines()[0]
+        assert pair.rejected.startswith(head)
+        assert (pair.rule, pair.gap) == ("E999", 1.0)
+
+
+# ---- Material ------------------------------------------------------------
+
+ROLLOUTS = [
+    # of the first prompt: clean, and with E703 in the completion
+    {"prompt": "def f(a):\n", "completion": "    return a\n"},
+    {"prompt": "def f(a):\n", "completion": "    return a;\n"},
+    {"prompt": "def f(a):\n", "completion": "    return a;\n"},
+    # violations of the prompt are not charged; this does not parse
+    {"prompt": "def g(a,b):\n", "completion": "    return a\n"},
+    {"prompt": "def h(a):\n", "completion": "    return (\n"},
+]
+
+
+def test_rollouts_are_labelled_by_the_judge(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    lines = [json.dumps({**row, "finished": True}) for row in ROLLOUTS]
+    path.write_text("\n".join(lines) + "\n")
+    found = refresh.label(refresh.read(path), Judge(JudgeConfig()))
+    assert found["text"].tolist() == [
+        row["prompt"] + row["completion"]
+        for row in (ROLLOUTS[i] for i in (0, 1, 3, 4))
+    ]
+    assert found["compliant"].tolist() == [True, False, True, False]
+    assert found["score"].tolist() == [1.0, 0.9, 1.0, 0.0]
+    assert found.groupby("prompt")["split"].nunique().max() == 1
+    (pair,) = refresh.pairs(found)
+    assert pair.chosen == "def f(a):\n    return a\n"
+    assert pair.rejected == "def f(a):\n    return a;\n"
+    assert pair.gap == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "rollouts.jsonl:1 is not valid JSON"),
+        ("[]", "its prompt is no str"),
+        ('{"prompt": "", "completion": "", "finished": 1}', "no bool"),
+        ('{"prompt": "", "finished": true}', "its completion is no str"),
+    ],
+)
+def test_a_line_that_is_no_rollout_is_an_error(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match=message):
+        refresh.read(path)
+    with pytest.raises(DataError, match="copy artifacts/ppo/rollouts"):
+        refresh.read(tmp_path / "absent.jsonl")
+
+
+def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
+    judge, labels = Judge(JudgeConfig()), _labels(40)
+    rollouts = pd.DataFrame(
+        {
+            "text": ["a = 1\n", "a = 1;\n", "b = 1\n"],
+            "prompt": ["a", "a", "b"],
+            "split": ["train", "train", "valid"],
+            "compliant": [True, False, True],
+            "score": [1.0, 0.9, 1.0],
+        }
+    )
+    config = RewardConfig(labels=20, pairs=20, broken=0.3, held_out=8)
+    learnt = material.to_learn(labels, rollouts, judge, config, seed=0)
+    unparsable = [not judge.verdict(t).parsed for t in learnt.labels["text"]]
+    assert 4 <= sum(unparsable) <= 6  # 0.3 of 20, some confirmed by luck only
+    assert not learnt.labels["compliant"][unparsable].any()
+    assert len(learnt.labels) == 20 + 2
+    assert set(rollouts["text"][:2]) <= set(learnt.labels["text"])
+    assert not learnt.labels["text"].str.contains("valid").any()
+    rules = [pair.rule for pair in learnt.pairs]
+    assert 4 <= rules.count("E999") <= 6
+    assert learnt.pairs[-1].chosen == "a = 1\n"
+    exam = material.to_measure(labels, rollouts, judge, config, seed=0)
+    assert len(exam.labels) == 8
+    assert exam.rollouts["text"].tolist() == ["b = 1\n"]
+    rules = [pair.rule for pair in exam.pairs]
+    assert (len(rules) - rules.count("E999"), rules.count("E999")) == (8, 2)
+    plain = dataclasses.replace(config, broken=0.0)
+    learnt = material.to_learn(labels, rollouts[:0], judge, plain, seed=0)
+    assert learnt.labels["text"].tolist() == (
+        labels["text"][labels["split"] == "train"].head(20).tolist()
+    )
 
 
 # ---- The scorer ----------------------------------------------------------
@@ -295,15 +416,18 @@ def test_the_classifier_learns_a_rule(
     request: pytest.FixtureRequest,
 ) -> None:
     folder = str(request.getfixturevalue(base))
-    labels = _labels()
+    labels, held_out = (
+        _labels()[_labels()["split"] == split] for split in ("train", "valid")
+    )
     scorer = reward.train_classifier(
         labels, dataclasses.replace(config, base=folder), seed=0
     )
-    held_out = labels[labels["split"] == "valid"]
     texts = held_out["text"].tolist()
     found = score_texts(*scorer, texts)
     assert ((found > 0) & (found < 1)).all()
     assert reward_metrics.accuracy(held_out["compliant"], found) == 1.0
+    alone = [score_texts(*scorer, [text])[0] for text in texts]
+    assert found == pytest.approx(alone, abs=1e-5)
     save_model(*scorer, tmp_path / "classifier")
     loaded = score_texts(*_load(tmp_path / "classifier"), texts)
     assert loaded == pytest.approx(found, abs=1e-6)
@@ -341,6 +465,60 @@ def test_a_margin_asks_for_a_larger_difference(config: RewardConfig) -> None:
     assert gap(3.0) > gap(0.0) + 0.5
 
 
+@pytest.mark.parametrize("kind", ["classifier", "pairwise"])
+def test_a_step_in_parts_is_the_same_step(
+    kind: str, config: RewardConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Texts of one length, so that the order is the only thing drawn.
+    monkeypatch.setattr(training, "multiplies_bf16", lambda: False)
+    config = dataclasses.replace(config, batch_size=8, epochs=2.0)
+    labels, learnt = _labels(16), _pairs(16)
+    found = []
+    for part in (8, 2):
+        monkeypatch.setattr(reward, "PART", part)
+        losses: list[float] = []
+
+        def log(
+            numbers: Mapping[str, float], step: int, to: list[float] = losses
+        ) -> None:
+            to.append(numbers["loss"])
+
+        scorer = (
+            reward.train_classifier(labels, config, 0, log)
+            if kind == "classifier"
+            else reward.train_pairwise(learnt * 2, TEXTS, config, 0, log)
+        )
+        found.append([*losses, *score_texts(*scorer, TEXTS)])
+    assert losses
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+def test_margin_and_centring_are_in_the_loss(
+    config: RewardConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Equal texts have equal rewards r, so that the loss of a pair is
+    # log(1 + exp(m)) + c (2 r)^2.  One step of a rate of almost nothing:
+    # m = 0.5 + 2 x 0.25 = 1 gives 1.3133; m = 0 and c = 3 the rest.
+    monkeypatch.setattr(training, "multiplies_bf16", lambda: False)
+    text = TEXTS[0]
+    pair = Preference("", text, text, gap=0.25, margin=0.5)
+    losses = []
+
+    def log(numbers: Mapping[str, float], step: int) -> None:
+        losses.append(numbers["loss"])
+
+    still = dataclasses.replace(
+        config, epochs=5.0, learning_rate=1e-12, centring=0.0, margin=2.0
+    )
+    reward.train_pairwise([pair] * 4, [text], still, 0, log)
+    still = dataclasses.replace(still, margin=0.0, centring=3.0)
+    plain = pair._replace(margin=0.0)
+    scorer = reward.train_pairwise([plain] * 4, [text], still, 0, log)
+    raw = scorer.model.config.reward_centre  # the text's own reward
+    expected = [math.log(1 + math.e), math.log(2) + 3 * (2 * raw) ** 2]
+    assert losses == pytest.approx(expected, rel=1e-4)
+
+
 def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
     first, second = (
         reward.train_classifier(_labels(8), config, seed=3) for _ in range(2)
@@ -348,33 +526,70 @@ def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
     assert (score_texts(*first, TEXTS) == score_texts(*second, TEXTS)).all()
 
 
+def _exam(rollouts: pd.DataFrame) -> Material:
+    labels = _labels(4)
+    broken = Preference("E999", "x = f(1)\n", "x = f(1\n", 1.0)
+    return Material(
+        labels[labels["split"] == "valid"], [*_pairs(3), broken], rollouts
+    )
+
+
 def test_measure(config: RewardConfig) -> None:
     # Untrained models on a table whose counts are known.
-    labels = _labels(4)
-    labels = labels[labels["split"] == "valid"]
+    rollouts = _labels(3).assign(prompt="")  # 4 compliant, 2 not
+    exam = _exam(rollouts)
     classifier = reward.new_scorer(config, seed=0)
     classifier.model.config.problem_type = reward.CLASSIFIES
     pairwise = reward.new_scorer(config, seed=1)
-    found = reward_metrics.measure(
-        classifier, pairwise, labels, _pairs(3), batch_size=2
-    )
+    found = reward_metrics.measure(classifier, pairwise, exam, batch_size=2)
     metrics = found.metrics
-    assert metrics["held_out"] == {"labels": 4, "compliance": 0.5, "pairs": 3}
-    assert metrics["rules"]["E703"]["pairs"] == 3
-    assert metrics["rules"]["E703"]["pairwise"] == pytest.approx(
-        metrics["pairwise"]["pairs_right"]
-    )
+    assert metrics["held_out"] == {
+        "labels": 4,
+        "compliance": 0.5,
+        "pairs": 3,
+        "pairs_matched": 3,  # one token longer, the semicolon
+        "broken": 1,
+        "rollouts": 6,
+    }
+    rule, model = metrics["rules"]["E703"], metrics["pairwise"]
+    assert rule["pairs"] == 3
+    assert rule["pairwise"] == pytest.approx(model["pairs_right"])
+    assert rule["matched"] == {k: v for k, v in rule.items() if k != "matched"}
+    assert model["pairs_right_matched"] == model["pairs_right"]
+    assert metrics["rules"]["E999"]["pairwise"] == model["broken_right"]
     assert found.calibration["count"].sum() == 4
-    scores = score_texts(*pairwise, labels["text"].tolist())
-    assert metrics["pairwise"]["auroc"] == pytest.approx(
-        reward_metrics.auroc(labels["compliant"], scores)
+
+    def auroc(good: pd.Series, bad: pd.Series) -> float | None:
+        scores = score_texts(*pairwise, [*good, *bad])
+        labels = [1] * len(good) + [0] * len(bad)
+        return reward_metrics.auroc(labels, scores)
+
+    for frame, value in ((exam.labels, model), (rollouts, model["rollouts"])):
+        clean = frame["compliant"]
+        assert value["auroc"] == pytest.approx(
+            auroc(frame["text"][clean], frame["text"][~clean]), abs=1e-6
+        )
+    good = exam.labels["text"][exam.labels["compliant"]]
+    assert model["broken_auroc"] == pytest.approx(
+        auroc(good, pd.Series(["x = f(1\n"])), abs=1e-6
     )
     assert not math.isnan(metrics["classifier"]["calibration_error"])
 
 
+def test_without_rollouts_and_pairs_there_is_no_share(
+    config: RewardConfig,
+) -> None:
+    exam = _exam(refresh.label([], Judge(JudgeConfig())))._replace(pairs=[])
+    pairwise = reward.new_scorer(config, seed=1)
+    found = reward_metrics.measure(pairwise, pairwise, exam, batch_size=2)
+    assert found.metrics["pairwise"]["pairs_right"] is None
+    assert found.metrics["pairwise"]["broken_auroc"] is None
+    assert "rollouts" not in found.metrics["pairwise"]
+
+
 def test_labels_of_one_kind_are_an_error(config: RewardConfig) -> None:
     labels = _labels(4).assign(compliant=True)
-    with pytest.raises(DataError, match="4 compliant of 4"):
+    with pytest.raises(DataError, match="8 compliant of 8"):
         reward.train_classifier(labels, config, seed=0)
 
 

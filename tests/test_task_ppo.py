@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from stylerl import config, models, storage
 from stylerl.errors import ConfigError, DataError
+from stylerl.reward import refresh
 from stylerl.reward import scorers as reward
 from tasks import ppo, tracking
 
@@ -84,6 +85,11 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
     assert metrics["updates"] == metrics["alarms"] == 3
     assert metrics["compliance"] == 0.0
     assert not list((tmp_path / "checkpoints/ppo").iterdir())
+    rollouts = refresh.read(tmp_path / "artifacts/ppo/rollouts.jsonl")
+    prompts = [row["prompt"] for row in rollouts]
+    assert len(prompts) == 2 * 4  # of ppo.prompts
+    assert prompts[::2] == prompts[1::2]
+    assert set(prompts) <= {f"def f{i}(value):\n" for i in range(10)}
 
 
 def test_an_alarm_is_printed_and_a_tag_of_the_run(workspace, capsys):
@@ -110,6 +116,7 @@ def test_the_same_stage_writes_the_same_bytes(workspace, tmp_path):
                 for name in (
                     "artifacts/ppo/model.safetensors",
                     "artifacts/ppo/value_head.safetensors",
+                    "artifacts/ppo/rollouts.jsonl",
                     "metrics/ppo.csv",
                     "metrics/ppo.json",
                 )

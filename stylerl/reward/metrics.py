@@ -4,18 +4,22 @@ Pure functions of labels and scores, N texts each, and `measure`, which
 applies them to both reward models on held-out labels and minimal pairs.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from transformers import PreTrainedTokenizerBase
 
-from stylerl.reward.pairs import Preference
-from stylerl.reward.scorers import Scorer, score_texts
+from stylerl.reward.material import Material
+from stylerl.reward.pairs import UNPARSABLE, Preference
+from stylerl.reward.scorers import Scorer, encode_texts, score_texts
 
 BINS = 10
 DIGITS = 6
+MOST = sys.maxsize  # tokens: texts are not cut
 
 
 class Calibration(NamedTuple):
@@ -33,42 +37,84 @@ class Measured(NamedTuple):
 
 
 def measure(
-    classifier: Scorer,
-    pairwise: Scorer,
-    labels: pd.DataFrame,
-    pairs: Sequence[Preference],
-    batch_size: int,
+    classifier: Scorer, pairwise: Scorer, exam: Material, batch_size: int
 ) -> Measured:
-    """Both models on held-out rows of labels.parquet and minimal pairs."""
+    """Both models on what neither has learnt; docs/metrics.md has the keys."""
+    labels, rollouts = exam.labels, exam.rollouts
+    pairs = pd.DataFrame(exam.pairs, columns=Preference._fields)
+    pairs["matched"] = _same_length(pairs, classifier.tokenizer)
+    broken = pairs["rule"] == UNPARSABLE
     metrics: dict[str, Any] = {
         "held_out": {
             "labels": len(labels),
             "compliance": float(labels["compliant"].mean()),
-            "pairs": len(pairs),
+            "pairs": int((~broken).sum()),
+            "pairs_matched": int((~broken & pairs["matched"]).sum()),
+            "broken": int(broken.sum()),
+            "rollouts": len(rollouts),
         }
     }
-    by_rule: dict[str, dict[str, float]] = {}
     for name, model in (("classifier", classifier), ("pairwise", pairwise)):
-        scores = score_texts(*model, labels["text"].tolist(), batch_size)
-        better = score_texts(*model, [p.chosen for p in pairs], batch_size)
-        worse = score_texts(*model, [p.rejected for p in pairs], batch_size)
+        scores, better, worse, new = (
+            score_texts(*model, texts.tolist(), batch_size)
+            for texts in (
+                labels["text"],
+                pairs["chosen"],
+                pairs["rejected"],
+                rollouts["text"],
+            )
+        )
+        pairs[name] = won(better, worse)
+        clean = scores[labels["compliant"].to_numpy(dtype=bool)]
         metrics[name] = {
-            "auroc": auroc(labels["compliant"], scores),
-            "score_correlation": rank_correlation(labels["score"], scores),
-            "pairs_right": float(_won(better, worse).mean()),
+            **_agreement(labels, scores),
             "length_bias": length_bias(
                 labels["compliant"], scores, labels["text"].map(len)
             ),
+            "pairs_right": _mean(pairs.loc[~broken, name]),
+            "pairs_right_matched": _mean(
+                pairs.loc[~broken & pairs["matched"], name]
+            ),
+            "broken_right": _mean(pairs.loc[broken, name]),
+            "broken_auroc": auroc(
+                [1] * len(clean) + [0] * int(broken.sum()),
+                [*clean, *worse[broken]],
+            ),
         }
+        if len(rollouts):
+            metrics[name]["rollouts"] = _agreement(rollouts, new)
         if name == "classifier":
             found = calibration(labels["compliant"], scores)
             metrics[name]["accuracy"] = accuracy(labels["compliant"], scores)
             metrics[name]["calibration_error"] = found.error
-        rules = ranked_right([p.rule for p in pairs], better, worse)
-        for rule, (count, right) in rules.items():
-            by_rule.setdefault(rule, {"pairs": count})[name] = right
-    metrics["rules"] = by_rule
+    metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
     return Measured(_rounded(metrics), found.table.round(DIGITS))
+
+
+def _agreement(
+    labels: pd.DataFrame, scores: ArrayLike
+) -> dict[str, float | None]:
+    """How far scores agree with the judge's labels and style scores."""
+    return {
+        "auroc": auroc(labels["compliant"], scores),
+        "score_correlation": rank_correlation(labels["score"], scores),
+    }
+
+
+def _same_length(
+    pairs: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
+) -> NDArray[np.bool_]:
+    """Whether the two texts of a pair differ by at most a token in length."""
+    chosen, rejected = (
+        np.array([len(row) for row in encode_texts(tokenizer, texts, MOST)])
+        for texts in (pairs["chosen"].tolist(), pairs["rejected"].tolist())
+    )
+    return np.asarray(np.abs(chosen - rejected) <= 1)
+
+
+def _mean(values: "pd.Series[float]") -> float | None:
+    """The mean; None of nothing."""
+    return float(values.mean()) if len(values) else None
 
 
 def accuracy(compliant: ArrayLike, probability: ArrayLike) -> float:
@@ -135,21 +181,34 @@ def length_bias(
     }
 
 
-def ranked_right(
-    rules: list[str], better: ArrayLike, worse: ArrayLike
-) -> dict[str, tuple[int, float]]:
-    """For each rule: its number of pairs, and the share ranked right.
+def by_rule(
+    pairs: pd.DataFrame, models: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """For each rule: its number of pairs, and each model's share right.
 
-    A tie counts half: a model that cannot see a rule gets 0.5.
+    `pairs` has a column `rule`, the bool `matched` and a column of `won` for
+    each model.  `matched` holds the same numbers of the pairs whose texts
+    are of equal length, where there are any: there a model cannot go by
+    length.
     """
-    groups = pd.Series(_won(better, worse)).groupby(rules)
-    return {
-        str(rule): (len(group), float(group.mean())) for rule, group in groups
-    }
+
+    def shares(group: pd.DataFrame) -> dict[str, Any]:
+        means = {name: float(group[name].mean()) for name in models}
+        return {"pairs": len(group), **means}
+
+    rows = {}
+    for rule, group in pairs.groupby("rule"):
+        rows[str(rule)] = shares(group)
+        if group["matched"].any():
+            rows[str(rule)]["matched"] = shares(group[group["matched"]])
+    return rows
 
 
-def _won(better: ArrayLike, worse: ArrayLike) -> NDArray[np.float64]:
-    """1 where the better text has the higher score, 0.5 for a tie."""
+def won(better: ArrayLike, worse: ArrayLike) -> NDArray[np.float64]:
+    """1 where the better text has the higher score, 0.5 for a tie.
+
+    So a model that cannot see a rule gets 0.5.
+    """
     margin = np.asarray(better) - np.asarray(worse)
     return (np.sign(margin) + 1) / 2
 

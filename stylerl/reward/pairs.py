@@ -1,8 +1,8 @@
 """Pairs of texts for the pairwise reward model, better one first.
 
-Two sources: minimal pairs, one rule apart and as many for each rule as the
-code has places for; and whole bodies roughened in several ways at once.
-Every pair is confirmed by the judge.
+Three sources: minimal pairs, one rule apart and as many for each rule as the
+code has places for; whole bodies roughened in several ways at once; and code
+damaged so that it does not parse.  Every pair is confirmed by the judge.
 """
 
 import itertools
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from stylerl.corrupt import RULES, Pair, break_once, roughen
+from stylerl.corrupt.damage import damage
 from stylerl.corrupt.rules import breaks_only
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
+UNPARSABLE = "E999"  # flake8's code of what does not parse
 SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
 
 
@@ -86,6 +88,28 @@ def rough(
         Preference("", text, changed, 1 - verdict.score)
         for (text, changed), verdict in zip(drafts, verdicts, strict=True)
         if verdict.parsed and verdict.violations
+    ]
+
+
+def damaged(
+    labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
+) -> list[Preference]:
+    """Up to `count` compliant snippets beside a version that is broken.
+
+    Fewer where there are too few snippets: one is damaged once.
+    """
+    snippets = clean_rows(labels)
+    drafts = []
+    for text, start in rng.sample(snippets, min(count, len(snippets))):
+        changed = damage(text, start, rng)
+        if changed is not None:
+            drafts.append((text, changed))
+    sources = [changed for _, changed in drafts]
+    verdicts = judge.verdicts(sources, desc="reward: pairs")
+    return [
+        Preference(UNPARSABLE, text, changed, gap=1.0)
+        for (text, changed), verdict in zip(drafts, verdicts, strict=True)
+        if not verdict.parsed
     ]
 
 

@@ -37,6 +37,7 @@ from stylerl.errors import DataError, ModelError
 from stylerl.models import load_scorer, load_tokenizer
 from stylerl.reward.pairs import Preference
 
+PART = 8  # labels, or pairs, at once on a CPU
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 CLASSIFIES: Final = (
     "multi_label_classification"  # transformers' name of a sigmoid
@@ -60,7 +61,7 @@ def train_classifier(
     seed: int,
     log: Log | None = None,
 ) -> Scorer:
-    """Train P(compliant) on the train rows of labels.parquet.
+    """Train P(compliant) on labelled texts: columns text and compliant.
 
     Binary cross-entropy on one logit; `score_texts` gives its sigmoid.
 
@@ -71,31 +72,32 @@ def train_classifier(
     """
     from datasets import Dataset
 
-    chosen = labels[labels["split"] == "train"].head(config.labels)
-    if chosen["compliant"].nunique() < 2:
+    if labels["compliant"].nunique() < 2:
         raise DataError(
             "the classifier needs compliant and violating labels; got "
-            f"{int(chosen['compliant'].sum())} compliant of {len(chosen)}: "
+            f"{int(labels['compliant'].sum())} compliant of {len(labels)}: "
             "set label.rough_share between 0 and 1, or raise label.snippets"
         )
     model, tokenizer = new_scorer(config, seed)
     model.config.problem_type = CLASSIFIES
     limit = training.token_limit(model, config.max_tokens)
-    rows = encode_texts(tokenizer, chosen["text"].tolist(), limit)
+    rows = encode_texts(tokenizer, labels["text"].tolist(), limit)
     dataset = Dataset.from_dict(
         {
             "input_ids": rows,
-            "labels": [[float(label)] for label in chosen["compliant"]],
+            "labels": [[float(label)] for label in labels["compliant"]],
         }
     )
     with tempfile.TemporaryDirectory() as scratch:
-        settings = training.arguments(config, seed, Path(scratch))
+        settings = _arguments(config, seed, Path(scratch))
         trainer = Trainer(
             model=model,
             args=TrainingArguments(**settings),
             train_dataset=dataset,
             data_collator=_Collator(tokenizer),
         )
+        # Trainer would add up the mean losses of the parts of a step.
+        trainer.model_accepts_loss_kwargs = False
         training.run(trainer, "reward", log)
     return Scorer(model.eval(), tokenizer)
 
@@ -110,10 +112,11 @@ def train_pairwise(
     """Train a Bradley-Terry scorer on pairs with TRL's RewardTrainer.
 
     Loss -log sigmoid(r(chosen) - r(rejected) - margin) (Bradley and Terry
-    1952; Stiennon et al., arXiv 2009.01325; the margin, 0 but for what
-    people preferred: Llama 2, arXiv 2307.09288), plus a small pull of the
-    rewards towards 0 (arXiv 2312.09244, equation 2).  Afterwards the mean
-    reward of `references` is 0.
+    1952; Stiennon et al., arXiv 2009.01325; the margin: Llama 2, arXiv
+    2307.09288, equation 2), plus a small pull of the rewards towards 0
+    (arXiv 2312.09244, equation 2).  The margin is the pair's own, and
+    `config.margin` for each point of style score between its texts.
+    Afterwards the mean reward of `references` is 0.
 
     Raises:
         DataError: there is no pair.
@@ -140,14 +143,14 @@ def train_pairwise(
             "chosen_ids": chosen,
             "rejected_ids": rejected,
             "length": [len(row) for row in chosen],
-            "margin": [pair.margin for pair in pairs],
+            "margin": [p.margin + config.margin * p.gap for p in pairs],
         }
     )
     with tempfile.TemporaryDirectory() as scratch:
         trainer = RewardTrainer(
             model=model,
             args=Arguments(
-                **training.arguments(config, seed, Path(scratch)),
+                **_arguments(config, seed, Path(scratch)),
                 max_length=None,
                 remove_unused_columns=False,  # "length" groups the batches
                 center_rewards_coefficient=config.centring,
@@ -159,6 +162,23 @@ def train_pairwise(
     scorer = Scorer(model.eval(), tokenizer)
     centre(scorer, references[:REFERENCES], config.batch_size)
     return scorer
+
+
+def _arguments(
+    config: RewardConfig, seed: int, scratch: Path
+) -> dict[str, Any]:
+    """The shared settings; on a CPU, a step's batch in equal parts.
+
+    The activations of a batch are most of the memory, and rows of like
+    length in small parts are padded less.
+    """
+    settings = training.arguments(config, seed, scratch)
+    if not torch.cuda.is_available():
+        size = config.batch_size
+        rows = max(n for n in range(1, PART + 1) if size % n == 0)
+        settings["per_device_train_batch_size"] = rows
+        settings["gradient_accumulation_steps"] = size // rows
+    return settings
 
 
 def new_scorer(config: RewardConfig, seed: int) -> Scorer:

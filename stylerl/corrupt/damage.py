@@ -1,0 +1,70 @@
+"""Code that parses -> code that does not, as a failing policy writes it.
+
+Stops in the middle, brackets and quotes that do not match, a colon left
+out, a line that stands one space off.  Only what lies behind `start`
+changes.  No source is executed.
+"""
+
+import ast
+import random
+import re
+import warnings
+from collections.abc import Callable
+
+TRIES = 8
+
+Way = Callable[[str, random.Random], str]
+
+
+def damage(text: str, start: int, rng: random.Random) -> str | None:
+    """Make `text` unparsable behind `start`; None where no try did."""
+    head, body = text[:start], text[start:]
+    for _ in range(TRIES):
+        changed = head + rng.choice(WAYS)(body, rng)
+        if not _parses(changed):
+            return changed
+    return None
+
+
+def _cut(body: str, rng: random.Random) -> str:
+    """End at any character."""
+    return body[: rng.randrange(len(body) + 1)]
+
+
+def _drop(body: str, rng: random.Random) -> str:
+    """Leave out a bracket, a quote or a colon."""
+    places = [m.start() for m in re.finditer(r"[()\[\]{}'\":]", body)]
+    if not places:
+        return body
+    place = rng.choice(places)
+    return body[:place] + body[place + 1 :]
+
+
+def _add(body: str, rng: random.Random) -> str:
+    """Write a bracket or a quote too many."""
+    place = rng.randrange(len(body) + 1)
+    return body[:place] + rng.choice("()[]'\"") + body[place:]
+
+
+def _shift(body: str, rng: random.Random) -> str:
+    """Move a line by a space to either side."""
+    lines = body.splitlines(keepends=True)
+    if not lines:
+        return body
+    place = rng.randrange(len(lines))
+    line = lines[place]
+    lines[place] = " " + line if rng.random() < 0.5 else line[1:]
+    return "".join(lines)
+
+
+WAYS: tuple[Way, ...] = (_cut, _drop, _add, _shift)
+
+
+def _parses(text: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True

@@ -1,0 +1,96 @@
+"""Rollouts of a policy as training data, labelled by the judge.
+
+A reward model is right about what it has seen; a policy that has learnt
+writes something else (Stiennon et al., arXiv 2009.01325, section 3.1, who
+collect new comparisons from the newest policy).  The stage `ppo` leaves
+completions of the policy it made; `reward.rollouts` names such a file.
+"""
+
+import json
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from stylerl.errors import DataError
+from stylerl.judge.outcome import Outcome, assess
+from stylerl.reward.pairs import Preference
+
+if TYPE_CHECKING:
+    from stylerl.judge import Judge
+
+COLUMNS = {"prompt": str, "completion": str, "finished": bool}
+HELD_OUT = 5  # one prompt of so many measures
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rollouts of a JSON lines file: prompt, completion, finished.
+
+    Raises:
+        DataError: the file is missing, or a line is no such object.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"reward.rollouts must name a file of rollouts; {path} cannot be "
+            f"read ({error}): copy artifacts/ppo/rollouts.jsonl there, or an "
+            "empty file for none"
+        ) from error
+    return [_row(line, f"{path}:{i}") for i, line in enumerate(lines, 1)]
+
+
+def _row(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where} is not valid JSON: {error}") from error
+    for name, kind in COLUMNS.items():
+        if not isinstance(row, dict) or not isinstance(row.get(name), kind):
+            raise DataError(
+                f"{where} must be an object with {', '.join(COLUMNS)}; its "
+                f"{name} is no {kind.__name__}"
+            )
+    return {name: row[name] for name in COLUMNS}
+
+
+def label(rollouts: list[dict[str, Any]], judge: "Judge") -> pd.DataFrame:
+    """Each distinct rollout with the judge's verdict, as labels.parquet.
+
+    Violations of the prompt are not charged.  A completion that was cut is
+    judged by its whole lines, the text that a reward model is shown.  A
+    fifth of the prompts, fixed by their text, is held out (`valid`).
+    """
+    unique = {(row["prompt"], row["completion"]): None for row in rollouts}
+    texts = [prompt + completion for prompt, completion in unique]
+    verdicts = judge.verdicts(texts, desc="reward: rollouts")
+    rows = []
+    for (prompt, _), text, verdict in zip(
+        unique, texts, verdicts, strict=True
+    ):
+        found = assess(prompt, True, verdict)
+        held_out = zlib.crc32(prompt.encode("utf-8", "replace")) % HELD_OUT
+        rows.append(
+            {
+                "text": text,
+                "prompt": prompt,
+                "split": "train" if held_out else "valid",
+                "compliant": found.outcome is Outcome.COMPLIANT,
+                "score": found.score,
+            }
+        )
+    columns = ["text", "prompt", "split", "compliant", "score"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def pairs(labelled: pd.DataFrame) -> list[Preference]:
+    """For each prompt its best and its worst rollout, where they differ."""
+    found = []
+    for _, rows in labelled.groupby("prompt", sort=True):
+        ordered = rows.sort_values("score", kind="stable")
+        worst, best = ordered.iloc[0], ordered.iloc[-1]
+        gap = float(best["score"] - worst["score"])
+        if gap > 0:
+            found.append(Preference("", best["text"], worst["text"], gap))
+    return found
