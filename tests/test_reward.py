@@ -1,5 +1,6 @@
 """Reward models: numbers by hand, padding, centring, and that they learn."""
 
+import ast
 import dataclasses
 import json
 import math
@@ -20,6 +21,7 @@ from transformers import (
 
 from stylerl import training
 from stylerl.config import JudgeConfig, RewardConfig
+from stylerl.corrupt.damage import damage
 from stylerl.corrupt.rules import breaks_only
 from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
@@ -237,6 +239,18 @@ def test_damaged_pairs_do_not_parse() -> None:
         assert (pair.rule, pair.gap) == ("E999", 1.0)
 
 
+@pytest.mark.parametrize("start", [-1, 0, 9])
+def test_damage_keeps_what_stands_before_the_body(start: int) -> None:
+    text, rng = "def f(a):\n    return [a]\n", random.Random(0)
+    found = {damage(text, start, rng) for _ in range(50)}
+    assert len(found) > 10
+    for changed in found - {None}:
+        assert changed is not None
+        assert changed.startswith(text[: max(start, 0)])
+        with pytest.raises(SyntaxError):
+            ast.parse(changed)
+
+
 # ---- Material ------------------------------------------------------------
 
 ROLLOUTS = [
@@ -253,7 +267,7 @@ ROLLOUTS = [
 def test_rollouts_are_labelled_by_the_judge(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     lines = [json.dumps({**row, "finished": True}) for row in ROLLOUTS]
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n" + "\n".join(lines) + "\n")
     found = refresh.label(refresh.read(path), Judge(JudgeConfig()))
     assert found["text"].tolist() == [
         row["prompt"] + row["completion"]

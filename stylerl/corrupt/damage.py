@@ -17,7 +17,11 @@ Way = Callable[[str, random.Random], str]
 
 
 def damage(text: str, start: int, rng: random.Random) -> str | None:
-    """Make `text` unparsable behind `start`; None where no try did."""
+    """Make `text` unparsable behind `start`; None where no try did.
+
+    A `start` below 0, that of a whole file, stands for its beginning.
+    """
+    start = max(start, 0)
     head, body = text[:start], text[start:]
     for _ in range(TRIES):
         changed = head + rng.choice(WAYS)(body, rng)

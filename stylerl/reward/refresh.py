@@ -27,6 +27,9 @@ HELD_OUT = 5  # one prompt of so many measures
 def read(path: Path) -> list[dict[str, Any]]:
     """The rollouts of a JSON lines file: prompt, completion, finished.
 
+    Blank lines are passed over: the file is committed with one, since DVC
+    warns of an empty one.
+
     Raises:
         DataError: the file is missing, or a line is no such object.
     """
@@ -38,7 +41,11 @@ def read(path: Path) -> list[dict[str, Any]]:
             f"read ({error}): copy artifacts/ppo/rollouts.jsonl there, or an "
             "empty file for none"
         ) from error
-    return [_row(line, f"{path}:{i}") for i, line in enumerate(lines, 1)]
+    return [
+        _row(line, f"{path}:{number}")
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
 
 
 def _row(line: str, where: str) -> dict[str, Any]:
