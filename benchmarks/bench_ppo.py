@@ -1,24 +1,30 @@
 """Our PPO trainer against TRL 1.12's, the last that there was: same work.
 
-    python benchmarks/bench_ppo.py [--shape small|large] [--updates N]
-                                   [--threads N] [--clock wall|cpu]
-                                   [--trl-python PATH]
+    python benchmarks/bench_ppo.py [--shape small|110m] [--only ours|trl]
+                                   [--updates N] [--threads N]
+                                   [--clock wall|cpu] [--trl-python PATH]
 
 Both train a GPT-2 with random weights: prompts of 32 tokens, exactly 64 new
 tokens, 4 epochs.  `small` is 6 layers of 384 with a vocabulary of 8,192 and
-32 episodes a batch, `large` 12 layers of 768 with 32,768 and 8 episodes.
-First fp32 on both sides, then each side's bf16.  TRL runs in a virtual
-environment of its own, which the script makes under build/trl; each run is a
-process of its own, and the two sides take turns.  The first update warms up
-and is not counted.  On a machine that does something else as well, take one
-thread and `--clock cpu`: seconds of CPU time.
+32 episodes a batch, `110m` 12 layers of 768 with 32,768 and 8 episodes; both
+are run unless one is named.  First fp32 on both sides, then each side's best:
+bf16 autocast for ours, bf16 autocast and weights in bf16 for TRL.  TRL runs
+in a virtual environment of its own, which the script makes under build/trl;
+each run is a process of its own, and the two sides take turns.  The first
+update warms up and is not counted.  A GPU is used where there is one.  On a
+machine that does something else as well, take one thread and `--clock cpu`:
+seconds of CPU time.
 
 TRL has to be given a reward model and a value model.  Its reward model is one
 layer of 64, so that next to nothing of its time is that; its value model
 has the policy's shape, as its documentation has it.  Our reward function
-counts letters.  The floor is what the update must compute at the least: 6
-floating-point operations a parameter and token, over all epochs.  Results go
-to benchmarks/results/ppo.md.
+counts words.  The floor is the least that an update of PPO computes: a
+forward pass over each episode to sample it, two to score it (policy and
+reference), and three for every epoch (a backward pass counts twice), with two
+operations a weight and token, and the output embedding on responses only.
+The share of the floor is the time this would take at the speed of a matrix
+product of 1,024 in the same precision, measured in the same process, over
+the time it took.  Results go to benchmarks/results/ppo.md.
 """
 
 import argparse
@@ -27,6 +33,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +52,7 @@ PACKAGES = (
     "accelerate==1.15.0",
     "datasets==5.2.0",
 )
+CPU = "https://download.pytorch.org/whl/cpu"  # torch without CUDA
 PROMPT, NEW, EPOCHS = 32, 64, 4
 
 
@@ -60,8 +68,27 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "small": Shape(6, 384, 6, 8192, 32),
-    "large": Shape(12, 768, 12, 32768, 8),
+    "110m": Shape(12, 768, 12, 32768, 8),
 }
+
+
+class Case(NamedTuple):
+    """One row of the table."""
+
+    side: str
+    numerics: str  # fp32, bf16 (autocast), or bf16 weights
+    minibatches: int = 1
+
+
+CASES = (
+    Case("trl", "fp32"),
+    Case("ours", "fp32"),
+    Case("trl", "fp32", minibatches=4),
+    Case("ours", "fp32", minibatches=4),
+    Case("trl", "bf16"),
+    Case("ours", "bf16"),
+    Case("trl", "bf16 weights"),
+)
 
 
 def gpt2(shape: Shape) -> Any:
@@ -99,7 +126,7 @@ def words(vocabulary: int) -> Any:
     )
 
 
-def run_ours(shape: Shape, updates: int, minibatches: int, bf16: bool) -> Any:
+def run_ours(shape: Shape, updates: int, case: Case) -> Any:
     """Seconds by phase of each update, ours."""
     sys.path.insert(0, str(HERE.parent))
     from stylerl.ppo import PPOConfig, PPOTrainer
@@ -112,13 +139,13 @@ def run_ours(shape: Shape, updates: int, minibatches: int, bf16: bool) -> Any:
         PPOConfig(
             updates=updates,
             batch_size=shape.batch,
-            minibatches=minibatches,
+            minibatches=case.minibatches,
             epochs=EPOCHS,
             micro_batch=8,
             max_new_tokens=NEW,
             temperature=0.7,
             learning_rate=3e-6,
-            precision="bf16" if bf16 else "fp32",
+            precision=case.numerics,
             checkpoint_every=0,
         ),
         policy=model,
@@ -139,11 +166,12 @@ def run_ours(shape: Shape, updates: int, minibatches: int, bf16: bool) -> Any:
     return found
 
 
-def run_trl(shape: Shape, updates: int, minibatches: int, bf16: bool) -> Any:
+def run_trl(shape: Shape, updates: int, case: Case) -> Any:
     """Seconds by phase of each update, TRL's."""
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     import datasets
     import numpy
+    import torch
     from transformers import GPT2Config, GPT2ForSequenceClassification
     from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
 
@@ -165,6 +193,14 @@ def run_trl(shape: Shape, updates: int, minibatches: int, bf16: bool) -> Any:
         return GPT2ForSequenceClassification(config)
 
     policy = gpt2(shape)
+    models = {
+        "model": policy,
+        "ref_model": gpt2(shape),
+        "reward_model": scorer(1, 64, 1),
+        "value_model": scorer(shape.layers, shape.width, shape.heads),
+    }
+    if case.numerics == "bf16 weights":
+        models = {name: each.bfloat16() for name, each in models.items()}
     policy.generation_config.eos_token_id = None
     policy.generation_config.pad_token_id = 0
     rows = [
@@ -189,27 +225,24 @@ def run_trl(shape: Shape, updates: int, minibatches: int, bf16: bool) -> Any:
         trainer = PPOTrainer(
             PPOConfig(
                 output_dir=folder,
-                per_device_train_batch_size=shape.batch // minibatches,
+                per_device_train_batch_size=shape.batch // case.minibatches,
                 gradient_accumulation_steps=1,
-                num_mini_batches=minibatches,
+                num_mini_batches=case.minibatches,
                 num_ppo_epochs=EPOCHS,
                 local_rollout_forward_batch_size=shape.batch,
                 total_episodes=shape.batch * updates,
                 response_length=NEW,
                 temperature=0.7,
                 learning_rate=3e-6,
-                bf16=bf16,
-                use_cpu=True,
+                bf16=case.numerics == "bf16",
+                use_cpu=not torch.cuda.is_available(),
                 num_sample_generations=0,
                 report_to="none",
                 save_strategy="no",
                 disable_tqdm=True,
             ),
             processing_class=tokenizer,
-            model=policy,
-            ref_model=gpt2(shape),
-            reward_model=scorer(1, 64, 1),
-            value_model=scorer(shape.layers, shape.width, shape.heads),
+            **models,
             train_dataset=datasets.Dataset.from_list(rows),
             eval_dataset=datasets.Dataset.from_list(rows[:2]),
         )
@@ -245,59 +278,79 @@ def phases(marks: list[tuple[str, float]]) -> list[dict[str, float]]:
 
 
 def child(args: argparse.Namespace) -> None:
-    """Run one side in this process; print the result as JSON."""
+    """Run one case in this process; print the result as JSON."""
     import torch
 
     torch.set_num_threads(args.threads)
     if args.clock == "cpu":
         time.perf_counter = time.process_time
-    side = run_ours if args.side == "ours" else run_trl
-    updates = side(
-        SHAPES[args.shape], args.updates + 1, args.minibatches, args.bf16
+    case = CASES[args.case]
+    run = run_ours if case.side == "ours" else run_trl
+    updates = run(SHAPES[args.shape], args.updates + 1, case)[1:]
+    found = {
+        phase: sum(each[phase] for each in updates) / len(updates)
+        for phase in ("generate", "score", "update")
+    }
+    if torch.cuda.is_available():
+        found["gib"] = torch.cuda.max_memory_allocated() / 2**30
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found["gib"] = peak / 2**20
+    found["rate"] = matmul_rate(case)
+    print(json.dumps(found))
+
+
+def matmul_rate(case: Case) -> float:
+    """Operations a second of a matrix product in the case's precision."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    a, b = torch.randn(
+        2,
+        1024,
+        1024,
+        device="cuda" if cuda else "cpu",
+        dtype=torch.float32 if case.numerics == "fp32" else torch.bfloat16,
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"updates": updates[1:], "gib": peak}))
+    for count in (10, 100):  # the first warm up
+        begin = time.perf_counter()
+        for _ in range(count):
+            a @ b
+        if cuda:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - begin
+    return 2.0 * 1024**3 * count / seconds
 
 
 def measure(
-    python: Path, args: argparse.Namespace, side: str, case: dict[str, Any]
+    python: Path, args: argparse.Namespace, shape: str, case: Case
 ) -> dict[str, float]:
-    """Run one side in a process of its own; means over its updates."""
+    """Run one case in a process of its own; means over its updates."""
     command = [
         *(str(python), str(Path(__file__).resolve())),
-        *("--side", side, "--shape", args.shape),
+        *("--case", str(CASES.index(case)), "--shape", shape),
         *("--updates", str(args.updates), "--threads", str(args.threads)),
         *("--clock", args.clock),
-        *("--minibatches", str(case["minibatches"])),
-        *(["--bf16"] if case["bf16"] else []),
     ]
     env = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
     done = subprocess.run(
         command, capture_output=True, text=True, env=env, check=False
     )
     if done.returncode:
-        raise SystemExit(f"{side} failed:\n{done.stderr[-3000:]}")
-    result = json.loads(done.stdout.strip().splitlines()[-1])
-    updates = result["updates"]
-    means = {
-        phase: sum(each[phase] for each in updates) / len(updates)
-        for phase in ("generate", "score", "update")
-    }
-    total = sum(means.values())
-    return {
-        **means,
-        "all": total,
-        "episodes": SHAPES[args.shape].batch / total,
-        "gib": result["gib"],
-    }
+        raise SystemExit(f"{case} failed:\n{done.stderr[-3000:]}")
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    found["all"] = sum(found[p] for p in ("generate", "score", "update"))
+    found["episodes"] = SHAPES[shape].batch / found["all"]
+    found["share"] = floor_flop(SHAPES[shape]) / found["rate"] / found["all"]
+    return found
 
 
 def floor_flop(shape: Shape) -> float:
-    """6 operations a parameter and token, over all epochs of an update."""
-    embedding = shape.vocabulary * shape.width
-    block = 12 * shape.width**2 * shape.layers
-    tokens = EPOCHS * shape.batch * (PROMPT + NEW)
-    return 6.0 * (embedding + block) * tokens
+    """What an update of PPO computes at the least."""
+    head = shape.vocabulary * shape.width * NEW
+    body = 12 * shape.width**2 * shape.layers * (PROMPT + NEW)
+    passes = 1 + 2 + 3 * EPOCHS
+    return 2.0 * (head + body) * passes * shape.batch
 
 
 def trl_python(args: argparse.Namespace) -> Path:
@@ -307,76 +360,127 @@ def trl_python(args: argparse.Namespace) -> Path:
     python = VENV / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        pip = [str(python), "-m", "pip", "install", "-q", *PACKAGES]
-        subprocess.run(pip, check=True)
+        pip = [str(python), "-m", "pip", "install", "-q"]
+        torch = [each for each in PACKAGES if each.startswith("torch==")]
+        index = [] if shutil.which("nvidia-smi") else ["--index-url", CPU]
+        subprocess.run([*pip, *torch, *index], check=True)
+        subprocess.run([*pip, *PACKAGES], check=True)
     return python
 
 
-CASES = (
-    {"name": "fp32, 1 minibatch", "minibatches": 1, "bf16": False},
-    {"name": "fp32, 4 minibatches", "minibatches": 4, "bf16": False},
-    {"name": "bf16 autocast, 1 minibatch", "minibatches": 1, "bf16": True},
-)
-
-
 def main() -> None:
-    """Measure both sides in turn, print the table and keep it."""
+    """Measure both sides in turn, print the tables and keep them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--shape", choices=SHAPES, help="both by default")
+    parser.add_argument("--only", choices=("ours", "trl"))
     parser.add_argument("--updates", type=int, default=2)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--trl-python", help="an interpreter with trl 1.12")
-    parser.add_argument("--side", choices=("ours", "trl"))
-    parser.add_argument("--minibatches", type=int, default=1)
-    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.side:
+    if args.case is not None:
         child(args)
         return
-    other = trl_python(args)
-    rows = []
-    for case in CASES:
-        for side, python in (("trl", other), ("ours", Path(sys.executable))):
-            found = measure(python, args, side, case)
-            rows.append(row(f"{case['name']}: {side}", found, args))
-            print(rows[-1], flush=True)
-    write(rows, args)
+    pythons = {"ours": Path(sys.executable)}
+    if args.only != "ours":
+        pythons["trl"] = trl_python(args)
+    for shape in [args.shape] if args.shape else SHAPES:
+        found = {}
+        for case in CASES:
+            heavy = shape == "110m" and case.minibatches > 1
+            if not heavy and args.only in (None, case.side):
+                found[case] = measure(pythons[case.side], args, shape, case)
+                print(shape, row(case, found[case]), flush=True)
+        lines = [row(*each) for each in found.items()] + comparison(found)
+        print("\n".join(comparison(found)), flush=True)
+        if args.only is None:
+            write(shape, lines, args)
 
 
-def row(name: str, found: dict[str, float], args: argparse.Namespace) -> str:
+def row(case: Case, found: dict[str, float]) -> str:
     """One line of the table."""
-    achieved = floor_flop(SHAPES[args.shape]) / found["update"] / 1e9
+    cut = "1 minibatch" if case.minibatches == 1 else "4 minibatches"
     return (
-        f"| {name} | {found['generate']:.1f} / {found['score']:.1f} / "
-        f"{found['update']:.1f} / {found['all']:.1f} | "
-        f"{found['episodes']:.2f} | {found['gib']:.1f} | {achieved:.0f} |"
+        f"| {case.side}, {case.numerics}, {cut} | {found['generate']:.2f} / "
+        f"{found['score']:.2f} / {found['update']:.2f} / {found['all']:.2f} | "
+        f"{found['episodes']:.2f} | {found['gib']:.2f} | "
+        f"{found['rate'] / 1e9:.0f} | {100 * found['share']:.0f}% |"
     )
 
 
-def write(rows: list[str], args: argparse.Namespace) -> None:
+def comparison(found: dict[Case, dict[str, float]]) -> list[str]:
+    """Ours over TRL's: at equal numerics, and each side's fastest."""
+    pairs = [
+        (f"{case.numerics}, minibatches: {case.minibatches}", case, other)
+        for case in found
+        for other in found
+        if case.side == "ours" and other == case._replace(side="trl")
+    ]
+    sides = [[c for c in found if c.side == s] for s in ("ours", "trl")]
+    if all(sides):
+        ours, trl = (
+            max(side, key=lambda c: found[c]["episodes"]) for side in sides
+        )
+        pairs.append((f"best ({trl.numerics} for TRL)", ours, trl))
+    return [
+        "",
+        *(
+            f"- {name}: "
+            f"{found[ours]['episodes'] / found[trl]['episodes']:.2f} times "
+            f"TRL's episodes a second, "
+            f"{found[ours]['gib'] / found[trl]['gib']:.2f} of its memory"
+            for name, ours, trl in pairs
+        ),
+    ]
+
+
+def hardware() -> str:
+    """The processor or GPU that computes."""
+    import torch
+
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name(0))
+    info = Path("/proc/cpuinfo")
+    names = [
+        line.partition(":")[2].strip()
+        for line in (info.read_text().splitlines() if info.exists() else [])
+        if line.startswith("model name")
+    ]
+    name = names[0] if names else platform.machine()
+    return f"{name}, {os.cpu_count()} logical cores"
+
+
+def write(shape: str, lines: list[str], args: argparse.Namespace) -> None:
     """Put the table of this shape into the results, beside the other's."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    head = [
-        f"## {args.shape}: {SHAPES[args.shape]}",
-        "",
-        f"{datetime.date.today()}, {platform.machine()}, "
-        f"{os.cpu_count()} cores, load {load}, seconds by the {args.clock} "
-        f"clock: "
-        f"`python benchmarks/bench_ppo.py --shape {args.shape} "
-        f"--updates {args.updates} --threads {args.threads} --clock "
-        f"{args.clock}`",
-        "",
-        "| run | seconds: generate / score / update / all | episodes a "
-        "second | peak GiB | GFLOP/s of the floor |",
-        "|---|---|---|---|---|",
-        *rows,
-        "",
-    ]
-    text = RESULTS.read_text() if RESULTS.exists() else f"# {TITLE}\n\n"
-    start, _, rest = text.partition(f"## {args.shape}:")
-    _, mark, after = rest.partition("\n## ")
-    RESULTS.write_text(start + "\n".join(head) + (mark and mark[1:]) + after)
+    size = SHAPES[shape]
+    text = "\n".join(
+        [
+            f"## {shape}: {size.layers} layers of {size.width}, vocabulary "
+            f"{size.vocabulary:,}, {size.batch} episodes",
+            "",
+            f"{datetime.date.today()}, {hardware()}, load {load}, seconds by "
+            f"the {args.clock} clock: `python benchmarks/bench_ppo.py --shape "
+            f"{shape} --updates {args.updates} --threads {args.threads} "
+            f"--clock {args.clock}`",
+            "",
+            "| run | seconds: generate / score / update / all | episodes a "
+            "second | peak GiB | GFLOP/s of a matrix product | share of the "
+            "floor |",
+            "|---|---|---|---|---|---|",
+            *lines,
+            "",
+        ]
+    )
+    old = RESULTS.read_text() if RESULTS.exists() else ""
+    parts = {
+        part.partition(":")[0]: f"## {part.strip()}\n"
+        for part in old.split("\n## ")[1:]
+    }
+    parts[shape] = text
+    kept = [parts[name] for name in SHAPES if name in parts]
+    RESULTS.write_text("\n".join([f"# {TITLE}\n", *kept]))
 
 
 TITLE = "PPO: ours and TRL 1.12's"

@@ -95,17 +95,15 @@ class _Scores(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.dtype, ctx.temperature = _compute_dtype(hidden), temperature
         cast = weight.to(ctx.dtype)
-        chosen, norms, means = [], [], []
+        dtype = torch.promote_types(hidden.dtype, torch.float32)
+        logprobs = hidden.new_empty(len(hidden), dtype=dtype)
+        entropy = torch.empty_like(logprobs)
         for rows in _chunks(len(hidden), len(weight)):
-            logits = _logits(hidden[rows], cast, bias, temperature)
-            norm = logits.logsumexp(dim=-1, keepdim=True)
-            p = (logits - norm).exp_()
-            chosen.append(logits.gather(-1, tokens[rows, None])[:, 0])
-            norms.append(norm[:, 0])
-            means.append(_dot(p, logits))
-        norm = torch.cat(norms)
-        ctx.save_for_backward(hidden, weight, bias, tokens, norm)
-        return torch.cat(chosen) - norm, norm - torch.cat(means)
+            log_p = _log_p(hidden[rows], cast, bias, temperature)
+            logprobs[rows] = log_p.gather(-1, tokens[rows, None])[:, 0]
+            entropy[rows] = -_dot(log_p.exp(), log_p)
+        ctx.save_for_backward(hidden, weight, bias, tokens)
+        return logprobs, entropy
 
     @staticmethod
     def backward(  # type: ignore[override]
@@ -114,14 +112,13 @@ class _Scores(torch.autograd.Function):
         """From two of (N,) to the gradients of the inputs."""
         if grad_logprobs is None and grad_entropy is None:
             return (None,) * 5
-        hidden, weight, bias, tokens, norm = ctx.saved_tensors
+        hidden, weight, bias, tokens = ctx.saved_tensors
         cast = weight.to(ctx.dtype)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(len(hidden), len(weight)):
-            log_p = _logits(hidden[rows], cast, bias, ctx.temperature)
-            log_p -= norm[rows, None]
+            log_p = _log_p(hidden[rows], cast, bias, ctx.temperature)
             grad = _grad_of_logits(
                 log_p,
                 tokens[rows],
@@ -160,13 +157,15 @@ def _grad_of_logits(
     return grad.scatter_add_(-1, tokens[:, None], grad_logprobs[:, None])
 
 
-def _logits(
+def _log_p(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float
 ) -> Tensor:
-    """Logits over the temperature, (n, H) -> (n, V), in fp32 or better."""
+    """Log-probabilities of every token, (n, H) -> (n, V), fp32 or better."""
     product = (hidden / temperature).to(weight.dtype) @ weight.T
     logits = product.to(torch.promote_types(product.dtype, torch.float32))
-    return logits if bias is None else logits + bias / temperature
+    if bias is not None:
+        logits = logits + bias / temperature
+    return torch.log_softmax(logits, dim=-1)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
