@@ -18,12 +18,14 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
 
 from stylerl.draws import generator
 from stylerl.errors import ModelError
 from stylerl.logprobs import response_states, right_pad, token_scores
 from stylerl.models import encode_prompt
+
+ROOM = 64  # static caches are multiples of this, so that few are compiled
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def generate(
     stop_strings: Sequence[str] = (),
     stop_at_eos: bool = True,
     bf16: bool = False,
+    static: bool | None = None,
     desc: str | None = None,
 ) -> Completions:
     """Sample one completion a prompt from softmax(logits / temperature).
@@ -77,8 +80,10 @@ def generate(
     A completion ends with eos, or with the token that completes one of
     `stop_strings` in its decoded text; not before `min_new_tokens`, until
     when eos is not drawn.  `bf16` samples from a copy of the model in
-    bfloat16, two to three times as fast where the CPU has it.  A progress
-    bar named `desc` counts completions.
+    bfloat16, two to three times as fast where the CPU has it.  `static`
+    keeps the shapes of every step, which on a GPU is then captured as a
+    graph; None does so on a GPU alone.  A progress bar named `desc` counts
+    completions.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
@@ -87,6 +92,8 @@ def generate(
     _check_context(model, prompt_ids, max_new_tokens)
     if bf16:
         model = copy.deepcopy(model).bfloat16()
+    if static is None:
+        static = model.device.type == "cuda"
     stop = _Stop(
         tokenizer,
         tokenizer.eos_token_id if stop_at_eos else None,
@@ -107,6 +114,7 @@ def generate(
                 _uniforms(seed, numbers, max_new_tokens),
                 temperature,
                 stop,
+                static,
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens
@@ -251,18 +259,26 @@ def _decode(
     noise: Tensor,
     temperature: float,
     stop: _Stop,
+    static: bool,
 ) -> list[list[int]]:
-    """Sample until `stop` or until `noise`, (B, R) in [0, 1), is used up."""
+    """Sample until `stop` or until `noise`, (B, R) in [0, 1), is used up.
+
+    Where `static`, every step but the first has the same shapes: cache and
+    mask are whole from the start, and finished rows stay.
+    """
     pad = stop.tokenizer.pad_token_id
     rows = torch.arange(len(prompts))  # the original row of each live row
     ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
     lengths = torch.tensor([len(row) for row in prompts])
     width, limit = ids.shape[1], noise.shape[1]
+    room = -(-(width + limit) // ROOM) * ROOM if static else width + limit
     mask = torch.arange(width) >= width - lengths[:, None]
-    mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
-    padded = bool((lengths < width).any())
+    mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
+    padded = static or bool((lengths < width).any())
     layers = lm.config.get_text_config().num_hidden_layers
-    cache = Cache([_Preallocated(width + limit) for _ in range(layers)])
+    layer = StaticLayer if static else _Preallocated
+    cache = Cache([layer(room) for _ in range(layers)])
+    forward = lm
     ids, mask, lengths, noise = (
         tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
     )
@@ -270,9 +286,10 @@ def _decode(
     responses: list[list[int]] = [[] for _ in prompts]
     ended: set[int] = set()
     for step in range(limit):
-        logits = lm(
+        seen = room if static else width + step
+        logits = forward(
             input_ids=ids,
-            attention_mask=mask[:, : width + step] if padded else None,
+            attention_mask=mask[:, :seen] if padded else None,
             position_ids=positions,
             past_key_values=cache,
             use_cache=True,
@@ -291,7 +308,9 @@ def _decode(
             break
         positions = lengths[:, None] + step
         ids = tokens[:, None]
-        if int(live.sum()) <= 0.9 * len(live):
+        if static:
+            forward = _captured(lm)
+        elif int(live.sum()) <= 0.9 * len(live):
             keep = live.nonzero().flatten()
             rows = rows[keep]
             keep = keep.to(lm.device)
@@ -300,6 +319,16 @@ def _decode(
                 t[keep] for t in (ids, mask, lengths, noise, positions)
             )
     return responses
+
+
+def _captured(lm: PreTrainedModel) -> Any:
+    """The decode step; on a GPU as one graph.
+
+    There, launching the kernels of a token takes longer than they run.
+    """
+    if lm.device.type == "cuda":
+        return torch.compile(lm, mode="reduce-overhead", dynamic=False)
+    return lm
 
 
 def _choose(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:

@@ -241,6 +241,7 @@ class PPOTrainer:
                 rows=rows,
                 batch_size=len(texts),
                 bf16=self.compute.bf16 and not sharded,
+                static=False if sharded else None,
             )
         with phase("judge"):  # 2. what the text is worth
             judged = sampled.judged
