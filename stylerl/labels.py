@@ -56,7 +56,9 @@ def label(
         ),
         columns=["codes", "score", "parsed", "compliant"],
     )
-    return pd.concat([table, found], axis=1)
+    labels = pd.concat([table, found], axis=1)
+    labels.attrs["judge"] = judge.identity  # parquet keeps it
+    return labels
 
 
 def draw(snippets: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:

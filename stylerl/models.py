@@ -166,6 +166,15 @@ def write_model(
     tokenizer.save_pretrained(scratch)
 
 
+def sign(model: PreTrainedModel, judge: str | None) -> None:
+    """Note whose verdicts a model is trained on: `judge` in config.json.
+
+    The judge's identity, or None where it is not known; models under
+    different judges are not compared without a warning.
+    """
+    model.config.judge = judge
+
+
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a prompt, begun as every document in training was.
 

@@ -72,6 +72,7 @@ def main() -> None:
             "dvc.yaml does not name it: add it to the deps of ppo"
         )
     with tracking.stage_run("ppo", config.to_dict(params.ppo)) as run:
+        run.log_tag("judge", Judge(params.judge).identity)
         trainer = _trainer(params)
         trainer.resume()
         for update, numbers in enumerate(trainer.history, start=1):
@@ -128,6 +129,7 @@ def _trainer(params: config.Params) -> PPOTrainer:
     policy: Any = models.load_causal_lm(SFT, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge)
+    models.sign(policy, judge.identity)
 
     def draw(split: str, count: int) -> list[str]:
         labels = storage.read_table(LABELS)

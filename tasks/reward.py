@@ -21,14 +21,17 @@ CALIBRATION = Path("metrics/reward_calibration.csv")
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
+    judge = Judge(params.judge)
     with tracking.stage_run("reward", config.to_dict(params.reward)) as run:
-        learnt, exam = _material(params)
+        run.log_tag("judge", judge.identity)
+        learnt, exam = _material(params, judge)
         classifier = reward.train_classifier(
             learnt.labels,
             params.reward,
             params.seed,
             _logger(run, "classifier"),
         )
+        models.sign(classifier.model, judge.identity)
         models.save_model(*classifier, CLASSIFIER)
         pairwise = reward.train_pairwise(
             learnt.pairs,
@@ -37,6 +40,7 @@ def main() -> None:
             params.seed,
             _logger(run, "pairwise"),
         )
+        models.sign(pairwise.model, judge.identity)
         models.save_model(*pairwise, PAIRWISE)
         measured = reward_metrics.measure(
             classifier, pairwise, exam, params.reward.batch_size
@@ -54,9 +58,11 @@ def main() -> None:
         run.log_file(CALIBRATION)
 
 
-def _material(params: config.Params) -> tuple[Material, Material]:
+def _material(
+    params: config.Params, judge: Judge
+) -> tuple[Material, Material]:
     """What to learn from, people's answers included, and to measure on."""
-    settings, judge, seed = params.reward, Judge(params.judge), params.seed
+    settings, seed = params.reward, params.seed
     labels = storage.read_table(LABELS)
     rollouts = refresh.label(refresh.read(Path(settings.rollouts)), judge)
     learnt = material.to_learn(labels, rollouts, judge, settings, seed)

@@ -18,6 +18,8 @@ def main() -> None:
         tuned = sft.fine_tune(
             labels, params.sft, params.seed, log=run.log_metrics
         )
+        models.sign(tuned.model, labels.attrs.get("judge"))
+        run.log_tag("judge", str(labels.attrs.get("judge")))
         models.save_model(tuned.model, tuned.tokenizer, FOLDER)
         storage.write_json(METRICS, tuned.metrics)
         run.log_metrics(tuned.metrics)

@@ -2,11 +2,12 @@
 
 import dataclasses
 import hashlib
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from stylerl import labels
+from stylerl import labels, storage
 from stylerl.config import JudgeConfig, LabelConfig
 from stylerl.errors import DataError
 from stylerl.judge import Judge
@@ -55,6 +56,13 @@ def test_columns_and_shares(judge: Judge) -> None:
     assert table.loc[~rough, "compliant"].all()
     assert not table.loc[rough, "compliant"].all()
     assert (table["id"] != table["source_id"]).equals(rough)
+
+
+def test_the_table_says_who_judged(judge: Judge, tmp_path: Path) -> None:
+    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+    storage.write_table(tmp_path / "labels.parquet", table)
+    again = storage.read_table(tmp_path / "labels.parquet")
+    assert again.attrs == {"judge": judge.identity}
 
 
 def test_an_id_is_the_digest_of_its_text(judge: Judge) -> None:

@@ -16,6 +16,7 @@ from stylerl.models import (
     load_scorer,
     load_tokenizer,
     save_model,
+    sign,
 )
 
 IDS = torch.tensor([[1, 40, 50, 60, 70]])
@@ -47,6 +48,20 @@ def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
     assert config["dtype"] == "bfloat16"
     assert model.dtype == torch.float32
     assert load_causal_lm(tmp_path / "m").dtype == torch.float32
+
+
+def test_a_model_is_signed_by_its_judge(tiny_lm, tokenizer, tmp_path):
+    sign(tiny_lm, "0123456789abcdef")
+    save_model(tiny_lm, tokenizer, tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["judge"] == "0123456789abcdef"
+    again = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
+    sign(again, "fedcba9876543210")
+    save_model(again, tokenizer, tmp_path / "n")
+    assert (
+        '"judge": "fedcba9876543210"'
+        in (tmp_path / "n" / "config.json").read_text()
+    )
 
 
 def test_dropout_is_off_whatever_the_config_says(tokenizer, tmp_path):

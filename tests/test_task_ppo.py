@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from stylerl import config, models, storage
 from stylerl.errors import ConfigError, DataError
+from stylerl.judge import Judge
 from stylerl.reward import refresh
 from stylerl.reward import scorers as reward
 from tasks import ppo, tracking
@@ -67,6 +68,8 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
     tokenizer = models.load_tokenizer(tmp_path / "artifacts/ppo")
     models.load_causal_lm(tmp_path / "artifacts/ppo", tokenizer=tokenizer)
     assert load_file(tmp_path / "artifacts/ppo/value_head.safetensors")
+    settings = storage.read_json(tmp_path / "artifacts/ppo/config.json")
+    assert settings["judge"] == Judge(config.JudgeConfig()).identity
     table = pd.read_csv(tmp_path / "metrics/ppo.csv")
     assert table["update"].tolist() == [1, 2, 3]
     assert {
