@@ -30,6 +30,7 @@ PPO = Path("artifacts/ppo")
 CLASSIFIER = Path("artifacts/reward/classifier")
 UPDATES = Path("metrics/ppo.csv")
 CALIBRATION = Path("metrics/reward_calibration.csv")
+REWARD = Path("metrics/reward.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 REPORT = Path("artifacts/evaluate/report.html")
 METRICS = Path("metrics/evaluate.json")
@@ -92,6 +93,7 @@ def write(
             completions=result.completions,
             updates=_read_csv(UPDATES),
             calibration=_read_csv(CALIBRATION),
+            reward=storage.read_json(REWARD) if REWARD.exists() else None,
             provenance={
                 **_provenance(judge, sources, params.seed),
                 **machine.describe(),

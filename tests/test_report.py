@@ -44,6 +44,7 @@ def evidence(**changes):
         "completions": completions,
         "updates": None,
         "calibration": None,
+        "reward": None,
         "provenance": {"judge": "0123456789abcdef"},
         "seconds": {"sft": 41.3},
         "params": "seed: 0\n",
@@ -238,3 +239,32 @@ def test_every_metric_of_the_table_is_shown():
     for metric in report.summary.TABLE:
         assert metric.label in text
     assert set(NUMBERS) == {metric.key for metric in report.summary.TABLE}
+
+
+def test_the_reward_models_are_shown_by_rule():
+    """A rule without pairs of equal length, and a number that is None."""
+    scores = {"auroc": 0.9, "pairs_right": 0.75, "pairs_right_matched": None}
+    rule = {"pairs": 4, "classifier": 0.75, "pairwise": 0.5}
+    reward = {
+        "classifier": {**scores, "length_bias": {"compliant": -0.25}},
+        "pairwise": scores,
+        "rules": {"E225": rule, "E501": {**rule, "matched": rule}},
+    }
+    found = report.render(evidence(reward=reward))
+    cells = [
+        re.findall(r"<td>(.*?)</td>", line)
+        for line in found[found.index("on held-out labels") :].split("<tr>")
+        if re.match(r'<th scope="row">(AUROC|of them|length|E225|E501)', line)
+    ]
+    dash = "–"
+    shares = ["4", "0.750", "0.500"]
+    assert cells == [
+        ["0.900", "0.900"],
+        [dash, dash],
+        [dash, dash],
+        ["-0.250", dash],
+        [dash, dash],
+        [dash, dash],
+        [*shares, dash, dash, dash],
+        [*shares, *shares],
+    ]

@@ -45,6 +45,20 @@ CURVES = {
     "grad_norm": "gradient norm",
 }
 
+REWARD_MODELS = ("classifier", "pairwise")
+REWARD_NUMBERS = {
+    "AUROC": ["auroc"],
+    "accuracy": ["accuracy"],
+    "calibration error": ["calibration_error"],
+    "correlation with the style score": ["score_correlation"],
+    "minimal pairs right": ["pairs_right"],
+    "of them, of equal length": ["pairs_right_matched"],
+    "AUROC against what does not parse": ["broken_auroc"],
+    "length bias, compliant": ["length_bias", "compliant"],
+    "length bias, violating": ["length_bias", "violating"],
+    "AUROC on rollouts": ["rollouts", "auroc"],
+}
+
 
 class Evidence(NamedTuple):
     """Everything the page shows; the tables are those of the evaluation."""
@@ -54,6 +68,7 @@ class Evidence(NamedTuple):
     completions: pd.DataFrame
     updates: pd.DataFrame | None  # metrics/ppo.csv, one row an update
     calibration: pd.DataFrame | None  # metrics/reward_calibration.csv
+    reward: Mapping[str, Any] | None  # metrics/reward.json
     provenance: Mapping[str, str]
     seconds: Mapping[str, float]  # by stage
     params: str
@@ -113,6 +128,8 @@ def render(evidence: Evidence) -> str:
             *_calibration(evidence.calibration),
             *_promises(completions),
         ],
+        reward_numbers=_reward_numbers(evidence.reward),
+        reward_rules=_reward_rules(evidence.reward),
         random_samples=_random_samples(completions, evidence.seed),
         worst_samples=_worst_samples(completions),
         provenance=evidence.provenance,
@@ -272,6 +289,41 @@ def _calibration(table: pd.DataFrame | None) -> list[Markup]:
         diagonal=True,
     )
     return [chart]
+
+
+def _reward_numbers(
+    reward: Mapping[str, Any] | None,
+) -> list[tuple[str, list[str]]]:
+    """Each number of the reward models: label, classifier, pairwise."""
+    if reward is None:
+        return []
+    return [
+        (words, [_share(reward[model], keys) for model in REWARD_MODELS])
+        for words, keys in REWARD_NUMBERS.items()
+    ]
+
+
+def _reward_rules(
+    reward: Mapping[str, Any] | None,
+) -> list[tuple[str, list[str]]]:
+    """By rule: minimal pairs, shares right, then those of equal length."""
+    if reward is None:
+        return []
+    keys = [[name] for name in ("pairs", *REWARD_MODELS)]
+    keys += [["matched", *each] for each in keys]
+    return [
+        (rule, [_share(row, each) for each in keys])
+        for rule, row in reward["rules"].items()
+    ]
+
+
+def _share(tree: Any, keys: Sequence[str]) -> str:
+    """A number down a tree: counts as they are, others to three digits."""
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    if tree is None:
+        return "–"
+    return str(tree) if isinstance(tree, int) else f"{tree:.3f}"
 
 
 def _promises(completions: pd.DataFrame) -> list[Markup]:
