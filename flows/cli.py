@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     judge.set_defaults(command=judge_command.run)
     _add_complete(commands)
     _add_prefer(commands)
+    _add_compare(commands)
     _add_params(commands)
     doctor = commands.add_parser(
         "doctor",
@@ -206,6 +207,23 @@ def _add_prefer(commands: Any) -> None:
     prefer.set_defaults(command=_prefer)
 
 
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="two runs on the same prompts, with intervals",
+        formatter_class=RAW,
+        description="Print what the second run has over the first, for the "
+        "SFT models and the\npolicies, with paired bootstrap intervals by "
+        "prompt. Runs that were not\njudged alike, on the same prompts, are "
+        "refused.",
+        epilog="a RUN is\n"
+        "  a folder with completions.parquet, such as artifacts/evaluate\n"
+        "  or the id or the name of a run in MLflow (`make ui`)",
+    )
+    compare.add_argument("runs", nargs=2, metavar="RUN")
+    compare.set_defaults(command=_compare)
+
+
 def _add_params(commands: Any) -> None:
     params = commands.add_parser(
         "params",
@@ -267,6 +285,8 @@ def _run(options: argparse.Namespace) -> None:
     console.print(summary.rich_table(metrics))
     console.print(summary.headline(metrics), summary.opinion(metrics))
     console.print(summary.basis(metrics))
+    if metrics["promotion"]:
+        console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")
     console.print("MLflow   make ui, then http://127.0.0.1:5000")
 
@@ -323,6 +343,22 @@ def _prefer(options: argparse.Namespace) -> None:
         prefer.agreement()
     else:
         prefer.run(annotator, options.source, options.pool)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from stylerl import comparison, storage
+    from tasks import tracking
+
+    def table(run: str) -> Any:
+        if Path(run).is_dir():
+            return storage.read_table(Path(run, tracking.COMPLETIONS))
+        return tracking.completions(run)
+
+    first, second = options.runs
+    differences = comparison.compare(table(first), table(second))
+    comparison.show(differences, (first, second), Console())
 
 
 def _params(options: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ as the deployments rlhf/full and rlhf/smoke.
 """
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from flows import stages, workspace
-from stylerl import config, storage
+from stylerl import config, promotion, storage
 from stylerl.errors import StylerlError
 from stylerl.judge import Judge
+from stylerl.promotion import Decision
 from stylerl.report import summary
-from tasks import graph, tracking
+from tasks import graph, registry, tracking
 
 METRICS = Path("metrics/evaluate.json")
+COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 REPORT = Path("artifacts/evaluate/report.html")
 UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
@@ -41,7 +44,8 @@ def rlhf(
         params: single values on top, such as {"ppo.kl_coef": 0.1}.
 
     Returns:
-        The metrics of the last stage.
+        The metrics of the last stage, and under `promotion` whether the
+        policy became champion.
 
     Raises:
         StylerlError: a parameter, the data or a stage is at fault.
@@ -55,9 +59,10 @@ def rlhf(
             results = run_stages(parent)
             metrics: dict[str, Any] = storage.read_json(METRICS)
             judge = Judge(settings.judge).identity
-            record(parent, metrics, results, judge)
-    publish(parent, metrics)
-    return metrics
+            lineage = record(parent, metrics, results, judge)
+            decision = promote(parent, metrics, results, lineage)
+    publish(parent, metrics, decision)
+    return {**metrics, "promotion": decision.words if decision else None}
 
 
 def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
@@ -91,8 +96,12 @@ def record(
     metrics: dict[str, Any],
     results: dict[str, dict[str, Any]],
     judge: str,
-) -> None:
-    """Put scores and lineage on the parent run; register the policy."""
+) -> dict[str, str]:
+    """Put scores and lineage on the parent run.
+
+    Returns:
+        The lineage: this run, the judge, and each raw input's digest.
+    """
     parent.log_tag("judge", judge)
     for name, model in SCORES.items():
         scores = metrics[model].items()
@@ -112,17 +121,35 @@ def record(
     }
     raw = {path: read[path] for path in read if path not in made}
     parent.log_inputs(raw)
-    if POLICY in made:
-        version = tracking.register_model(
-            results["ppo"]["run"],
-            POLICY,
-            made[POLICY],
-            {"flow": parent.id, "judge": judge, **raw},
-        )
-        parent.log_tag("model_version", version or "")
+    return {"flow": parent.id, "judge": judge, **raw}
 
 
-def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
+def promote(
+    parent: tracking.Run,
+    metrics: dict[str, Any],
+    results: dict[str, dict[str, Any]],
+    lineage: dict[str, str],
+) -> Decision | None:
+    """Register the policy, and make it champion if the gate holds.
+
+    None where MLflow could not be asked.
+    """
+    ppo, evaluation = results["ppo"], results["evaluate"]["run"]
+    version = registry.register(
+        ppo["run"], POLICY, ppo["outs"][POLICY], lineage
+    )
+    parent.log_tag("model_version", version or "")
+    if not version or not evaluation:
+        return None
+    gate = partial(promotion.decide, metrics, storage.read_table(COMPLETIONS))
+    decision = registry.promote(version, evaluation, gate)
+    parent.log_tag("promotion", decision.words if decision else "")
+    return decision
+
+
+def publish(
+    parent: tracking.Run, metrics: dict[str, Any], decision: Decision | None
+) -> None:
     """Show the outcome in the Prefect UI."""
     create_markdown_artifact(
         summary.markdown(metrics), key="before-after", description="Scores"
@@ -130,6 +157,10 @@ def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
     if text := alarms():
         create_markdown_artifact(
             text, key="alarms", description="What sounded during PPO"
+        )
+    if decision:
+        create_markdown_artifact(
+            decision.markdown, key="promotion", description="The gate"
         )
     if parent.url:
         create_link_artifact(

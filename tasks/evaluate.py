@@ -8,6 +8,7 @@ differs from one execution to the next; no stage reads it.
 import hashlib
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -63,6 +64,7 @@ def main() -> None:
         run.log_table("completions.json", _side_by_side(result.completions))
         run.log_file(METRICS)
         run.log_file(RULES)
+        run.log_file(COMPLETIONS)
         run.log_file(REPORT)
     console = Console()
     console.print(summary.rich_table(result.metrics))
@@ -82,6 +84,13 @@ def write(
     started: float,
 ) -> None:
     """Write the tables, the numbers and the page."""
+    basis: dict[Any, Any] = {  # what stylerl/comparison.py goes by
+        "judge": judge.identity,
+        "snippets": _digest(SNIPPETS),
+        "seed": params.seed,
+        **config.to_dict(params.evaluate),
+    }
+    result.completions.attrs = basis
     storage.write_table(COMPLETIONS, result.completions)
     storage.write_json(METRICS, result.metrics)
     storage.write_text(RULES, result.rules.to_csv(index=False))

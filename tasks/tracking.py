@@ -10,17 +10,22 @@ its files in mlflow/artifacts, unless MLFLOW_TRACKING_URI names a server.
 """
 
 import functools
+import importlib.metadata
 import json
 import os
+import re
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from stylerl.errors import StylerlError
+from stylerl import storage
+from stylerl.errors import DataError, StylerlError
 from tasks import graph, machine
 
 if TYPE_CHECKING:
@@ -30,9 +35,10 @@ if TYPE_CHECKING:
 PARENT = "STYLERL_PARENT_RUN"
 KEY = "STYLERL_STAGE_KEY"
 EXPERIMENT = "stylerl"
-MODEL = "stylerl"  # the registered model
+COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
 UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
+SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
 
 
@@ -41,7 +47,7 @@ def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(method)
     def call(run: "Run", *args: Any, **kwargs: Any) -> None:
-        if run.client and not _forgive(lambda: method(run, *args, **kwargs)):
+        if run.client and not forgive(lambda: method(run, *args, **kwargs)):
             run.client = None
 
     return call
@@ -54,14 +60,14 @@ class Run:
         self.id = ""
         self.url = ""
         self.client: Any = None
-        _forgive(lambda: self._open(name, tags))
+        forgive(lambda: self._open(name, tags))
 
     def _open(self, name: str, tags: dict[str, str]) -> None:
         client = connect()
-        experiment = _experiment(client)
-        run = client.create_run(experiment, tags=tags, run_name=name)
+        folder = experiment(client)
+        run = client.create_run(folder, tags=tags, run_name=name)
         self.id = run.info.run_id
-        self.url = f"{_ui()}/#/experiments/{experiment}/runs/{self.id}"
+        self.url = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
         self.client = client
 
     @_unless_gone
@@ -173,13 +179,13 @@ def stage_run_id(key: str) -> str | None:
     def search() -> None:
         client = connect()
         runs = client.search_runs(
-            [_experiment(client)],
+            [experiment(client)],
             f"tags.stage_key = '{key}' and attributes.status = 'FINISHED'",
             max_results=1,
         )
         found.extend(run.info.run_id for run in runs)
 
-    _forgive(search)
+    forgive(search)
     return found[0] if found else None
 
 
@@ -197,8 +203,33 @@ def seconds_by_stage() -> dict[str, float]:
                 info = client.get_run(run_id).info
                 found[stage.name] = (info.end_time - info.start_time) / 1000
 
-    _forgive(search)
+    forgive(search)
     return found
+
+
+def completions(run: str) -> "pd.DataFrame":
+    """The table of completions that a run's evaluation left.
+
+    Args:
+        run: id or name of a flow's run, or of its stage `evaluate`.
+
+    Raises:
+        DataError: there is no such run, or it left no table.
+    """
+    from mlflow.exceptions import MlflowException
+
+    client = connect()
+    try:
+        found = _find_run(client, run)
+        stage = found.data.tags.get("run.evaluate", found.info.run_id)
+        with tempfile.TemporaryDirectory() as folder:
+            path = client.download_artifacts(stage, COMPLETIONS, folder)
+            return storage.read_table(Path(path))
+    except (MlflowException, OSError) as error:
+        raise DataError(
+            f"run {run} has no table of completions in {store()}; one that "
+            f"`stylerl run` evaluated has: {error}"
+        ) from error
 
 
 def end_children(parent: str) -> None:
@@ -207,45 +238,67 @@ def end_children(parent: str) -> None:
     def end() -> None:
         client = connect()
         for run in client.search_runs(
-            [_experiment(client)],
+            [experiment(client)],
             f"tags.mlflow.parentRunId = '{parent}' "
             "and attributes.status = 'RUNNING'",
         ):
             client.set_terminated(run.info.run_id, "KILLED")
 
-    _forgive(end)
+    forgive(end)
 
 
-def register_model(
-    run_id: str | None, folder: str, digest: str, tags: Mapping[str, str]
-) -> str | None:
-    """Register a model that DVC holds, without a copy; its version.
+def save_pyfunc(
+    path: Path, loader: ModuleType, folder: str, params: Mapping[str, Any]
+) -> None:
+    """Write a model that `mlflow models serve` can load, without pickle.
 
-    A digest is registered once: a later run of the same bytes gets the
-    version that is there.  The alias `champion` is not touched.
+    It takes a column `prompt` and gives `completion` and `finished`.  The
+    code goes with it: it answers as it did when it was saved, whatever
+    becomes of the library in the meantime.
+
+    Args:
+        path: the new folder.
+        loader: a module of a package whose `_load_pyfunc(folder)` gives an
+            object with `predict(prompts, params)`.
+        folder: what the loader is to load.
+        params: what may be given beside the prompts, and the defaults.
     """
-    versions: list[str] = []
+    from mlflow import pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    def register() -> None:
-        client = connect()
-        known = client.search_model_versions(
-            f"name = '{MODEL}' and tags.digest = '{digest}'"
-        )
-        if known:
-            versions.append(str(known[0].version))
-            return
-        versions.append(_register(client, run_id, folder, digest, tags))
-
-    _forgive(register)
-    return versions[0] if versions else None
+    types = {int: "long", float: "double"}
+    specs = [
+        ParamSpec(name, types[type(value)], value)
+        for name, value in params.items()
+    ]
+    completion = ColSpec("string", "completion")
+    finished = ColSpec("boolean", "finished")
+    pyfunc.save_model(
+        str(path),
+        loader_module=loader.__name__,
+        data_path=folder,
+        code_paths=[str(Path(str(loader.__file__)).parent)],
+        signature=ModelSignature(
+            Schema([ColSpec("string", "prompt")]),
+            Schema([completion, finished]),
+            ParamSchema(specs),
+        ),
+        input_example={"prompt": ["def add(a, b):"]},
+        pip_requirements=[
+            f"{name}=={importlib.metadata.version(name)}"
+            for name in SERVED_WITH
+        ],
+    )
 
 
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    from mlflow import MlflowClient
+    import mlflow
 
-    return MlflowClient(tracking_uri=store())
+    mlflow.set_tracking_uri(store())  # where `models:/` is looked up
+    return mlflow.MlflowClient()
 
 
 def store() -> str:
@@ -254,6 +307,26 @@ def store() -> str:
     folder.mkdir(exist_ok=True)
     local = f"sqlite:///{folder / 'mlflow.db'}"
     return os.environ.get("MLFLOW_TRACKING_URI") or local
+
+
+def experiment(client: "MlflowClient") -> str:
+    """The experiment's id; it is made where it does not exist."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    if found := client.get_experiment_by_name(name):
+        return found.experiment_id
+    local = store().startswith("sqlite:")
+    artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
+    return client.create_experiment(name, artifacts, UI_LAYOUT)
+
+
+def forgive(call: Callable[[], None]) -> bool:
+    """Whether the call worked; what went wrong is printed, not raised."""
+    try:
+        call()
+    except Exception as error:
+        print(f"MLflow: not logged: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _origin(source: str) -> dict[str, str]:
@@ -279,46 +352,25 @@ def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
     run.close("FINISHED")
 
 
-def _experiment(client: "MlflowClient") -> str:
-    """The experiment's id; it is made where it does not exist."""
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
-    if found := client.get_experiment_by_name(name):
-        return found.experiment_id
-    local = store().startswith("sqlite:")
-    artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
-    return client.create_experiment(name, artifacts, UI_LAYOUT)
+def _find_run(client: "MlflowClient", run: str) -> Any:
+    """The run of an id or a name.
 
-
-def _register(
-    client: "MlflowClient",
-    run_id: str | None,
-    folder: str,
-    digest: str,
-    tags: Mapping[str, str],
-) -> str:
-    import mlflow
-    from mlflow.exceptions import MlflowException
-
-    try:
-        client.get_registered_model(MODEL)
-    except MlflowException:
-        client.create_registered_model(MODEL)
-    labels = {"digest": digest, "folder": folder, **tags}
-    mlflow.set_tracking_uri(store())
-    model = mlflow.create_external_model(
-        MODEL,
-        source_run_id=run_id,
-        tags=labels,
-        experiment_id=_experiment(client),
+    Raises:
+        DataError: no run has it, or several have.
+    """
+    if re.fullmatch("[0-9a-f]{32}", run):
+        return client.get_run(run)
+    name = run.replace("'", "")
+    found = client.search_runs(
+        [experiment(client)], f"attributes.run_name = '{name}'"
     )
-    version = client.create_model_version(
-        MODEL,
-        source=f"models:/{model.model_id}",
-        run_id=run_id,
-        tags=labels,
-        model_id=model.model_id,
-    )
-    return str(version.version)
+    if len(found) != 1:
+        ids = ", ".join(each.info.run_id for each in found) or "none"
+        raise DataError(
+            f"a run's name must name one run; {run!r} names {len(found)} "
+            f"({ids}) in {store()}: give the run's id, as the UI shows it"
+        )
+    return found[0]
 
 
 def _ui() -> str:
@@ -334,13 +386,3 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _forgive(call: Callable[[], None]) -> bool:
-    """Whether the call worked; what went wrong is printed, not raised."""
-    try:
-        call()
-    except Exception as error:
-        print(f"MLflow: not logged: {error}", file=sys.stderr)
-        return False
-    return True

@@ -18,6 +18,7 @@ COMMANDS = [
     "judge",
     "complete",
     "prefer",
+    "compare",
     "params",
     "doctor",
     "report",

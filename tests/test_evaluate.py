@@ -115,6 +115,8 @@ def test_what_the_stage_leaves_behind(workspace, log):
         "base": 12, "sft": 12, "ppo": 12, "autopep8": 12, "human": 6,
         "best_of_2": 6, "best_of_3": 4,
     }  # fmt: skip
+    assert completions.attrs["judge"] == log.tags["judge"]
+    assert completions.attrs["max_new_tokens"] == 12
     rules = pd.read_csv(evaluate.RULES)
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
     page = Path(evaluate.REPORT).read_text()
@@ -129,7 +131,8 @@ def test_what_the_stage_logs(workspace, log):
 
     assert log.metrics == storage.read_json(evaluate.METRICS)
     assert set(log.files) == {
-        evaluate.METRICS, evaluate.RULES, evaluate.REPORT
+        evaluate.METRICS, evaluate.RULES, evaluate.REPORT,
+        evaluate.COMPLETIONS,
     }  # fmt: skip
     table = log.tables["completions.json"]
     assert len(table) == 6

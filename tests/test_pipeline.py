@@ -44,6 +44,8 @@ STAGE_SCRIPT = """
 import hashlib, json, os, signal, sys, time
 from pathlib import Path
 
+import pandas as pd
+
 from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.report import summary
@@ -102,6 +104,10 @@ def evaluate(run):
     Path("metrics").mkdir(exist_ok=True)
     Path("metrics/evaluate.json").write_text(json.dumps(metrics))
     Path("artifacts/evaluate/report.html").write_text("<p>report</p>")
+    table = pd.DataFrame({"model": ["ppo"]})
+    table.attrs = {"judge": "0123"}
+    storage.write_table(Path("artifacts/evaluate/completions.parquet"), table)
+    run.log_file(Path("artifacts/evaluate/completions.parquet"))
 
 
 if __name__ == "__main__":
@@ -271,6 +277,11 @@ def test_first_run(after_first_run: Path) -> None:
     assert versions[0].tags["judge"] == parent.data.tags["judge"] == judge
     data = yaml.safe_load(Path("data.dvc").read_text())["outs"][0]["md5"]
     assert versions[0].tags["data"] == data
+    # a gain of 0.1, its interval from 0.1 to 0.1, and no guard fallen
+    assert parent.data.tags["promotion"].startswith("champion: gain over SFT")
+    assert versions[0].tags["evaluation"] == parent.data.tags["run.evaluate"]
+    model = tracking.connect().get_registered_model("stylerl")
+    assert str(model.aliases["champion"]) == str(versions[0].version)
 
 
 def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
@@ -286,7 +297,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     table = pd.DataFrame([row | {"validation/kl": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
     with tracking.flow_run("flow", {}) as parent:
-        story.publish(parent, storage.read_json(story.METRICS))
+        story.publish(parent, storage.read_json(story.METRICS), None)
     artifact = Artifact.get("alarms")
     assert artifact is not None
     assert "| KL explosion | 2, from 1 to 2 | KL to the" in artifact.data

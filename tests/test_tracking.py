@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from stylerl import storage
+from stylerl.errors import DataError
 from tasks import tracking
 
 STORE = "sqlite:///{}/mlflow.db"
@@ -125,21 +127,6 @@ def test_end_children_marks_what_was_killed() -> None:
     assert status == "KILLED"
 
 
-def test_a_model_is_registered_once() -> None:
-    with tracking.flow_run("flow", {}) as run:
-        pass
-    tags = {"judge": "0123"}
-    first = tracking.register_model(run.id, "artifacts/ppo", "d1", tags)
-    again = tracking.register_model(run.id, "artifacts/ppo", "d1", tags)
-    other = tracking.register_model(run.id, "artifacts/ppo", "d2", tags)
-    assert first == again and first != other
-    assert first is not None
-    version = tracking.connect().get_model_version(tracking.MODEL, first)
-    assert version.tags["digest"] == "d1" and version.tags["judge"] == "0123"
-    assert version.tags["folder"] == "artifacts/ppo"
-    assert not version.aliases
-
-
 def test_a_lost_server_costs_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,3 +146,36 @@ def test_without_a_server_the_store_is_the_workspace_s(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
+
+
+def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:
+    """A flow's run and that of its stage `evaluate`, which left a table."""
+    storage.write_table(Path(tracking.COMPLETIONS), table)
+    with tracking.flow_run(name, {}) as flow:
+        with tracking.stage_run("evaluate", {}) as stage:
+            stage.log_file(Path(tracking.COMPLETIONS))
+        flow.log_tag("run.evaluate", stage.id)
+    return flow.id, stage.id
+
+
+def test_completions_are_found_by_id_and_by_name() -> None:
+    table = pd.DataFrame({"model": ["ppo"]})
+    table.attrs = {"judge": "0123"}
+    flow, stage = evaluated("brave-newt", table)
+    for run in (flow, stage, "brave-newt"):
+        found = tracking.completions(run)
+        assert found.attrs == table.attrs and found.equals(table)
+
+
+def test_a_run_that_is_not_one_run() -> None:
+    evaluated("twin", pd.DataFrame({"a": [1]}))
+    with tracking.flow_run("twin", {}) as empty:
+        pass
+    for run, words in (
+        ("twin", "names 2"),
+        ("it's no run", "names 0"),
+        ("ab" * 16, "has no table"),
+        (empty.id, "has no table"),
+    ):
+        with pytest.raises(DataError, match=words):
+            tracking.completions(run)
