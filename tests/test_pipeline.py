@@ -98,7 +98,8 @@ def main():
 
 def evaluate(run):
     scores = {metric.key: 0.5 for metric in summary.TABLE}
-    gain = {key + end: 0.1 for key in scores for end in ("", "_low", "_high")}
+    gain = {key + end: 0.1 * (key == "compliance")
+            for key in scores for end in ("", "_low", "_high")}
     metrics = {"base": scores, "sft": scores, "ppo": scores, "gain": gain,
                "size": {"prompts": 2, "samples": 1}}
     Path("metrics").mkdir(exist_ok=True)
