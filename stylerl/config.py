@@ -177,6 +177,11 @@ class PretrainConfig:
         True, "fuse the model with torch.compile (needs a C++ compiler)"
     )
     threads: int = setting(1, "CPU threads; 0 leaves torch's choice", least=0)
+    checkpoint_every: int = setting(
+        100,
+        "steps between checkpoints to resume from; 0 writes none",
+        least=0,
+    )
 
 
 @dataclass(frozen=True)

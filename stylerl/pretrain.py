@@ -9,11 +9,15 @@ How a document looks: <eos> text <eos>.  Documents are batched by length, so
 little is padded and none sees another; the matrices are trained by Muon
 (Jordan et al. 2024) and the rest by AdamW, under a schedule that warms up,
 holds, and decays linearly to zero (arXiv 2405.18392).
+
+A run that was killed goes on from its last checkpoint, to the same bits.  On
+a CUDA device the same recipe runs there.
 """
 
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -26,14 +30,16 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl import corpus
+from stylerl import checkpoint, corpus
 from stylerl.config import PretrainConfig
 from stylerl.corrupt import roughen
 from stylerl.errors import DataError
 
 PAD, EOS = "<|pad|>", "<|eos|>"
 MUON_RATE = 0.02  # of the matrices, at the peak
+MAX_NORM = 1.0  # gradients are clipped to
 TOKENIZER_TEXTS = 40_000
+MEASURE_EVERY = 500  # steps
 
 
 class Progress(NamedTuple):
@@ -43,6 +49,14 @@ class Progress(NamedTuple):
     tokens: int
     loss: float  # nats a token, smoothed over some 50 steps
     valid_bits: float | None  # bits per byte of held-out code, when measured
+
+
+class Place(NamedTuple):
+    """How far the reading has come."""
+
+    epoch: int
+    taken: int  # batches of this epoch
+    order: Any  # of the generator, before it shuffled this epoch
 
 
 def train_tokenizer(
@@ -156,12 +170,17 @@ def loss_of(
 
 
 def train(
-    snippets: pd.DataFrame, config: PretrainConfig, seed: int
+    snippets: pd.DataFrame,
+    config: PretrainConfig,
+    seed: int,
+    checkpoints: Path | None = None,
 ) -> Iterator[tuple[Progress, LlamaForCausalLM, PreTrainedTokenizerFast]]:
     """Train from scratch, yielding after every optimiser step.
 
     Args:
         snippets: rows of snippets.parquet; train is learnt, valid measured.
+        checkpoints: a folder of this run's own.  What stands there is gone
+            on from, after its measured steps have been yielded once more.
 
     Raises:
         DataError: one of the two splits is empty.
@@ -186,20 +205,35 @@ def train(
         ),
         config.vocabulary,
     )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = new_model(config, tokenizer)
+    model.to(device)  # type: ignore[arg-type]
+    if device.type == "cuda":
+        model.set_attn_implementation("sdpa")
     optimizers = _optimizers(model, config)
     fast = torch.compile(model, dynamic=True) if config.compile else model
+    start = Place(1, 0, rng.getstate())
     seen, step, smooth = 0, 0, math.log(config.vocabulary)
-    bar = tqdm(desc="pretrain", total=config.tokens, unit=" tokens")
-    for batch in _endless(learnt, tokenizer, config, seed, rng):
-        ids = pad(batch, tokenizer.pad_token_id)
+    measured: list[Progress] = []
+    saved = checkpoint.latest(checkpoints) if checkpoints else None
+    if saved:
+        start, seen, step, smooth, measured = _restore(
+            saved, model, optimizers
+        )
+    for progress in measured:
+        yield progress, model, tokenizer
+    bar = tqdm(
+        desc="pretrain", total=config.tokens, initial=seen, unit=" tokens"
+    )
+    for place, batch in _endless(learnt, tokenizer, config, seed, start):
+        ids = pad(batch, tokenizer.pad_token_id).to(device)
         count = sum(len(document) - 1 for document in batch)
         for optimizer in optimizers:
             _set_rate(optimizer, schedule(seen / config.tokens, config))
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16):
             loss = loss_of(fast, ids, tokenizer.pad_token_id) / count
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -209,9 +243,16 @@ def train(
         bar.set_postfix(loss=f"{smooth:.3f}")
         done = seen >= config.tokens
         bits = None
-        if step % 500 == 0 or done:
+        if step % MEASURE_EVERY == 0 or done:
             bits = bits_per_byte(model, tokenizer, list(held_out["text"]))
-        yield Progress(step, seen, smooth, bits), model, tokenizer
+        progress = Progress(step, seen, smooth, bits)
+        if bits is not None:
+            measured.append(progress)
+        every = config.checkpoint_every
+        if checkpoints and every and step % every == 0 and not done:
+            state = [place, seen, step, smooth, measured]
+            _save(checkpoints, step, state, model, optimizers)
+        yield progress, model, tokenizer
         if done:
             return
 
@@ -221,15 +262,58 @@ def _endless(
     tokenizer: PreTrainedTokenizerFast,
     config: PretrainConfig,
     seed: int,
-    rng: random.Random,
-) -> Iterator[list[list[int]]]:
-    """Batches without end, roughened anew in each epoch."""
-    epoch = 0
+    start: Place,
+) -> Iterator[tuple[Place, list[list[int]]]]:
+    """Batches from `start` on, without end, roughened anew in each epoch."""
+    epoch, done, order = start
+    rng = random.Random()
+    rng.setstate(order)
     while True:
-        epoch += 1
+        order = rng.getstate()
         texts = roughened(snippets, config.rough_share, seed, epoch)
         documents = encode(tokenizer, texts, config.context)
-        yield from batches(documents, config.batch_tokens, rng)
+        shuffled = batches(documents, config.batch_tokens, rng)
+        for taken, batch in enumerate(shuffled, start=1):
+            if taken > done:
+                yield Place(epoch, taken, order), batch
+        epoch, done = epoch + 1, 0
+
+
+def _save(
+    folder: Path,
+    step: int,
+    state: list[Any],
+    model: LlamaForCausalLM,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> None:
+    """Write a checkpoint: weights, both optimisers, and where we are."""
+    weights = {k: p.detach() for k, p in model.named_parameters()}
+    tensors = {"model": weights}  # tied ones once
+    for number, optimizer in enumerate(optimizers):
+        tensors[f"optimizer_{number}"] = checkpoint.optimiser_tensors(
+            optimizer
+        )
+    checkpoint.save(
+        folder, checkpoint.Checkpoint(step, tensors, {"run": state})
+    )
+
+
+def _restore(
+    saved: checkpoint.Checkpoint,
+    model: LlamaForCausalLM,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> tuple[Place, int, int, float, list[Progress]]:
+    """Undo `_save`; what it was given as `state`."""
+    for name, parameter in model.named_parameters():
+        parameter.data.copy_(saved.tensors["model"][name])
+    for number, optimizer in enumerate(optimizers):
+        checkpoint.restore_optimiser(
+            optimizer, saved.tensors[f"optimizer_{number}"]
+        )
+    (epoch, taken, order), seen, step, smooth, measured = saved.state["run"]
+    version, internal, gauss = order
+    place = Place(epoch, taken, (version, tuple(internal), gauss))
+    return place, seen, step, smooth, [Progress(*each) for each in measured]
 
 
 def schedule(done: float, config: PretrainConfig) -> float:
@@ -289,7 +373,7 @@ def bits_per_byte(
     )
     nats = 0.0
     for batch in batches(documents, 8192, random.Random(0)):
-        ids = pad(batch, tokenizer.pad_token_id)
+        ids = pad(batch, tokenizer.pad_token_id).to(model.device)
         nats += loss_of(model, ids, tokenizer.pad_token_id).item()
     return nats / math.log(2) / size
 

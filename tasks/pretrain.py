@@ -1,21 +1,25 @@
 """Stage `pretrain`: snippets -> artifacts/base, the embedded base model.
 
+A killed run goes on from its last checkpoint, under checkpoints/pretrain/ and
+the digest of its data and parameters, when the same command comes again.
 Frozen in dvc.yaml: `dvc pull pretrain` brings the model that is in the
 repository.  `make base` trains it again.
 """
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 
 import torch
 
-from stylerl import config, models, pretrain, storage
+from stylerl import config, corpus, models, pretrain, storage
 from tasks import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 BASE = Path("artifacts/base")
 METRICS = Path("metrics/pretrain.json")
-STEPS_A_SNAPSHOT = 500
+CHECKPOINTS = Path("checkpoints/pretrain")
 
 
 def main() -> None:
@@ -26,10 +30,14 @@ def main() -> None:
         torch.set_num_threads(settings.threads)
     snippets = storage.read_table(SNIPPETS)
     card = pretrain.describe(snippets, settings)
+    recipe = json.dumps(
+        [card["digest"], dataclasses.asdict(settings), params.seed]
+    )
+    checkpoints = CHECKPOINTS / corpus.digest(recipe)
     curve = []
     with tracking.stage_run("pretrain", config.to_dict(settings)) as run:
         for progress, model, tokenizer in pretrain.train(
-            snippets, settings, params.seed
+            snippets, settings, params.seed, checkpoints
         ):
             if progress.step % 20 == 0:
                 run.log_metrics({"loss": progress.loss}, progress.step)
@@ -51,6 +59,7 @@ def main() -> None:
         storage.write_json(
             METRICS, {k: v for k, v in curve[-1].items() if k != "step"}
         )
+    shutil.rmtree(checkpoints, ignore_errors=True)
 
 
 if __name__ == "__main__":

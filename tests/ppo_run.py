@@ -13,7 +13,8 @@ import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
 
-from stylerl.ppo import PPOConfig, PPOTrainer, checkpoint, compute
+from stylerl import checkpoint
+from stylerl.ppo import PPOConfig, PPOTrainer, compute
 
 CONFIG = PPOConfig(
     updates=24,

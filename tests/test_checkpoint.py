@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from stylerl.ppo import checkpoint
-from stylerl.ppo.checkpoint import Checkpoint, latest, save
+from stylerl import checkpoint
+from stylerl.checkpoint import Checkpoint, latest, save
 
 
 def make(update, value=1.0):

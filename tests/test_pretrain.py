@@ -1,7 +1,13 @@
 """The base model's stage: tokenizer, batches, schedule, loss, a tiny run."""
 
 import math
+import os
 import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -145,6 +151,68 @@ def test_a_tiny_run_learns_and_repeats_bit_for_bit():
     assert first == second
     for one, other in zip(model.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def trained(snippets, config, checkpoints=None):
+    """The weights of a whole run, and its measured steps."""
+    steps = list(pretrain.train(snippets, config, 0, checkpoints))
+    weights = [p.detach().clone() for p in steps[-1][1].parameters()]
+    return weights, [step for step, *_ in steps]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from test_pretrain import RESUMED, snippets
+from stylerl import pretrain
+
+for progress, *_ in pretrain.train(snippets(), RESUMED, 0, Path(sys.argv[1])):
+    if progress.step == 11:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+RESUMED = replace(TINY, checkpoint_every=4)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    # killed in step 12, it goes on from the checkpoint of step 8; an epoch
+    # is two or three batches, so that is in the midst of one
+    monkeypatch.setattr(pretrain, "MEASURE_EVERY", 4)
+    whole, steps = trained(snippets(), RESUMED)
+    tests = Path(__file__).resolve().parent
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tests}:{tests.parent}",
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        },
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "000004", "000008"
+    ]  # fmt: skip
+    resumed, rest = trained(snippets(), RESUMED, tmp_path)
+    assert rest[0].step == 9  # the child measured at the end alone
+    assert rest[-1] == steps[-1]
+    for one, other in zip(whole, resumed, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_was_measured_before_the_kill_is_told_again(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pretrain, "MEASURE_EVERY", 4)
+    _, steps = trained(snippets(), TINY)
+    run = pretrain.train(snippets(), RESUMED, 0, tmp_path)
+    for progress, *_ in run:
+        if progress.step == 9:
+            run.close()
+            break
+    _, rest = trained(snippets(), RESUMED, tmp_path)
+    measured = [step for step in steps if step.valid_bits is not None]
+    assert [step for step in rest if step.valid_bits is not None] == measured
+    assert [step.step for step in rest[:3]] == [4, 8, 9]
 
 
 def test_no_held_out_snippets_is_one_clear_error():

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from stylerl import draws
+from stylerl import checkpoint, draws
 from stylerl.config import PPOConfig
 from stylerl.errors import TrainingError
 from stylerl.policy import PolicyWithValue, ResponseScores
-from stylerl.ppo import checkpoint, formulas, rollouts, sharding
+from stylerl.ppo import formulas, rollouts, sharding
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.meters import Tally
 from stylerl.ppo.processes import Processes

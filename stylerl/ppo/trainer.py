@@ -36,11 +36,11 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl import draws
+from stylerl import checkpoint, draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.policy import PolicyWithValue
-from stylerl.ppo import checkpoint, health, rollouts, selection, sharding
+from stylerl.ppo import health, rollouts, selection, sharding
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.credit import Charge, Credit, on_tokens
 from stylerl.ppo.learner import Learner
