@@ -8,7 +8,8 @@ import argparse
 import getpass
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
+    _add_sweep(commands)
     _add_collect(commands)
     judge = commands.add_parser(
         "judge", help="judge Python files: a table, or JSON lines"
@@ -93,6 +95,37 @@ def _add_run(commands: Any) -> None:
     )
     _add_changes(run)
     run.set_defaults(command=_run)
+
+
+def _add_sweep(commands: Any) -> None:
+    sweep = commands.add_parser(
+        "sweep",
+        help="the flow at each point of a grid; KL against compliance",
+        formatter_class=RAW,
+        description="Run the flow's stages at each point of a grid, as child "
+        "runs in MLflow, and\nprint what each reached. The same command goes "
+        "on with a sweep that was killed.\nparams.yaml and the artifacts are "
+        "afterwards as they were.",
+        epilog="examples:\n"
+        "  stylerl sweep                        kl_coef x learning rate\n"
+        "  stylerl sweep --grid ppo.kl_coef=[0.02,0.1] "
+        "--set ppo.updates=20",
+    )
+    sweep.add_argument(
+        "--grid",
+        metavar="KEY=[VALUE,...]",
+        action="append",
+        default=[],
+        help="values of one parameter; may be repeated, for every combination",
+    )
+    sweep.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a value of every point, such as ppo.updates=20",
+    )
+    sweep.set_defaults(command=_sweep)
 
 
 def _add_changes(command: argparse.ArgumentParser) -> None:
@@ -263,6 +296,34 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
     return result
 
 
+@contextmanager
+def _prefect() -> Iterator[None]:
+    """A Prefect server, which has heard everything before it goes."""
+    with api.server(private=True):
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogWorker
+
+        try:
+            yield
+        finally:
+            APILogWorker.drain_all(timeout=10)
+            EventsWorker.drain_all(timeout=10)
+
+
+def _sweep(options: argparse.Namespace) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    grid, values = changes(options.grid), changes(options.set)
+    workspace.resolve(None, values)  # errors before any waiting
+    with _prefect():
+        from flows.sweep import sweep
+        from stylerl.frontier import Point, markdown
+
+        points = sweep(grid or None, values)
+    Console().print(Markdown(markdown([Point(**each) for each in points])))
+
+
 def _run(options: argparse.Namespace) -> None:
     from rich.console import Console
 
@@ -270,17 +331,10 @@ def _run(options: argparse.Namespace) -> None:
 
     values = changes(options.set)
     workspace.resolve(options.preset, values)  # errors before any waiting
-    with api.server(private=True):
-        from prefect.events.worker import EventsWorker
-        from prefect.logging.handlers import APILogWorker
-
+    with _prefect():
         from flows.rlhf import rlhf
 
-        try:
-            metrics = rlhf(options.preset, values)
-        finally:  # before the server goes
-            APILogWorker.drain_all(timeout=10)
-            EventsWorker.drain_all(timeout=10)
+        metrics = rlhf(options.preset, values)
     console = Console()
     console.print(summary.rich_table(metrics))
     console.print(summary.headline(metrics), summary.opinion(metrics))

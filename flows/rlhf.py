@@ -50,8 +50,7 @@ def rlhf(
     Raises:
         StylerlError: a parameter, the data or a stage is at fault.
     """
-    for logger in ("prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(logger).addFilter(_without_traceback)
+    say_errors_plainly()
     with workspace.exclusive():
         settings = workspace.configure(preset, params)
         name = flow_run.name or "rlhf"
@@ -183,6 +182,12 @@ def alarms() -> str:
     return health.markdown(
         [{str(k): v for k, v in row.items() if v == v} for row in history]
     )
+
+
+def say_errors_plainly() -> None:
+    """Keep Prefect's tracebacks off errors that explain themselves."""
+    for logger in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(logger).addFilter(_without_traceback)
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

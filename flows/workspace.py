@@ -19,6 +19,7 @@ from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
 LOCK = Path(".dvc/tmp/stylerl.lock")
+JOURNAL = Path(".dvc/tmp/stylerl.sweep.json")  # of params.yaml in a sweep
 DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
 
 
@@ -51,7 +52,39 @@ def exclusive() -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         _drop_dead_locks()
+        leave()
         yield
+
+
+def visit(changes: Mapping[str, Any]) -> Params:
+    """Bring params.yaml to a point of a sweep; `leave` brings it back.
+
+    Raises:
+        ConfigError: as `resolve`; the file is then untouched.
+    """
+    params = resolve(None, changes)
+    text = config.render(params)
+    journal = {"before": PARAMS.read_text(encoding="utf-8"), "points": []}
+    if JOURNAL.exists():
+        journal = storage.read_json(JOURNAL)
+    journal["points"] = [*journal["points"], text]
+    storage.write_json(JOURNAL, journal)
+    storage.write_text(PARAMS, text)
+    return params
+
+
+def leave() -> None:
+    """Bring params.yaml back to what it was before the first `visit`.
+
+    The next run does so for a sweep that was killed, unless the file has
+    been edited in the meantime.
+    """
+    if not JOURNAL.exists():
+        return
+    journal = storage.read_json(JOURNAL)
+    if PARAMS.read_text(encoding="utf-8") in journal["points"]:
+        storage.write_text(PARAMS, journal["before"])
+    JOURNAL.unlink()
 
 
 def _drop_dead_locks() -> None:

@@ -163,9 +163,17 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
 
 
 @contextmanager
-def flow_run(name: str, params: Mapping[str, Any]) -> Iterator[Run]:
-    """The parent run of one flow: all parameters, the lock, the machine."""
-    with _running(name, {"flow": "rlhf", **_origin("flows/rlhf.py")}) as run:
+def flow_run(
+    name: str, params: Mapping[str, Any], kind: str = "rlhf", parent: str = ""
+) -> Iterator[Run]:
+    """The parent run of one flow: all parameters, the lock, the machine.
+
+    A point of a sweep is such a run too, under the sweep's own.
+    """
+    tags = {"flow": kind, **_origin("flows/rlhf.py")}
+    if parent:
+        tags["mlflow.parentRunId"] = parent
+    with _running(name, tags) as run:
         run.log_params(params)
         if (lock := Path("requirements.lock")).exists():
             run.log_file(lock)

@@ -14,6 +14,7 @@ from stylerl.errors import ConfigError
 
 COMMANDS = [
     "run",
+    "sweep",
     "collect",
     "judge",
     "complete",
@@ -94,6 +95,7 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
         (["collect", "--source", "path"], "--source path needs a path"),
         (["collect", "--source", "path", "nowhere"], "nowhere"),
         (["run"], "params.yaml does not exist"),
+        (["sweep"], "params.yaml does not exist"),
         (["run", "--preset", "huge"], "preset must be one of default"),
         (["report"], "artifacts/evaluate/report.html does not exist"),
     ],

@@ -31,6 +31,7 @@ from prefect.testing.utilities import prefect_test_harness
 from flows import rlhf as story
 from flows import serve, stages, workspace
 from flows.rlhf import rlhf
+from flows.sweep import sweep
 from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError
 from stylerl.judge import Judge
@@ -464,6 +465,37 @@ def flow_command(kl_coef: float) -> list[str]:
     heed = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); "
     call = f"from flows.rlhf import rlhf; rlhf(params={changes})"
     return [sys.executable, "-c", heed + call]
+
+
+def test_a_killed_sweep_goes_on_and_leaves_no_trace(folder: Path) -> None:
+    before, text = policy(), Path("params.yaml").read_text()
+    versions = len(tracking.connect().search_model_versions())
+    grid = {"ppo.kl_coef": [0.8, 0.9]}
+    call = f"from flows.sweep import sweep; sweep({grid})"
+    Path("orders/evaluate").write_text("none\nsleep")  # of the second point
+    process = subprocess.Popen([sys.executable, "-c", call])
+    wait_for(lambda: Path("sleeping").exists())
+    assert config.load().ppo.kl_coef == 0.9
+    process.kill()
+    process.wait(60)
+    wait_for(lambda: not runs(int(Path("sleeping").read_text())), 20)
+    assert executed() == ["ppo", "evaluate"] * 2
+
+    points = sweep(grid)
+
+    # the first point's stages and the second's policy were there
+    assert executed() == ["ppo", "evaluate"] * 2 + ["evaluate"]
+    assert [point["setting"]["ppo.kl_coef"] for point in points] == [0.8, 0.9]
+    assert [point["kl"] for point in points] == [0.5, 0.5]
+    assert Path("params.yaml").read_text() == text
+    assert policy() == before
+    assert "up to date" in dvc("status")
+    client = tracking.connect()
+    ids = [client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id]
+    parent, killed = client.search_runs(ids, "tags.flow = 'sweep'")
+    assert children(parent.info.run_id) == ["FINISHED", "FINISHED"]
+    assert "**kl_coef 0.8**" in parent.data.tags["mlflow.note.content"]
+    assert len(client.search_model_versions()) == versions
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""A sweep: the flow's stages at each point of a grid, one after another.
+
+    stylerl sweep
+    stylerl sweep --grid ppo.kl_coef=[0.02,0.1] --set ppo.updates=20
+
+Every point is a child run of the sweep's in MLflow, with scores as a flow's
+own run has them, so the UI and `stylerl compare` take any two.  A sweep that
+was killed goes on where it was when the same command comes again: what a
+finished point made stands in DVC's run cache.  Afterwards params.yaml and the
+artifacts are as they were.  No point is registered: it was chosen by its
+scores, so they flatter it.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.artifacts import create_markdown_artifact
+
+from flows import stages, workspace
+from flows.rlhf import METRICS, record, run_stages, say_errors_plainly
+from stylerl import config, frontier, storage
+from stylerl.errors import ConfigError
+from stylerl.frontier import Point
+from stylerl.judge import Judge
+from tasks import tracking
+
+GRID = {
+    "ppo.kl_coef": [0.02, 0.05, 0.1],
+    "ppo.learning_rate": [5e-5, 1e-4, 2e-4],
+}
+Setting = dict[str, Any]
+
+
+@flow(name="sweep", persist_result=False)
+def sweep(
+    grid: dict[str, list[Any]] | None = None,
+    params: dict[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Run every point of the grid; KL and compliance of each.
+
+    Args:
+        grid: values by dotted key, such as {"ppo.kl_coef": [0.05, 0.1]}.
+        params: values for every point, such as {"ppo.updates": 20}.
+
+    Raises:
+        ConfigError: a point breaks a rule; nothing has run then.
+        StylerlError: a stage failed at some point.
+    """
+    say_errors_plainly()
+    points = settings(grid or GRID)
+    with workspace.exclusive():
+        for point in points:
+            workspace.resolve(None, {**(params or {}), **point})
+        was_current = not stages.stale()
+        with tracking.flow_run("sweep", grid or GRID, kind="sweep") as parent:
+            found = []
+            try:
+                for point in points:
+                    found.append(_run(point, params or {}, parent))
+                    _publish(found, parent)
+            finally:
+                workspace.leave()
+            if was_current:
+                run_stages(parent)
+    return [point._asdict() for point in found]
+
+
+def settings(grid: Mapping[str, Sequence[Any]]) -> list[Setting]:
+    """Every combination of the grid's values.
+
+    Raises:
+        ConfigError: a key has no values.
+    """
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(
+                f"a grid needs a list of values, such as {key}=[0.05,0.1]; "
+                f"got {values!r}"
+            )
+    return [
+        dict(zip(grid, values, strict=True))
+        for values in product(*grid.values())
+    ]
+
+
+def _run(
+    setting: Setting, params: Mapping[str, Any], parent: tracking.Run
+) -> Point:
+    """Bring the stages up to date at one point; what came of it."""
+    chosen = workspace.visit({**params, **setting})
+    name = ", ".join(f"{key}={value}" for key, value in setting.items())
+    get_run_logger().info("point %s", name)
+    with tracking.flow_run(
+        name, config.to_dict(chosen), kind="point", parent=parent.id
+    ) as run:
+        results = run_stages(run)
+        metrics: dict[str, Any] = storage.read_json(METRICS)
+        record(run, metrics, results, Judge(chosen.judge).identity)
+        return frontier.measured(setting, metrics)
+
+
+def _publish(points: Sequence[Point], parent: tracking.Run) -> None:
+    """Show what is known so far in MLflow and in the Prefect UI."""
+    text = frontier.markdown(points)
+    parent.log_tag("mlflow.note.content", text)
+    create_markdown_artifact(
+        text, key="frontier", description=f"{len(points)} points"
+    )

@@ -1,0 +1,63 @@
+"""The frontier of a sweep, on points few enough to draw."""
+
+import pytest
+
+from flows import sweep
+from stylerl import frontier
+from stylerl.errors import ConfigError
+from stylerl.frontier import Point
+
+
+def point(name, kl, compliance):
+    return Point({"ppo.kl_coef": name}, kl, compliance, 0.01, 0.02, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("points", "kept"),
+    [
+        ([], ""),
+        ([("a", 1, 0.5)], "a"),
+        # b has more compliance for more KL; c has less of it for more still
+        ([("a", 1, 0.5), ("b", 2, 0.7), ("c", 3, 0.6)], "ab"),
+        # the same KL: the better one; the same compliance: the nearer one
+        ([("a", 1, 0.5), ("b", 1, 0.6)], "b"),
+        ([("a", 2, 0.5), ("b", 1, 0.5)], "b"),
+        # equals do not beat each other
+        ([("a", 1, 0.5), ("b", 1, 0.5), ("c", 0, 0.4)], "abc"),
+    ],
+)
+def test_no_other_point_beats_one_of_the_frontier(points, kept):
+    found = frontier.frontier([point(*each) for each in points])
+    assert [each.setting["ppo.kl_coef"] for each in found] == list(kept)
+
+
+def test_a_point_is_read_off_an_evaluation():
+    ends = {"compliance_low": 0.1, "compliance": 0.2, "compliance_high": 0.3}
+    metrics = {"ppo": {"kl": 3.0, "compliance": 0.8}, "gain": ends}
+    found = frontier.measured({"ppo.kl_coef": 0.05, "seed": 1}, metrics)
+    assert found[1:] == (3.0, 0.8, 0.1, 0.2, 0.3)
+    assert found.name == "kl_coef 0.05, seed 1"
+
+
+def test_the_table_rises_with_kl_and_marks_the_frontier():
+    text = frontier.markdown([point("b", 2, 0.4), point("a", 1, 0.5)])
+    rows = text.splitlines()[2:4]
+    assert rows == [
+        "| **kl_coef a** | 1.00 | 50.0 | +2.0 [+1.0, +3.0] |",
+        "| kl_coef b | 2.00 | 40.0 | +2.0 [+1.0, +3.0] |",
+    ]
+
+
+def test_a_grid_is_every_combination():
+    assert sweep.settings({"a": [1, 2], "b": [3, 4]}) == [
+        {"a": 1, "b": 3},
+        {"a": 1, "b": 4},
+        {"a": 2, "b": 3},
+        {"a": 2, "b": 4},
+    ]
+
+
+@pytest.mark.parametrize("values", [[], 0.1, "ab"])
+def test_a_grid_without_values_is_refused(values):
+    with pytest.raises(ConfigError, match="needs a list of values"):
+        sweep.settings({"ppo.kl_coef": values})
