@@ -7,8 +7,9 @@ Every point is a child run of the sweep's in MLflow, with scores as a flow's
 own run has them, so the UI and `stylerl compare` take any two.  A sweep that
 was killed goes on where it was when the same command comes again: what a
 finished point made stands in DVC's run cache.  Afterwards params.yaml and the
-artifacts are as they were.  No point is registered: it was chosen by its
-scores, so they flatter it.
+artifacts are as they were.  Points are measured on the validation split, so
+that choosing one leaves the test prompts fresh, and none is registered: run
+the flow with the chosen values for that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ GRID = {
     "ppo.kl_coef": [0.02, 0.05, 0.1],
     "ppo.learning_rate": [5e-5, 1e-4, 2e-4],
 }
+MEASURED_ON = {"evaluate.split": "valid"}
 Setting = dict[str, Any]
 
 
@@ -50,15 +52,16 @@ def sweep(
     """
     say_errors_plainly()
     points = settings(grid or GRID)
+    params = {**MEASURED_ON, **(params or {})}
     with workspace.exclusive():
         for point in points:
-            workspace.resolve(None, {**(params or {}), **point})
+            workspace.resolve(None, {**params, **point})
         was_current = not stages.stale()
         with tracking.flow_run("sweep", grid or GRID, kind="sweep") as parent:
             found = []
             try:
                 for point in points:
-                    found.append(_run(point, params or {}, parent))
+                    found.append(_run(point, params, parent))
                     _publish(found, parent)
             finally:
                 workspace.leave()

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import random
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stylerl.errors import DataError
-from stylerl.ppo.sharding import like
 from stylerl.storage import read_json, replacing, write_json
 
 KEPT = 2
@@ -81,15 +80,20 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(
-    optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+    optimiser: torch.optim.Optimizer,
+    tensors: Mapping[str, Tensor],
+    place: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor,
 ) -> None:
-    """Undo `optimiser_tensors`; rates and other settings stay as they are."""
+    """Undo `optimiser_tensors`; rates and other settings stay as they are.
+
+    `place` puts a moment where its weight is: PPO's weights may be sharded.
+    """
     weights = [w for group in optimiser.param_groups for w in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         number, name = key.split(".")
         if value.dim():  # a moment; the number of steps is a scalar
-            value = like(value, weights[int(number)])
+            value = place(value, weights[int(number)])
         state.setdefault(int(number), {})[name] = value
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": state, "param_groups": groups})

@@ -20,7 +20,13 @@ from stylerl.report import summary
 
 MODELS = ("sft", "ppo")
 RESAMPLES = EvaluateConfig.bootstrap
-PASSING = {"batch_size", "bootstrap", "human_snippets"}  # change no sample
+PASSING = {  # change no completion of SFT's or PPO's
+    "batch_size",
+    "best_of",
+    "best_of_prompts",
+    "bootstrap",
+    "human_snippets",
+}
 
 
 class Difference(NamedTuple):

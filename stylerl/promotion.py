@@ -2,7 +2,8 @@
 
 Its gain in compliance must be clear, with the whole interval above zero:
 over the present champion on the same prompts, or over its own SFT model
-where there is no champion yet.  And no guard may have fallen.
+where there is no champion yet.  And no guard may have fallen, on prompts that
+nothing was chosen by: those of the test split.
 """
 
 from collections.abc import Callable
@@ -63,7 +64,11 @@ def decide(
         first = _clear("gain over SFT", metrics["gain"])
     else:
         first = _gain_over(champion, candidate)
-    return Decision([first, *summary.guards(metrics)])
+    split = candidate.attrs.get("split")
+    prompts = Guard(
+        "prompts", split == "test", f"of the split {split}; it must be test"
+    )
+    return Decision([first, prompts, *summary.guards(metrics)])
 
 
 def _gain_over(champion: Table, candidate: pd.DataFrame) -> Guard:

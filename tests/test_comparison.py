@@ -10,7 +10,13 @@ from test_measures import broken, row
 from stylerl import comparison, storage
 from stylerl.errors import DataError
 
-BASIS = {"judge": "j1", "snippets": "s1", "seed": 0, "temperature": 0.8}
+BASIS = {
+    "judge": "j1",
+    "snippets": "s1",
+    "seed": 0,
+    "temperature": 0.8,
+    "split": "test",
+}
 
 
 def evaluation(*clean, basis=(), models=("sft", "ppo")):

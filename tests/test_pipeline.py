@@ -107,7 +107,7 @@ def evaluate(run):
     Path("metrics/evaluate.json").write_text(json.dumps(metrics))
     Path("artifacts/evaluate/report.html").write_text("<p>report</p>")
     table = pd.DataFrame({"model": ["ppo"]})
-    table.attrs = {"judge": "0123"}
+    table.attrs = {"judge": "0123", "split": "test"}
     storage.write_table(Path("artifacts/evaluate/completions.parquet"), table)
     run.log_file(Path("artifacts/evaluate/completions.parquet"))
 
@@ -298,7 +298,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     }
     table = pd.DataFrame([row | {"validation/kl": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
-    with tracking.flow_run("flow", {}) as parent:
+    with tracking.flow_run("flow", {}, kind="alarms") as parent:
         story.publish(parent, storage.read_json(story.METRICS), None)
     artifact = Artifact.get("alarms")
     assert artifact is not None

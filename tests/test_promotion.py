@@ -29,7 +29,7 @@ def lost():
         # the first: over SFT, and every guard
         (GOOD, None, True, "champion: gain over SFT +10.0 [+5.0, +15.0]"),
         (POOR, None, False, "not champion: gain over SFT +10.0 [-1.0, +20.0]"),
-        (FAR, None, False, "not champion: KL to SFT 20.00 nats a response; "),
+        (FAR, None, False, "not champion: KL to SFT "),
         # then over the champion: of a, b, c, d the candidate has all four
         # clean; by prompt the gains over none are 1, 1, 1, 1
         (POOR, evaluation(), True, "over the champion +100.0 [+100.0, +100."),
@@ -55,6 +55,14 @@ def test_the_gate(numbers, champion, promoted, words):
     assert words in decision.words
     assert decision.words in decision.markdown
     assert decision.markdown.count("**failed**") == (0 if promoted else 1)
+
+
+def test_prompts_that_settings_were_chosen_by_promote_nobody():
+    chosen_by = evaluation(*"abcd", basis={"split": "valid"})
+    decision = promotion.decide(GOOD, chosen_by, None)
+    assert decision.words == (
+        "not champion: prompts of the split valid; it must be test"
+    )
 
 
 def test_a_champion_whose_table_is_lost_keeps_the_alias():

@@ -300,7 +300,9 @@ class Learner:
     ) -> None:
         """Undo `tensors` and `state`."""
         sharding.load(self.policy, tensors["policy"])
-        checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
+        checkpoint.restore_optimiser(
+            self.optimiser, tensors["optimiser"], sharding.like
+        )
         self.done = state["done"]
         self.kl_coef = state["kl_coef"]
         self.rate_scale = state["rate_scale"]
