@@ -93,6 +93,14 @@ def _add_run(commands: Any) -> None:
         "  stylerl run --preset smoke           two minutes, to see it run\n"
         "  stylerl run --set ppo.kl_coef=0.1    ppo and evaluate run again",
     )
+    run.add_argument(
+        "--rounds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run N times, each reward model learning besides from what the "
+        "policy before it wrote (default: 1)",
+    )
     _add_changes(run)
     run.set_defaults(command=_run)
 
@@ -333,8 +341,12 @@ def _run(options: argparse.Namespace) -> None:
     workspace.resolve(options.preset, values)  # errors before any waiting
     with _prefect():
         from flows.rlhf import rlhf
+        from flows.rounds import iterate
 
-        metrics = rlhf(options.preset, values)
+        if options.rounds == 1:
+            metrics = rlhf(options.preset, values)
+        else:
+            metrics = iterate(options.rounds, options.preset, values)
     console = Console()
     console.print(summary.rich_table(metrics))
     console.print(summary.headline(metrics), summary.opinion(metrics))

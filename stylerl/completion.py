@@ -26,7 +26,7 @@ COLOURS = {
     Outcome.UNPARSABLE: "red",
     Outcome.UNFINISHED: "red",
 }
-COLUMN = 56  # narrower columns are stacked instead
+COLUMN = 50  # narrower columns are stacked instead; 160 hold three
 
 
 class Answer(NamedTuple):

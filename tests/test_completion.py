@@ -80,7 +80,7 @@ def test_without_any_model_the_error_says_what_to_run(tmp_path):
 def test_a_wide_terminal_shows_the_answers_beside_each_other():
     answers = [answer("base"), answer("SFT"), answer("PPO")]
 
-    wide, narrow = printed(answers, 180), printed(answers, 80)
+    wide, narrow = printed(answers, 160), printed(answers, 80)
 
     assert any(
         all(label in line for label in ("base", "SFT", "PPO"))

@@ -31,6 +31,7 @@ from prefect.testing.utilities import prefect_test_harness
 from flows import rlhf as story
 from flows import serve, stages, workspace
 from flows.rlhf import rlhf
+from flows.rounds import check, iterate
 from flows.sweep import sweep
 from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError
@@ -88,10 +89,12 @@ def main():
                 digest.update(file.read_bytes())
         text = digest.hexdigest()
         if NAME == "ppo":
-            text += f" {params.ppo.kl_coef}"
+            digest.update(Path(params.reward.rollouts).read_bytes())
+            text = f"{digest.hexdigest()} {params.ppo.kl_coef}"
         out = Path("artifacts", OUT)
         out.mkdir(parents=True)
         (out / "model").write_text(text)
+        (out / "rollouts.jsonl").write_text(text)
         run.log_metrics({"loss": 0.5}, step=1)
         if NAME == "evaluate":
             evaluate(run)
@@ -138,7 +141,12 @@ def declared() -> dict[str, object]:
                 "evaluate",
                 metrics=[{"metrics/evaluate.json": {"cache": False}}],
             ),
-            "ppo": stage("ppo", ["artifacts/sft"], "ppo", params=["ppo"]),
+            "ppo": stage(
+                "ppo",
+                ["artifacts/sft", "${reward.rollouts}"],
+                "ppo",
+                params=["ppo"],
+            ),
             "sft": stage(
                 "sft",
                 ["artifacts/filter", "artifacts/base"],
@@ -165,6 +173,7 @@ def new_workspace(folder: Path) -> None:
     (folder / "data/corpus").write_text("raw code")
     (folder / "orders").mkdir()
     (folder / "stage.py").write_text(STAGE_SCRIPT)
+    (folder / "rollouts.jsonl").touch()
     (folder / "params.yaml").write_text(config.render(config.Params()))
     (folder / "dvc.yaml").write_text(yaml.safe_dump(declared()))
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
@@ -496,6 +505,30 @@ def test_a_killed_sweep_goes_on_and_leaves_no_trace(folder: Path) -> None:
     assert children(parent.info.run_id) == ["FINISHED", "FINISHED"]
     assert "**kl_coef 0.8**" in parent.data.tags["mlflow.note.content"]
     assert len(client.search_model_versions()) == versions
+
+
+def test_a_second_round_learns_from_the_first(folder: Path) -> None:
+    learnt = {"ppo.reward": {"classifier": 1.0}}
+    iterate(2, params=learnt)
+    assert executed() == ["ppo", "evaluate"] * 2
+    assert config.load().reward.rollouts == "rounds/1.jsonl"
+    second = policy()
+    assert Path("rounds/1.jsonl").read_text() != second
+    assert "up to date" in dvc("status")
+    iterate(2, params=learnt)  # both rounds are there
+    assert executed() == ["ppo", "evaluate"] * 2
+    assert policy() == second
+
+
+@pytest.mark.parametrize(
+    ("rounds", "message"),
+    [(0, "at least 1; got 0"), (2, "a reward that is learnt; ppo.reward has")],
+)
+def test_rounds_that_would_repeat_the_first(
+    folder: Path, rounds: int, message: str
+) -> None:
+    with pytest.raises(config.ConfigError, match=message):
+        check(rounds, None, None)
 
 
 @pytest.mark.parametrize(
