@@ -325,11 +325,13 @@ def _sweep(options: argparse.Namespace) -> None:
     grid, values = changes(options.grid), changes(options.set)
     workspace.resolve(None, values)  # errors before any waiting
     with _prefect():
-        from flows.sweep import sweep
+        from flows.sweep import PAGE, sweep
         from stylerl.frontier import Point, markdown
 
         points = sweep(grid or None, values)
+        page = PAGE.resolve()
     Console().print(Markdown(markdown([Point(**each) for each in points])))
+    print(f"Frontier {page}")
 
 
 def _run(options: argparse.Namespace) -> None:

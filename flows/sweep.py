@@ -14,6 +14,7 @@ the flow with the chosen values for that.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -31,6 +32,7 @@ GRID = {
     "ppo.kl_coef": [0.02, 0.05, 0.1],
     "ppo.learning_rate": [5e-5, 1e-4, 2e-4],
 }
+PAGE = Path("artifacts/sweep/frontier.html")
 MEASURED_ON = {"evaluate.split": "valid"}
 Setting = dict[str, Any]
 
@@ -106,6 +108,8 @@ def _run(
 
 def _publish(points: Sequence[Point], parent: tracking.Run) -> None:
     """Show what is known so far in MLflow and in the Prefect UI."""
+    storage.write_text(PAGE, frontier.page(points))
+    parent.log_file(PAGE)
     text = frontier.markdown(points)
     parent.log_tag("mlflow.note.content", text)
     create_markdown_artifact(

@@ -7,6 +7,36 @@ compliance for the same KL, or less KL for the same compliance.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
+from stylerl.report import plots
+
+HEADER = ("point", "KL to SFT, nats", "compliance %", "gain over SFT, points")
+PAGE = Markup("""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>stylerl: a sweep</title>
+<style>
+:root {{ color-scheme: light dark; --sft: #2867c8; --ppo: #c4540a; }}
+body {{ max-width: 700px; margin: 24px auto; padding: 0 16px;
+  font: 16px/1.5 system-ui, sans-serif; }}
+figure {{ margin: 0; }}
+svg text {{ fill: currentColor; font-size: 11px; }}
+svg .grid {{ stroke: #8886; }}
+svg .line {{ stroke: var(--c); fill: none; }}
+svg .dot {{ fill: var(--c); }}
+.sft {{ --c: var(--sft); }} .ppo {{ --c: var(--ppo); }}
+div {{ overflow-x: auto; }}
+td, th {{ padding: 4px 12px 4px 0; text-align: left; }}
+</style>
+<h1>What the sweep reached</h1>
+{chart}
+<p>The line joins the points that no other one beats in both.</p>
+<div><table><tr>{header}</tr>{rows}</table></div>
+</html>
+""")
+
 
 class Point(NamedTuple):
     """One setting and what its policy reached."""
@@ -51,23 +81,61 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 def markdown(points: Sequence[Point]) -> str:
     """A table of the points by rising KL, the frontier's in bold."""
     best = frontier(points)
-    lines = [
-        "| point | KL to SFT, nats | compliance % | gain over SFT, points |",
-        "|---|---:|---:|---:|",
-    ]
+    lines = [f"| {' | '.join(HEADER)} |", "|---|---:|---:|---:|"]
     for point in sorted(points, key=lambda p: p.kl):
-        name = f"**{point.name}**" if point in best else point.name
-        low, gain, high = (
-            f"{100 * value:+.1f}"
-            for value in (point.low, point.gain, point.high)
-        )
-        lines.append(
-            f"| {name} | {point.kl:.2f} | {100 * point.compliance:.1f} "
-            f"| {gain} [{low}, {high}] |"
-        )
+        name, *numbers = _row(point)
+        shown = f"**{name}**" if point in best else name
+        lines.append(f"| {' | '.join([shown, *numbers])} |")
     return "\n".join(
         [*lines, "", "Bold: no other point is better in both.", ""]
     )
+
+
+def page(points: Sequence[Point]) -> str:
+    """One self-contained HTML page: the plot, and the numbers behind it."""
+    ranked = sorted(points, key=lambda p: (p.kl, p.compliance))
+    best = frontier(ranked)
+    dots = [
+        plots.Dot(
+            point.kl,
+            100 * point.compliance,
+            str(number),
+            "ppo" if point in best else "sft",
+        )
+        for number, point in enumerate(ranked, start=1)
+    ]
+    heights = [100 * point.compliance for point in best]
+    chart = plots.lines(
+        "Compliance, %, by KL to SFT, nats a response",
+        [point.kl for point in best],
+        [plots.Series("frontier", "ppo", heights)],
+        dots=dots,
+    )
+    cell, head = Markup("<td>{}</td>"), Markup("<th>{}</th>")
+    rows = [
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(map(cell.format, [number, *_row(point)]))
+        )
+        for number, point in enumerate(ranked, start=1)
+    ]
+    return PAGE.format(
+        chart=chart,
+        header=Markup("").join(map(head.format, ["", *HEADER])),
+        rows=Markup("").join(rows),
+    )
+
+
+def _row(point: Point) -> list[str]:
+    """The values under HEADER."""
+    low, gain, high = (
+        f"{100 * value:+.1f}" for value in (point.low, point.gain, point.high)
+    )
+    return [
+        point.name,
+        f"{point.kl:.2f}",
+        f"{100 * point.compliance:.1f}",
+        f"{gain} [{low}, {high}]",
+    ]
 
 
 def _beats(one: Point, other: Point) -> bool:

@@ -48,6 +48,17 @@ def test_the_table_rises_with_kl_and_marks_the_frontier():
     ]
 
 
+def test_the_page_draws_every_point_and_joins_the_frontier():
+    # by KL: 1 and 3 stand on the frontier, 2 is beaten by 1
+    points = [point("a", 1, 0.5), point("<b>", 2, 0.4), point("c", 3, 0.7)]
+    page = frontier.page(points)
+    assert page.count('class="dot ppo"') == 2
+    assert page.count('class="dot sft"') == 1
+    assert page.count('class="line ppo"') == 1
+    assert "<td>2</td><td>kl_coef &lt;b&gt;</td><td>2.00</td>" in page
+    assert "http" not in page
+
+
 def test_a_grid_is_every_combination():
     assert sweep.settings({"a": [1, 2], "b": [3, 4]}) == [
         {"a": 1, "b": 3},
