@@ -173,7 +173,7 @@ def new_workspace(folder: Path) -> None:
     (folder / "data/corpus").write_text("raw code")
     (folder / "orders").mkdir()
     (folder / "stage.py").write_text(STAGE_SCRIPT)
-    (folder / "rollouts.jsonl").touch()
+    (folder / "rollouts.jsonl").write_text("\n")
     (folder / "params.yaml").write_text(config.render(config.Params()))
     (folder / "dvc.yaml").write_text(yaml.safe_dump(declared()))
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
@@ -483,7 +483,7 @@ def test_a_killed_sweep_goes_on_and_leaves_no_trace(folder: Path) -> None:
     call = f"from flows.sweep import sweep; sweep({grid})"
     Path("orders/evaluate").write_text("none\nsleep")  # of the second point
     process = subprocess.Popen([sys.executable, "-c", call])
-    wait_for(lambda: Path("sleeping").exists())
+    wait_for(lambda: Path("sleeping").exists(), 400)  # a whole point before
     assert config.load().ppo.kl_coef == 0.9
     process.kill()
     process.wait(60)
