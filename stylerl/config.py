@@ -274,6 +274,12 @@ class PPOConfig:
         least=0,
         names=REWARD_NAMES,
     )
+    watch: str = setting(
+        "classifier",
+        "reward model that is asked beside the reward, and never rewards, to "
+        "show how far it drifts from the linter; none asks none",
+        choices=("none", "classifier", "pairwise"),
+    )
     reference: str = setting(
         "sft",
         "what KL is measured from: sft, base (the model of sft.base), or a "

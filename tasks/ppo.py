@@ -7,7 +7,7 @@ stage's key: what the same command would do, and nothing else.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def _trainer(params: config.Params) -> PPOTrainer:
         reward=reward,
         prompts=prompts,
         reference=_reference(params, tokenizer),
-        observe=rewards.Watch(judge),
+        observe=rewards.Watch(judge, _watched(settings, judge, device)),
         credit=_credit(settings, judge),
         validation=validation,
         seed=params.seed,
@@ -233,6 +233,22 @@ def _style(name: str, judge: Judge, device: torch.device) -> rewards.Style:
     model: Any = models.load_scorer(folder, tokenizer=tokenizer)
     model.to(device)
     return rewards.learned_style(Scorer(model, tokenizer))
+
+
+def _watched(
+    settings: config.PPOConfig, judge: Judge, device: torch.device
+) -> rewards.Style | None:
+    """The reward model of ppo.watch, at the precision of PPO's passes."""
+    if settings.watch == "none":
+        return None
+    learned = _style(settings.watch, judge, device)
+    compute = Compute.of(settings, device)
+
+    def style(prompts: list[str], completions: list[str]) -> Sequence[float]:
+        with compute.autocast():
+            return learned(prompts, completions)
+
+    return style
 
 
 def _prompts(

@@ -166,6 +166,22 @@ def test_the_reward_models_promises_stand_beside_the_verdicts():
     assert f' {top}h0"><title>PPO' in chart
 
 
+def test_drift_over_the_run_is_drawn_where_it_was_watched():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2],
+            "judge/promised": [0.5, 0.9],
+            "judge/compliance": [0.5, 0.4],
+        }
+    )
+
+    (chart,) = report._drift(updates)
+
+    assert "promised by the reward model" in chart
+    assert report._drift(updates.drop(columns="judge/promised")) == []
+    assert report._drift(None) == []
+
+
 def test_no_alarm_is_said_too():
     updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
 

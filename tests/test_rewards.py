@@ -272,6 +272,16 @@ def test_the_watch_shows_the_rate_of_each_game(judge):
     assert table["copied prompt"]["copied_prompt"] == 1.0
 
 
+def test_a_reward_model_that_is_watched_promises(judge):
+    def learned(prompts, completions):
+        return [len(text) / 100 for text in completions]
+
+    texts = [HONEST, HONEST * 2]
+    seen = Watch(judge, learned)([PROMPT] * 2, texts, [True, True])
+    assert seen["promised"] == [len(text) / 100 for text in texts]
+    assert "promised" not in Watch(judge)([PROMPT], [HONEST], [True])
+
+
 def test_a_cut_completion_does_not_comply(judge):
     seen = Watch(judge)([PROMPT], [HONEST], [False])
     assert seen["compliance"] == [0.0]

@@ -218,8 +218,8 @@ def test_only_measured_baselines_are_listed():
         "SFT, best of 16 by the classifier",
     ]
     assert listed[0][1] == [
-        "100", "40.0", "0.800", "90.0", "40.0", "4.00",
-        "+10.0 [+5.0, +15.0]",
+        "100", "+10.0 [+5.0, +15.0]",
+        "40.0", "0.800", "90.0", "40.0", "4.00",
     ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tasks import ppo, tracking
 ROOT = Path(__file__).resolve().parent.parent
 BODY = "    return value\n"
 SETTINGS = {
+    "ppo.watch": "none",
     "ppo.updates": 3,
     "ppo.batch_size": 6,
     "ppo.minibatches": 2,

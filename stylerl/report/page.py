@@ -26,6 +26,10 @@ PROMISES = 5  # equal bins of P(compliant)
 FEW = 10  # completions; a smaller bin shows nothing
 SMOOTHING = 5  # updates in the running mean of PPO's way
 WAY = ("objective/kl", "judge/compliance")
+DRIFT = {
+    "judge/promised": ("promised by the reward model", "sft"),
+    "judge/compliance": ("compliant", "ppo"),
+}
 CHANGE = summary.Metric("change", "PPO - SFT", 1, 1, -1)
 ENDS = {"": "change", "_low": "low", "_high": "high"}
 CURVES = {
@@ -35,8 +39,8 @@ CURVES = {
     "judge/compliance": "compliance of the rollouts",
     "judge/parse_rate": "parse rate of the rollouts",
     "judge/statements": "statements a rollout",
-    "judge/gap": "learned reward less the linter's score",
-    "judge/rank_correlation": "rank correlation of reward and linter",
+    "judge/gap": "style part of the reward less the linter's score",
+    "judge/rank_correlation": "rank correlation of style part and linter",
     "response/length": "response length, tokens",
     "response/distinct_3": "distinct-3 of the rollouts",
     "response/eos_rate": "finished responses",
@@ -127,6 +131,7 @@ def render(evidence: Evidence) -> str:
         calibration=[
             *_calibration(evidence.calibration),
             *_promises(completions),
+            *_drift(evidence.updates),
         ],
         reward_numbers=_reward_numbers(evidence.reward),
         reward_rules=_reward_rules(evidence.reward),
@@ -344,6 +349,22 @@ def _promises(completions: pd.DataFrame) -> list[Markup]:
         series,
         bounds=(0.0, 1.0),
         diagonal=True,
+    )
+    return [chart]
+
+
+def _drift(updates: pd.DataFrame | None) -> list[Markup]:
+    """Over the run: the reward model's promise and the judge's share."""
+    if updates is None or not {*DRIFT} <= set(updates):
+        return []
+    smooth = updates[[*DRIFT]].rolling(SMOOTHING, min_periods=1).mean()
+    chart = plots.lines(
+        "PPO's rollouts by update: promised, and what the judge found",
+        updates["update"].astype(float).tolist(),
+        [
+            plots.Series(label, style, smooth[column].tolist())
+            for column, (label, style) in DRIFT.items()
+        ],
     )
     return [chart]
 

@@ -247,7 +247,7 @@ def markdown(metrics: Metrics) -> str:
 
 
 def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
-    """Label and values of each baseline, as BASELINE_KEYS, and its gain."""
+    """Label, prompts, gain and values, as BASELINE_KEYS, of each baseline."""
     shown = [metric for metric in TABLE if metric.key in BASELINE_KEYS]
     chosen = {
         name: f"SFT, best of {n} by the classifier"
@@ -258,8 +258,8 @@ def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
             label,
             [
                 f"{metrics[name]['prompts']:g}",
-                *(show(m, metrics[name].get(m.key)) for m in shown),
                 show_gain(OVER_SFT, metrics[name]),
+                *(show(m, metrics[name].get(m.key)) for m in shown),
             ],
         )
         for name, label in {**BASELINES, **chosen}.items()

@@ -235,9 +235,13 @@ def learned_style(scorer: Scorer) -> Style:
 
 @dataclass(frozen=True)
 class Watch:
-    """The linter's verdict, and the rate of each way to game a reward."""
+    """The linter's verdict, and the rate of each way to game a reward.
+
+    `learned` is a reward model to watch beside it, as `promised`.
+    """
 
     judge: Judge
+    learned: Style | None = None
 
     def __call__(
         self,
@@ -249,7 +253,13 @@ class Watch:
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
         found = [substance.measure(*pair) for pair in pairs]
+        promised = (
+            {"promised": [*self.learned(prompts, completions)]}
+            if self.learned
+            else {}
+        )
         return {
+            **promised,
             "score": [v.score for v in verdicts],
             "compliance": [
                 float(v.outcome is Outcome.COMPLIANT) for v in verdicts

@@ -1,0 +1,279 @@
+"""PPO by each reward, and TRL's RLOO, from one SFT model on one budget.
+
+    python benchmarks/bench_baselines.py [--scale default|small] [--seed N]
+                                         [--split test|valid]
+
+Run it in a repository whose stages filter, label, sft and reward are up to
+date.  Each contender starts at artifacts/sft and gets the same prompts, the
+same number of episodes and the settings of params.yaml:
+
+    PPO, STYLE   our trainer, with the linter, the classifier or the pairwise
+                 model as the style part of the reward
+    TRL RLOO     TRL's RLOOTrainer with the reward of params.yaml, and its own
+                 defaults where params.yaml has no such setting
+
+RLOO (Ahmadian et al., arXiv 2402.14740) compares GENERATIONS completions of
+a prompt instead of learning values, so it sees fewer prompts in a batch; its
+learning rate is PPO's and not tuned for it.  All are then measured by
+stylerl.evaluation on the same held-out prompts under the same seeds; models
+are kept nowhere.  Results go to benchmarks/results/baselines.md.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from stylerl import config, storage
+from stylerl.config import Params
+from stylerl.evaluation import contenders, heldout, measures, opinions
+from stylerl.evaluation.contenders import REFERENCE, Language, Source
+from stylerl.judge import Judge
+from stylerl.ppo import PPOTrainer
+from stylerl.report import summary
+from stylerl.sampling import whole_lines
+from tasks import ppo
+
+RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
+SNIPPETS = Path("artifacts/filter/snippets.parquet")
+GENERATIONS = 4  # completions of a prompt that RLOO compares
+STYLES = ("linter", "classifier", "pairwise")
+SMALL = {  # that it runs, not what it shows
+    "ppo.updates": 2,
+    "ppo.batch_size": 16,
+    "ppo.prompts": 32,
+    "evaluate.prompts": 12,
+    "evaluate.samples": 1,
+    "evaluate.bootstrap": 500,
+}
+KEYS = (
+    "compliance", "score", "parse_rate", "length_median", "statements",
+    "distinct_3", "kl", "ruff", "black",
+)  # fmt: skip
+
+
+class Trained(NamedTuple):
+    """A contender's completions, and what it took to train it."""
+
+    table: pd.DataFrame
+    episodes: int
+    seconds: float
+
+
+def main() -> None:
+    """Train and measure every contender; print and keep the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=("default", "small"))
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--split", choices=("test", "valid"), default="test")
+    options = parser.parse_args()
+    changes: dict[str, Any] = {"evaluate.split": options.split}
+    if options.scale == "small":
+        changes |= SMALL
+    if options.seed is not None:
+        changes["seed"] = options.seed
+    params = config.override(config.load(), changes)
+    judge = Judge(params.judge)
+    prompts = heldout.held_out_prompts(
+        storage.read_table(SNIPPETS), judge, params.evaluate, params.seed
+    )
+    reference = contenders.load(Source(str(ppo.SFT)))
+
+    def answers(name: str, language: Language) -> pd.DataFrame:
+        settings = params.evaluate
+        return contenders.complete(
+            name, language, reference, prompts, settings, params.seed,
+            range(settings.samples),
+        )  # fmt: skip
+
+    found = {REFERENCE: Trained(answers(REFERENCE, reference), 0, 0.0)}
+    for name, train in contestants(params).items():
+        print(f"training {name}", flush=True)
+        started = time.monotonic()
+        language = train()
+        spent = time.monotonic() - started
+        episodes = params.ppo.updates * params.ppo.batch_size
+        found[name] = Trained(answers(name, language), episodes, spent)
+    text = report(judged(found, judge), found, params)
+    print(text)
+    storage.write_text(RESULTS, text)
+
+
+def contestants(params: Params) -> dict[str, Callable[[], Language]]:
+    """How each contender is trained, by its name."""
+    others = {
+        part: weight
+        for part, weight in params.ppo.reward.items()
+        if part not in STYLES
+    }
+
+    def by(style: str) -> Callable[[], Language]:
+        changed = dataclasses.replace(
+            params.ppo,
+            reward={style: 1.0, **others},
+            credit=params.ppo.credit if style == "linter" else "response",
+        )
+        return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
+
+    return {f"PPO, {style}": by(style) for style in STYLES} | {
+        "TRL RLOO": lambda: run_rloo(params)
+    }
+
+
+def run_ppo(params: Params) -> Language:
+    """Our trainer, without checkpoints."""
+    trainer = untrained(params)
+    for _ in trainer:
+        pass
+    return Language(trainer.policy.model, trainer.tokenizer)
+
+
+def untrained(params: Params) -> PPOTrainer:
+    """What the stage `ppo` puts together, before its first update."""
+    trainer = ppo._trainer(params)
+    trainer.checkpoints = None
+    return trainer
+
+
+def run_rloo(params: Params) -> Language:
+    """TRL's trainer on the same model, prompts, reward and episodes."""
+    import torch
+    from datasets import Dataset
+    from trl import RLOOConfig, RLOOTrainer
+
+    settings, ours = params.ppo, untrained(params)
+    tokenizer = ours.tokenizer
+    begin = tokenizer.bos_token or tokenizer.eos_token  # as encode_prompt
+    minibatch = settings.batch_size // settings.minibatches
+
+    def reward(
+        prompts: list[str],
+        completions: list[str],
+        completion_ids: list[list[int]],
+        **_: Any,
+    ) -> list[float | None]:
+        done = [ids[-1] == tokenizer.eos_token_id for ids in completion_ids]
+        judged = [
+            text if end else whole_lines(text)
+            for text, end in zip(completions, done, strict=True)
+        ]
+        plain = [prompt.removeprefix(begin) for prompt in prompts]
+        parts = dict(ours.reward(plain, judged))  # type: ignore[arg-type]
+        totals = [sum(each) for each in zip(*parts.values(), strict=True)]
+        missing = settings.missing_eos_penalty
+        return [
+            total if end else total - missing
+            for total, end in zip(totals, done, strict=True)
+        ]
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = RLOOTrainer(
+            model=ours.policy.model,
+            processing_class=tokenizer,
+            reward_funcs=reward,
+            train_dataset=Dataset.from_dict(
+                {"prompt": [begin + prompt for prompt in ours.prompts]}
+            ),
+            args=RLOOConfig(
+                output_dir=folder,
+                per_device_train_batch_size=minibatch,
+                steps_per_generation=settings.minibatches,
+                num_iterations=settings.epochs,
+                num_generations=GENERATIONS,
+                max_steps=settings.updates
+                * settings.minibatches
+                * settings.epochs,
+                max_completion_length=settings.max_new_tokens,
+                temperature=settings.temperature,
+                beta=settings.kl_coef,
+                epsilon=settings.cliprange,
+                learning_rate=settings.learning_rate,
+                lr_scheduler_type="linear",
+                warmup_steps=settings.warmup,
+                max_grad_norm=settings.max_grad_norm,
+                adam_epsilon=settings.adam_eps,
+                gradient_checkpointing=False,
+                bf16=ours.compute.bf16,
+                use_cpu=not torch.cuda.is_available(),
+                seed=params.seed,
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+            ),
+        )
+        trainer.train()
+        model: Any = trainer.accelerator.unwrap_model(
+            trainer.model, keep_fp32_wrapper=False
+        )
+    return Language(model.eval(), tokenizer)
+
+
+def judged(found: dict[str, Trained], judge: Judge) -> pd.DataFrame:
+    """The verdicts of flake8, ruff and black on every completion."""
+    every = pd.concat([t.table for t in found.values()], ignore_index=True)
+    asked = opinions.ask(every, judge.config.max_line_length)
+    verdicts = contenders.judge_completions(every, judge)
+    return pd.concat([verdicts, asked], axis=1)
+
+
+def report(
+    completions: pd.DataFrame, found: dict[str, Trained], params: Params
+) -> str:
+    """The table as Markdown, with command, date and machine."""
+    shown = [metric for metric in summary.TABLE if metric.key in KEYS]
+    head = [
+        "from SFT by", "episodes", "seconds", *(m.label for m in shown),
+        "compliance over SFT, points",
+    ]  # fmt: skip
+    rows = {
+        str(name): own
+        for name, own in completions.groupby("model", sort=False)
+    }
+    lines = []
+    for name, own in rows.items():
+        numbers = measures.measure(own)
+        over = measures.over_sft(
+            own, rows[REFERENCE], params.evaluate.bootstrap, params.seed
+        )
+        cells = [
+            "nothing" if name == REFERENCE else name,
+            str(found[name].episodes),
+            f"{found[name].seconds:.0f}",
+            *(summary.show(m, numbers.get(m.key)) for m in shown),
+            summary.show_gain(summary.OVER_SFT, over),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    count = rows[REFERENCE]["prompt_id"].nunique()
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    command = " ".join(["python", "benchmarks/bench_baselines.py"])
+    return "\n".join(
+        [
+            "# PPO by each reward, and TRL's RLOO",
+            "",
+            f"{datetime.date.today()}, {platform.machine()}, "
+            f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "
+            f"`{command} {' '.join(sys.argv[1:])}`",
+            "",
+            f"{count} prompts of the {params.evaluate.split} split, "
+            f"{params.evaluate.samples} completions each; the interval is a "
+            "paired bootstrap by prompt; one training run each.",
+            "",
+            f"| {' | '.join(head)} |",
+            "|---" + "|---:" * (len(head) - 1) + "|",
+            *lines,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
