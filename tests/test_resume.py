@@ -14,6 +14,7 @@ from stylerl.errors import ConfigError
 from stylerl.ppo import PPOTrainer
 
 KILLS = 20
+PHASES = ("rollout", "judge", "score", "learn", "save")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,11 @@ def context():
         return server
 
 
-def train(context, folder: Path, patience: int | None = None) -> list[str]:
-    """Run, and kill the run after `patience` phases; the phases seen."""
+def train(
+    context, folder: Path, patience: int | None = None, phase: str = ""
+) -> list[str]:
+    """Run, and kill the run after `patience` phases, in the next `phase`;
+    the phases seen."""
     folder.mkdir(exist_ok=True)
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=ppo_run.run, args=(str(folder), theirs))
@@ -37,7 +41,7 @@ def train(context, folder: Path, patience: int | None = None) -> list[str]:
     theirs.close()
     seen = []
     try:
-        while patience is None or len(seen) < patience:
+        while patience is None or len(seen) < patience or seen[-1] != phase:
             seen.append(ours.recv())
         process.kill()
     except EOFError:  # it came to its end
@@ -55,15 +59,16 @@ def whole(context, tmp_path_factory):
 
 
 def test_a_killed_run_ends_as_one_that_was_not(context, whole, tmp_path):
-    """20 kills on the way, each after a number of phases drawn at random;
-    generation, update and the writing of a checkpoint are among them."""
+    """20 kills on the way, each after a number of phases drawn at random,
+    in each of the phases in turn."""
     folder, _ = whole
-    rng, hit = random.Random(0), []
-    for _ in range(KILLS):
-        patience = rng.randrange(1, 45)
-        hit.append(train(context, tmp_path / "killed", patience)[-1])
+    rng = random.Random(0)
+    for number in range(KILLS):
+        phase = PHASES[number % len(PHASES)]
+        patience = rng.randrange(1, 35)
+        seen = train(context, tmp_path / "killed", patience, phase)
+        assert seen[-1] == phase
     assert not (tmp_path / "killed" / "end.json").exists()
-    assert {"rollout", "judge", "score", "learn", "save"} <= set(hit), hit
     train(context, tmp_path / "killed")
     for name in ("weights.safetensors", "end.json"):
         expected = (folder / name).read_bytes()
