@@ -362,6 +362,11 @@ def _run(options: argparse.Namespace) -> None:
 def _collect(options: argparse.Namespace) -> None:
     from stylerl import sources
 
+    if options.where and options.source == "environment":
+        raise DataError(
+            f"--source environment takes no path; got {options.where!r}: say "
+            "--source path or --source hub"
+        )
     if options.source == "path":
         if not options.where:
             raise DataError(

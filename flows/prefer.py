@@ -273,7 +273,7 @@ def report(answers: Sequence[Answer]) -> Group:
     lines = [
         f"{name}: {count} answers"
         for name, count in counts.value_counts().sort_index().items()
-    ]
+    ] or ["no answers yet"]
     table = Table("annotators", "pairs", "agreement", "Cohen's kappa")
     found = preferences.agreements(answers)
     for each in found:

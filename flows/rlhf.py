@@ -17,7 +17,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from flows import stages, workspace
-from stylerl import config, promotion, storage
+from stylerl import config, preferences, promotion, storage
 from stylerl.errors import StylerlError
 from stylerl.judge import Judge
 from stylerl.promotion import Decision
@@ -53,11 +53,13 @@ def rlhf(
     say_errors_plainly()
     with workspace.exclusive():
         settings = workspace.configure(preset, params)
+        # files that parameters name: better refused now than stages later
+        judge = Judge(settings.judge).identity
+        preferences.load(Path(settings.reward.preferences))
         name = flow_run.name or "rlhf"
         with tracking.flow_run(name, config.to_dict(settings)) as parent:
             results = run_stages(parent)
             metrics: dict[str, Any] = storage.read_json(METRICS)
-            judge = Judge(settings.judge).identity
             lineage = record(parent, metrics, results, judge)
             decision = promote(parent, metrics, results, lineage)
     publish(parent, metrics, decision)

@@ -18,6 +18,10 @@ class DataError(StylerlError):
     """Input data is missing, empty or malformed."""
 
 
+class DiskError(StylerlError):
+    """A file cannot be written: the disk is full, or may not be changed."""
+
+
 class ModelError(StylerlError):
     """A model or tokenizer cannot be found, loaded or used."""
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.reward.pairs import Preference
 
@@ -111,7 +112,11 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def append(path: Path, answer: Answer) -> None:
-    """Add an answer to the file and wait until the disk has it."""
+    """Add an answer to the file and wait until the disk has it.
+
+    Raises:
+        DiskError: the disk is full, or may not be written.
+    """
     record = {
         "pair": answer.pair.id,
         "annotator": answer.annotator,
@@ -119,10 +124,15 @@ def append(path: Path, answer: Answer) -> None:
         "confidence": answer.confidence,
         **answer.pair._asdict(),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with storage.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _append_line(path, json.dumps(record))
+
+
+def _append_line(path: Path, line: str) -> None:
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps(record).encode() + b"\n")
+        file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -159,6 +169,12 @@ def load(path: Path) -> list[Answer]:
     Raises:
         DataError: the file is missing, or a line is no answer.
     """
+    if not path.exists():
+        raise DataError(
+            f"reward.preferences must be a file; {path} does not exist: "
+            "answer `stylerl prefer`, or make it with `echo > "
+            f"{path}`"
+        )
     found: dict[tuple[str, str], Answer] = {}
     for where, text in _lines(path):
         answer = _answer(_object(where, text), where)

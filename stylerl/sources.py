@@ -294,8 +294,11 @@ def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
     `name` is a repository on the hub or a local folder in its format.
 
     Raises:
-        DataError: the hub cannot be reached, or there is no text column.
+        DataError: the hub cannot be reached, there is no text column, or
+            `limit` is negative.
     """
+    if limit < 0:
+        raise DataError(f"--limit must be 0, for all, or more; got {limit}")
     yield from itertools.islice(
         _dataset_files(name, name), limit if limit else None
     )
@@ -312,10 +315,23 @@ def _dataset_files(
         )
         for number, row in enumerate(rows):
             yield _from_row(row, origin, number)
-    except (OSError, datasets.exceptions.DatasetsError) as error:
+    except StopIteration as error:
         raise DataError(
-            f"cannot read the data set {origin!r}: {error}; check the name "
-            "and the network, or collect from --source path"
+            f"the data set {origin!r} must have a row; it is empty"
+        ) from error
+    except (
+        OSError,
+        ValueError,  # of a parser
+        datasets.exceptions.DatasetsError,
+    ) as error:
+        remedy = (
+            "it must be JSON lines, or a parquet table"
+            if options
+            else "check the name and the network, or collect from --source "
+            "path"
+        )
+        raise DataError(
+            f"cannot read the data set {origin!r}: {error}; {remedy}"
         ) from error
 
 
@@ -323,8 +339,9 @@ def _from_row(row: Mapping[str, Any], origin: str, number: int) -> SourceFile:
     text = next((row[c] for c in TEXT_COLUMNS if c in row), None)
     if not isinstance(text, str):
         raise DataError(
-            f"row {number} of {origin} has no text in any of the columns "
-            f"{', '.join(TEXT_COLUMNS)}; it has {', '.join(row)}"
+            f"a row must hold text in one of the columns "
+            f"{', '.join(TEXT_COLUMNS)}; row {number} of {origin} is "
+            f"{str(dict(row))[:100]}: rename a column, or leave the row out"
         )
     return SourceFile(
         str(row.get("repo_name") or origin),

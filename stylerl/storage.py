@@ -6,17 +6,27 @@ parquet, everything else JSON; the same content gives the same bytes, which
 DVC relies on.
 """
 
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from stylerl.errors import DataError
+from stylerl.errors import DataError, DiskError
+
+REFUSALS = {
+    errno.ENOSPC: "the disk is full; make room, `dvc gc --workspace` drops "
+    "the results of earlier parameters",
+    errno.EDQUOT: "the disk quota is used up; make room",
+    errno.EROFS: "the disk is read-only; work in a folder of your own",
+    errno.EACCES: "the folder does not permit it; work in one of your own",
+}
 
 
 @contextmanager
@@ -25,21 +35,54 @@ def replacing(path: Path) -> Iterator[Path]:
 
     The scratch path may be made a file or a folder; on an exception it is
     removed and `path` stays as it was.
+
+    Raises:
+        DiskError: the disk is full, or may not be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        yield scratch
-        _flush(scratch)
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(scratch, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield scratch
+            _flush(scratch)
+            if path.is_dir():
+                shutil.rmtree(path)
+            os.replace(scratch, path)
     except BaseException:
-        if scratch.is_dir():
-            shutil.rmtree(scratch)
-        else:
-            scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            if scratch.is_dir():
+                shutil.rmtree(scratch)
+            else:
+                scratch.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one sentence why `path` cannot be written.
+
+    Raises:
+        DiskError: the block failed because the disk is full, or may not be
+            written; other exceptions pass.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = REFUSALS.get(_errno(error))
+        if reason is None:
+            raise
+        raise DiskError(f"cannot write {path}: {reason}") from error
+
+
+def _errno(error: Exception) -> int:
+    """The system's error number, 0 where there is none.
+
+    safetensors says it in words alone.
+    """
+    if isinstance(error, OSError) and error.errno:
+        return error.errno
+    told = re.search(r"os error (\d+)", str(error))
+    return int(told[1]) if told else 0
 
 
 def write_text(path: Path, text: str) -> None:

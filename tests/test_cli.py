@@ -94,6 +94,11 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["collect", "--source", "path"], "--source path needs a path"),
         (["collect", "--source", "path", "nowhere"], "nowhere"),
+        (["collect", "nowhere"], "environment takes no path; got 'nowhere'"),
+        (
+            ["collect", "--source", "hub", "--limit", "-5"],
+            "--limit must be 0, for all, or more; got -5",
+        ),
         (["run"], "params.yaml does not exist"),
         (["sweep"], "params.yaml does not exist"),
         (["run", "--preset", "huge"], "preset must be one of default"),

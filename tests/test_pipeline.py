@@ -174,6 +174,7 @@ def new_workspace(folder: Path) -> None:
     (folder / "orders").mkdir()
     (folder / "stage.py").write_text(STAGE_SCRIPT)
     (folder / "rollouts.jsonl").write_text("\n")
+    (folder / "preferences.jsonl").touch()
     (folder / "params.yaml").write_text(config.render(config.Params()))
     (folder / "dvc.yaml").write_text(yaml.safe_dump(declared()))
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
@@ -415,6 +416,15 @@ def test_bad_parameter_touches_nothing(folder: Path) -> None:
     with pytest.raises(config.ConfigError, match="ppo.kl_coef"):
         rlhf(params={"ppo.kl_coef": -1})
     assert Path("params.yaml").read_text() == before
+    assert executed() == []
+
+
+@pytest.mark.parametrize("key", ["judge.config", "reward.preferences"])
+def test_a_file_that_is_nowhere_stops_the_flow_at_once(
+    folder: Path, key: str
+) -> None:
+    with pytest.raises(StylerlError, match="no-such-file"):
+        rlhf(params={key: "no-such-file"})
     assert executed() == []
 
 

@@ -182,7 +182,7 @@ def test_a_table_keeps_repository_path_and_licence(tmp_path, form):
 def test_a_table_without_text_names_its_columns(tmp_path):
     path = tmp_path / "code.jsonl"
     path.write_text('{"body": "x = 1"}\n')
-    with pytest.raises(DataError, match="it has body"):
+    with pytest.raises(DataError, match="row 0 of code is {'body': 'x = 1'}"):
         list(sources.path_files(path))
 
 
@@ -224,6 +224,22 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(DataError, match="collect from --source path"):
         list(sources.hub_files("nobody/nothing", limit=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", "", "must have a row; it is empty"),
+        ("a.jsonl", '{"code": "x"}\n{oops\n', "it must be JSON lines"),
+        ("a.parquet", "hello", "or a parquet table"),
+        ("a.jsonl", '{"code": null}\n', "row 0 of a is {'code': None}"),
+        ("a.jsonl", '{"source": "x"}\n', "rename a column"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        list(sources.path_files(tmp_path / name))
 
 
 # --- collect ----------------------------------------------------------------

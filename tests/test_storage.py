@@ -1,10 +1,16 @@
 """Files are written whole or not at all."""
 
+import errno
+from pathlib import Path
+
 import pandas as pd
 import pytest
+from safetensors import SafetensorError
 
 from stylerl import storage
-from stylerl.errors import DataError
+from stylerl.errors import DataError, DiskError
+
+FULL = Path("/dev/full")  # every write fails for want of room
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_scratch(tmp_path):
@@ -20,6 +26,34 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_scratch(tmp_path):
         raise KeyboardInterrupt
     assert storage.read_json(path) == {"kept": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="Linux has /dev/full")
+def test_a_full_disk_is_one_sentence(tmp_path):
+    path = tmp_path / "value.json"
+    storage.write_json(path, 1)
+    with (
+        pytest.raises(DiskError, match="value.json: the disk is full; make"),
+        storage.replacing(path),
+    ):
+        FULL.write_text("x")
+    assert storage.read_json(path) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError(errno.EROFS, "refused"), DiskError),
+        (OSError(errno.EACCES, "refused"), DiskError),
+        (OSError(errno.EDQUOT, "refused"), DiskError),
+        (SafetensorError("No space left on device (os error 28)"), DiskError),
+        (OSError(errno.EIO, "refused"), OSError),  # not ours to explain
+        (ValueError("28"), ValueError),
+    ],
+)
+def test_other_refusals_of_the_system(tmp_path, error, raised):
+    with pytest.raises(raised), storage.writing(tmp_path):
+        raise error
 
 
 def test_a_folder_is_replaced_whole(tmp_path):
