@@ -274,6 +274,12 @@ class PPOConfig:
         least=0,
         names=REWARD_NAMES,
     )
+    substance_target: float = setting(
+        1.1,
+        "size at which the substance part is whole, as a multiple of what "
+        "the reference writes",
+        above=0,
+    )
     watch: str = setting(
         "classifier",
         "reward model that is asked beside the reward, and never rewards, to "

@@ -1,5 +1,6 @@
 """The composite reward: its parts, and every way to game a style reward."""
 
+import dataclasses
 import numpy as np
 import pytest
 
@@ -23,7 +24,7 @@ HONEST = (
     "        result += price * rate\n"
     "    return result\n"
 )
-SIZE = 3 + 3 + 5 + 2  # nodes: assign, for, augmented assign, return
+SIZE = 2 + 2 + 4 + 1  # nodes in: assign, for, augmented assign, return
 UNTIDY = HONEST.replace(" = ", "=").replace(" * ", "*")
 GAMES = {
     "pass": "    pass\n",
@@ -303,3 +304,9 @@ def test_expected_sizes_come_from_the_reference(tiny_llama, tokenizer):
         tiny_llama, tokenizer, [PROMPT, "x = 1\n"], config, seed=0
     )
     assert found == again
+    double = dataclasses.replace(
+        config, substance_target=2 * config.substance_target
+    )
+    assert expected_sizes(
+        tiny_llama, tokenizer, [PROMPT, "x = 1\n"], double, seed=0
+    ) == {prompt: 2 * size for prompt, size in found.items()}

@@ -7,8 +7,8 @@ clean body is an empty one.  So `ppo.reward` weighs several parts:
                  `reward`, or one saved elsewhere
     mean of A and B, worst of A and B
                  style by several of these
-    substance    0 to 1: the size of the body's syntax tree against that of
-                 what the reference writes for the same prompt
+    substance    0 to 1: the size of the body's expressions against what the
+                 reference writes for the same prompt
     repetition   -1 to 0: the share of repeated lines beyond what is usual,
                  or -1 for a prompt that is copied
     unparsable   -1 for text that does not parse
@@ -88,7 +88,7 @@ def compose(
     Args:
         weights: by the names of the module's docstring.
         model: what scores style, by name: the linter or a reward model.
-        expected: the size the reference writes, by prompt.
+        expected: the size asked for, by prompt.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -306,9 +306,10 @@ def expected_sizes(
     *,
     bf16: bool = False,
 ) -> dict[str, float]:
-    """What the reference writes for each prompt, from one sample each.
+    """The size asked for with each prompt, from one sample each.
 
-    Fewer prompts than a batch are sampled as often as a batch holds them.
+    It is what the reference writes, times `substance_target`.  Fewer prompts
+    than a batch are sampled as often as a batch holds them.
     """
     times = max(1, config.batch_size // len(prompts))
     repeated = [prompt for prompt in prompts for _ in range(times)]
@@ -326,4 +327,8 @@ def expected_sizes(
     samples: dict[str, list[str]] = {prompt: [] for prompt in prompts}
     for prompt, text in zip(repeated, sampled.judged, strict=True):
         samples[prompt].append(text)
-    return substance.expected_sizes(samples)
+    written = substance.expected_sizes(samples)
+    return {
+        prompt: config.substance_target * size
+        for prompt, size in written.items()
+    }
