@@ -204,6 +204,8 @@ def _credit(settings: config.PPOConfig, judge: Judge) -> Credit | None:
     if settings.credit == "response":
         return None
     if "linter" not in settings.reward:
+        if settings.credit == "auto":
+            return None
         raise ConfigError(
             "ppo.credit: token charges what the linter takes, so `linter` "
             f"must be a part of ppo.reward; got {', '.join(settings.reward)}"

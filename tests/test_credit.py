@@ -113,10 +113,13 @@ def test_the_rewards_of_a_response_sum_to_its_score(scale_scores):
     assert set(ours.update(batch)) >= {"policy/loss"}
 
 
-def test_by_default_the_whole_score_stands_on_the_last_action():
+def test_the_whole_score_may_stand_on_the_last_action():
     batch = trainer(credit="response").rollout()
     assert batch.charges.shape == batch.mask.shape
     assert not batch.charges.any()
+    assert trainer(credit="auto").rollout().charges.any()
+    alone = trainer(credit="auto", credit_function=None).rollout()
+    assert not alone.charges.any()
 
 
 @pytest.mark.parametrize(

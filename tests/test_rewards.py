@@ -1,6 +1,7 @@
 """The composite reward: its parts, and every way to game a style reward."""
 
 import dataclasses
+
 import numpy as np
 import pytest
 

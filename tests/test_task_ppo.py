@@ -195,6 +195,9 @@ def test_the_linters_charges_have_its_weight(workspace, tmp_path):
     params = workspace(credit="token", reward={"substance": 1.0})
     with pytest.raises(ConfigError, match="`linter` must be a part"):
         ppo._trainer(params)
+    params = workspace(reward={"substance": 1.0})
+    assert params.ppo.credit == "auto"
+    assert ppo._trainer(params).credit is None
 
 
 def test_a_reference_with_another_tokenizer_is_one_clear_error(

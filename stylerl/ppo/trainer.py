@@ -74,10 +74,10 @@ class PPOTrainer:
 
     `reward(prompts, completions)` gives one number an episode, or named
     parts that are summed.  `observe(prompts, completions, finished)` gives
-    named numbers that are watched and never rewarded.  With `ppo.credit:
-    token`, `credit(prompts, completions)` says what of the reward stands on
-    single tokens.  A completion that was cut at the token limit comes to all
-    three without its last line.
+    named numbers that are watched and never rewarded.  Unless `ppo.credit`
+    is `response`, `credit(prompts, completions)` says what of the reward
+    stands on single tokens.  A completion that was cut at the token limit
+    comes to all three without its last line.
 
     Under `accelerate launch` each process samples, scores and learns its
     share, and all end with the same weights.
@@ -332,7 +332,7 @@ class PPOTrainer:
     def _charges(self, prompts: list[str], sampled: Completions) -> Tensor:
         """What of the reward stands on single tokens, (B, R)."""
         charges: Sequence[Sequence[Charge]] = [[] for _ in prompts]
-        if self.credit and self.config.credit == "token":
+        if self.credit and self.config.credit != "response":
             charges = self.credit(prompts, sampled.judged)
         return on_tokens(self.tokenizer, sampled.ids, charges)
 
