@@ -263,7 +263,7 @@ class PPOConfig:
     reward: Mapping[str, float] = setting(
         {
             "linter": 1.0,
-            "substance": 1.25,
+            "substance": 1.0,
             "repetition": 1.0,
             "unparsable": 1.0,
         },
@@ -275,7 +275,7 @@ class PPOConfig:
         names=REWARD_NAMES,
     )
     substance_target: float = setting(
-        1.5,
+        1.1,
         "size at which the substance part is whole, as a multiple of what "
         "the reference writes",
         above=0,
@@ -317,7 +317,7 @@ class PPOConfig:
     )
     updates: int = setting(60, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
-    minibatches: int = setting(2, "optimiser steps an epoch", least=1)
+    minibatches: int = setting(4, "optimiser steps an epoch", least=1)
     epochs: int = setting(2, "passes over a rollout batch", least=1)
     micro_batch: int = setting(
         8, "sequences a forward pass; 0 takes the minibatch whole", least=0
@@ -333,7 +333,7 @@ class PPOConfig:
         (), "texts that end a completion as eos does, and are no part of it"
     )
     temperature: float = setting(0.8, "of sampling and training", above=0)
-    learning_rate: float = setting(1.5e-4, "peak of Adam's rate", above=0)
+    learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
     value_learning_rate: float | None = setting(
         1e-3, "the value head's own rate; null takes the policy's", above=0
     )
@@ -352,7 +352,7 @@ class PPOConfig:
     adam_eps: float = setting(1e-5, "Adam's epsilon", above=0)
     max_grad_norm: float = setting(1.0, "gradients are clipped to", above=0)
     gamma: float = setting(1.0, "discount", least=0, most=1)
-    lam: float = setting(0.99, "GAE's lambda", least=0, most=1)
+    lam: float = setting(1.0, "GAE's lambda", least=0, most=1)
     scale_rewards: bool = setting(
         True,
         "divide rewards by the running size of the returns, so that neither "
@@ -415,7 +415,7 @@ class PPOConfig:
         64, "prompts of the validation split to measure on", least=1
     )
     kl_coef: float = setting(
-        0.1, "weight of the KL penalty to the reference", least=0
+        0.05, "weight of the KL penalty to the reference", least=0
     )
     kl_penalty: str = setting(
         "reward",

@@ -60,10 +60,10 @@ def total(reward, completion):
 
 
 def test_an_honest_clean_body_is_worth_the_most(reward):
-    """Style 1, and all of the size expected at its weight of 1.25."""
+    """Style 1, and all of the size expected at its weight of 1."""
     assert reward([PROMPT], [HONEST]) == {
         "style": [1.0],
-        "substance": [1.25],
+        "substance": [1.0],
         "repetition": [0.0],
         "unparsable": [0.0],
     }
@@ -74,18 +74,18 @@ def test_violations_are_charged_to_style(reward):
     is its own test; here style is half of the score, as nothing complies."""
     parts = reward([PROMPT], [UNTIDY])
     assert 0.25 < parts["style"][0] < 0.5
-    assert parts["substance"] == [1.25]
+    assert parts["substance"] == [1.0]
 
 
 @pytest.mark.parametrize("name", GAMES)
 def test_no_game_beats_honest_code_with_a_violation(reward, name):
-    """Four statements with E225 once are worth 1.25 + 0.45."""
+    """Four statements with E225 once are worth 1 + 0.45."""
     flawed = HONEST.replace("result = 0", "result=0")
-    assert total(reward, flawed) == pytest.approx(1.70)
+    assert total(reward, flawed) == pytest.approx(1.45)
     if "noqa" in name:
         assert total(reward, GAMES[name]) <= total(reward, UNTIDY) + 0.05
     else:
-        assert total(reward, GAMES[name]) < 1.65
+        assert total(reward, GAMES[name]) < 1.4
 
 
 @pytest.mark.parametrize("name", ["pass", "ellipsis", "docstring"])
