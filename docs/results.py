@@ -2,9 +2,10 @@
 
     make results          after `make run`
 
-Only the text between the markers `<!-- results -->` and
-`<!-- /results -->` is replaced, from metrics/evaluate.json and
-artifacts/base/training.json.
+Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
+replaced: `results` from metrics/evaluate.json and
+artifacts/base/training.json, `tokenizer` and `reward` with the tables of
+benchmarks/results/NAME.md.
 """
 
 import os
@@ -18,30 +19,40 @@ from stylerl import config, storage
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKED = re.compile(r"(?<=<!-- results -->\n).*(?=<!-- /results -->)", re.S)
+BENCHMARKS = ROOT / "benchmarks/results"
 
 
 def main() -> int:
     """Fill both documents."""
     params = config.load(ROOT / "params.yaml")
     metrics = storage.read_json(ROOT / "metrics/evaluate.json")
+    readme = ROOT / "README.md"
     fill(
-        ROOT / "README.md",
+        readme,
+        "results",
         f"`preset: {params.preset}`, seed {params.seed}, "
         f"{platform.machine()}, {os.cpu_count()} cores:\n\n"
         + summary.markdown(metrics),
     )
+    for name in ("tokenizer", "reward"):
+        fill(readme, name, tables(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
-    fill(ROOT / "docs/model-card.md", describe(card))
+    fill(ROOT / "docs/model-card.md", "results", describe(card))
     return 0
 
 
-def fill(path: Path, text: str) -> None:
-    """Put `text` between the markers of a document."""
+def fill(path: Path, name: str, text: str) -> None:
+    """Put `text` between the markers `name` of a document."""
+    marked = rf"(?<=<!-- {name} -->\n).*(?=<!-- /{name} -->)"
     content = path.read_text(encoding="utf-8")
-    storage.write_text(
-        path, MARKED.sub(lambda _: text.rstrip() + "\n", content)
-    )
+    new = re.sub(marked, lambda _: text.rstrip() + "\n", content, flags=re.S)
+    storage.write_text(path, new)
+
+
+def tables(path: Path) -> str:
+    """The tables of a Markdown page, without the words around them."""
+    blocks = path.read_text(encoding="utf-8").split("\n\n")
+    return "\n\n".join(block for block in blocks if block.startswith("|"))
 
 
 def describe(card: dict) -> str:
