@@ -24,6 +24,18 @@ from stylerl.judge import Judge, Violation
 from stylerl.judge.engine import arguments
 
 COMMAND = Path(sys.executable).with_name("flake8")
+PLUGINS = ("pep8-naming", "flake8-bugbear")  # installed beside flake8
+# flake8's own main() where these are not: bugbear crashes on some sources
+# that flake8 alone can read, and no option leaves an installed plugin out.
+BARE = f"""
+import importlib.metadata, sys
+every = importlib.metadata.distributions
+importlib.metadata.distributions = lambda: (
+    found for found in every() if found.metadata["Name"] not in {PLUGINS}
+)
+from flake8.main.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 EVERYTHING = JudgeConfig(select=("E", "W", "F", "C"), ignore=())
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 INSTALLED = Path(sysconfig.get_path("purelib"))
@@ -160,9 +172,10 @@ NASTY = [
 
 def run_command(folder: Path, names: list[str], config: JudgeConfig) -> str:
     """What the flake8 command prints; its complaints too."""
+    bare = [sys.executable, "-c", BARE]
     done = subprocess.run(
         [
-            str(COMMAND),
+            *([str(COMMAND)] if config.plugins else bare),
             *arguments(config),
             "--format=%(path)s\t%(row)d\t%(col)d\t%(code)s\t%(text)s",
             "-j1",  # a file's depth on the stack is one process's

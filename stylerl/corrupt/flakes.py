@@ -102,6 +102,9 @@ def repeated_key(code: Code) -> Iterator[Site]:
             and words[i + 1].text == ":"
             and words[opener].text == "{"
             and opener >= 0
+            and not any(  # of a comprehension there is one key
+                word.text == "for" and word.opener == opener for word in words
+            )
         ):
             place = words[i].start
             yield (Edit(place, place, f"{words[i].text}: ..., "),)
