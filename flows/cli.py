@@ -113,7 +113,8 @@ def _add_sweep(commands: Any) -> None:
         description="Run the flow's stages at each point of a grid, as child "
         "runs in MLflow, and\nprint what each reached. The same command goes "
         "on with a sweep that was killed.\nparams.yaml and the artifacts are "
-        "afterwards as they were.",
+        "afterwards as they were; after a kill,\n`stylerl run` brings the "
+        "artifacts back from the cache.",
         epilog="examples:\n"
         "  stylerl sweep                        kl_coef x learning rate\n"
         "  stylerl sweep --grid ppo.kl_coef=[0.02,0.1] "
