@@ -2,10 +2,9 @@
 
     make results          after `make run`
 
-Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
-replaced: `results` from metrics/evaluate.json and
-artifacts/base/training.json, `tokenizer` and `reward` with the tables of
-benchmarks/results/NAME.md.
+Only the text between the markers `<!-- results -->` and
+`<!-- /results -->` is replaced, from metrics/evaluate.json and
+artifacts/base/training.json.
 """
 
 import os
@@ -19,40 +18,30 @@ from stylerl import config, storage
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARKS = ROOT / "benchmarks/results"
+MARKED = re.compile(r"(?<=<!-- results -->\n).*(?=<!-- /results -->)", re.S)
 
 
 def main() -> int:
     """Fill both documents."""
     params = config.load(ROOT / "params.yaml")
     metrics = storage.read_json(ROOT / "metrics/evaluate.json")
-    readme = ROOT / "README.md"
     fill(
-        readme,
-        "results",
+        ROOT / "README.md",
         f"`preset: {params.preset}`, seed {params.seed}, "
         f"{platform.machine()}, {os.cpu_count()} cores:\n\n"
         + summary.markdown(metrics),
     )
-    for name in ("tokenizer", "reward"):
-        fill(readme, name, tables(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
-    fill(ROOT / "docs/model-card.md", "results", describe(card))
+    fill(ROOT / "docs/model-card.md", describe(card))
     return 0
 
 
-def fill(path: Path, name: str, text: str) -> None:
-    """Put `text` between the markers `name` of a document."""
-    marked = rf"(?<=<!-- {name} -->\n).*(?=<!-- /{name} -->)"
+def fill(path: Path, text: str) -> None:
+    """Put `text` between the markers of a document."""
     content = path.read_text(encoding="utf-8")
-    new = re.sub(marked, lambda _: text.rstrip() + "\n", content, flags=re.S)
-    storage.write_text(path, new)
-
-
-def tables(path: Path) -> str:
-    """The tables of a Markdown page, without the words around them."""
-    blocks = path.read_text(encoding="utf-8").split("\n\n")
-    return "\n\n".join(block for block in blocks if block.startswith("|"))
+    storage.write_text(
+        path, MARKED.sub(lambda _: text.rstrip() + "\n", content)
+    )
 
 
 def describe(card: dict) -> str:
