@@ -275,7 +275,7 @@ class PPOConfig:
         names=REWARD_NAMES,
     )
     substance_target: float = setting(
-        1.3,
+        1.1,
         "size at which the substance part is whole, as a multiple of what "
         "the reference writes",
         above=0,
@@ -315,7 +315,7 @@ class PPOConfig:
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(40, "rollout batches, one update each", least=0)
+    updates: int = setting(60, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
     epochs: int = setting(2, "passes over a rollout batch", least=1)

@@ -25,7 +25,7 @@ HONEST = (
     "        result += price * rate\n"
     "    return result\n"
 )
-SIZE = 3 + 3 + 5 + 2  # nodes: assign, for, augmented assign, return
+SIZE = 2 + 2 + 4 + 1  # nodes in: assign, for, augmented assign, return
 UNTIDY = HONEST.replace(" = ", "=").replace(" * ", "*")
 GAMES = {
     "pass": "    pass\n",

@@ -7,8 +7,8 @@ clean body is an empty one.  So `ppo.reward` weighs several parts:
                  `reward`, or one saved elsewhere
     mean of A and B, worst of A and B
                  style by several of these
-    substance    0 to 1: the size of the body's syntax tree against that of
-                 what the reference writes for the same prompt
+    substance    0 to 1: the size of the body's expressions against what the
+                 reference writes for the same prompt
     repetition   -1 to 0: the share of repeated lines beyond what is usual,
                  or -1 for a prompt that is copied
     unparsable   -1 for text that does not parse

@@ -22,7 +22,7 @@ class Substance(NamedTuple):
 
     parsed: bool
     statements: int  # distinct statements that do something; 0 if not parsed
-    size: int  # nodes of their syntax trees, each statement's once
+    size: int  # expression nodes in them, each statement's once
     trivial: bool  # parsed, and nothing in it does anything
 
 
@@ -100,11 +100,12 @@ def _added(prompt: str, completion: str) -> dict[str, int]:
 
 
 def _size(statement: ast.stmt) -> int:
-    """Nodes of a statement, without those of statements inside it.
+    """Nodes below a statement, without those of statements inside it.
 
-    `x = f(y)` has 5: the assignment, x, the call, f and y.
+    `x = f(y)` has 4: x, the call, f and y.  The statement itself counts
+    nothing, or one long line would be worth less than two short ones.
     """
-    return 1 + sum(
+    return sum(
         _size_of_part(child)
         for child in ast.iter_child_nodes(statement)
         if not isinstance(child, ast.stmt)
