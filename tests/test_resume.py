@@ -58,6 +58,7 @@ def whole(context, tmp_path_factory):
     return folder, train(context, folder)
 
 
+@pytest.mark.timeout(900)  # twenty starts of a process
 def test_a_killed_run_ends_as_one_that_was_not(context, whole, tmp_path):
     """20 kills on the way, each after a number of phases drawn at random,
     in each of the phases in turn."""
