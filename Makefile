@@ -37,7 +37,7 @@ run: $(STAMP) data
 	$(BIN)/stylerl run $(if $(PRESET),--preset $(PRESET))
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 ui: $(STAMP)
 	mlflow/server.sh

@@ -11,8 +11,10 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
@@ -20,13 +22,14 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 from prefect.tasks import Task, exponential_backoff
 
-from flows import child
+from flows import child, workspace
 from stylerl.errors import DataError, StylerlError
 from tasks import graph, process, tracking
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
-KILLED = {-9, 137}  # by signal 9, told by a parent or by a shell
+KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
 BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
+BUSY_PAUSE = 2.0  # seconds before DVC is asked again
 HINTS = (  # of DVC's, after every stage
     "To track the changes with git",
     "git add ",
@@ -36,6 +39,7 @@ HINTS = (  # of DVC's, after every stage
     "No remote provided and no default",  # the base's stage names its own
 )
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
+T = TypeVar("T")
 
 
 class StageFailure(StylerlError):
@@ -43,7 +47,7 @@ class StageFailure(StylerlError):
 
 
 class TransientFailure(StageFailure):
-    """A stage failed in a way that may pass: memory, a lock, the network."""
+    """A stage failed in a way that may pass: memory, the network."""
 
 
 def track_data() -> None:
@@ -90,18 +94,43 @@ def stale() -> set[str]:
     """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
 
     Raises:
-        TransientFailure: another DVC process is at work.
         StageFailure: DVC cannot tell.
     """
-    done = subprocess.run(
-        [*DVC, "status", "--json"], capture_output=True, text=True
-    )
+
+    def ask() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*DVC, "status", "--json"], capture_output=True, text=True
+        )
+
+    done = _in_turn(ask, lambda done: done.stderr)
     if done.returncode != 0:
-        busy = any(words in done.stderr for words in BUSY)
-        raise (TransientFailure if busy else StageFailure)(
+        raise StageFailure(
             f"DVC cannot tell what is up to date: {done.stderr.strip()}"
         )
     return set(json.loads(done.stdout))
+
+
+def _in_turn(attempt: Callable[[], T], said: Callable[[T], str]) -> T:
+    """Try until no other DVC process works on the same files.
+
+    DVC waits by itself for its lock on the repository, but not for the ones
+    on paths, which a `dvc repro` by hand holds as long as its stage runs.
+    """
+    waits = False
+    while _is_busy(said(result := attempt())):
+        if not waits:
+            get_run_logger().warning(
+                "another DVC process works in this folder; waiting for it to "
+                "end"
+            )
+        waits = True
+        time.sleep(BUSY_PAUSE)
+        workspace.drop_dead_locks()
+    return result
+
+
+def _is_busy(text: str) -> bool:
+    return any(words in text for words in BUSY)
 
 
 @task(
@@ -125,16 +154,17 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
     """
     stage = graph.find(name)
     command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        tracking.KEY: key,
+        tracking.PARENT: parent,
+    }
+
+    def work() -> child.Outcome:
+        return child.run([*DVC, *command, name], _log, environment)
+
     try:
-        outcome = child.run(
-            [*DVC, *command, name],
-            _log,
-            {
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                tracking.KEY: key,
-                tracking.PARENT: parent,
-            },
-        )
+        outcome = _in_turn(work, lambda outcome: outcome.tail)
     finally:
         if parent:
             tracking.end_children(parent)
@@ -158,11 +188,6 @@ def _failure(stage: graph.Stage, outcome: child.Outcome) -> StageFailure:
     told = re.search(r"exited with (-?\d+)", outcome.tail)
     code = int(told[1]) if told else outcome.code
     prefix = f"stage {stage.name} failed"
-    if any(words in outcome.tail for words in BUSY):
-        return TransientFailure(
-            f"{prefix}: another DVC process works in this folder; wait for "
-            f"it to end\n{outcome.tail}"
-        )
     if code in KILLED:
         return TransientFailure(
             f"{prefix}: it was killed (signal 9), most likely for want of "

@@ -51,7 +51,7 @@ def exclusive() -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        _drop_dead_locks()
+        drop_dead_locks()
         leave()
         yield
 
@@ -87,7 +87,7 @@ def leave() -> None:
     JOURNAL.unlink()
 
 
-def _drop_dead_locks() -> None:
+def drop_dead_locks() -> None:
     """Remove DVC's locks when nobody who holds one still runs.
 
     DVC sees to processes that are gone, but not to those that nobody has

@@ -4,15 +4,16 @@
 The exit code tells the flow what a failure means, because nothing else
 crosses two processes reliably.
 
-`python -m tasks.process PROGRAM ARGUMENT...` becomes PROGRAM, to be killed
-when the process that started it is gone.
+`python -m tasks.process PROGRAM ARGUMENT...` runs PROGRAM in a session that
+is killed as a whole when the process that started it is gone.
 """
 
 import ctypes
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stylerl.errors import StylerlError
 
@@ -47,8 +48,8 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(TRANSIENT if transient else USER_ERROR)
 
 
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent is gone.
+def die_with_parent(sign: signal.Signals = signal.SIGKILL) -> None:
+    """Ask Linux to send this process `sign` when its parent is gone.
 
     A flow that is cancelled ends its children itself; one that is killed
     cannot.  Other systems have no such call, and nothing is done there.
@@ -56,9 +57,23 @@ def die_with_parent() -> None:
     if sys.platform != "linux":
         return
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sign)
     if os.getppid() != parent:  # it went before the call took effect
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), sign)
+
+
+def supervise(command: Sequence[str]) -> int:
+    """Run `command`; its exit code, or 128 + N where signal N ended it.
+
+    This process must lead its session.  What ends with its parent is the
+    whole session: a shell between DVC and a stage asks Linux for nothing.
+    """
+    signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
+    for sign in (signal.SIGTERM, signal.SIGINT):  # the command heeds these
+        signal.signal(sign, lambda *_: None)
+    die_with_parent(signal.SIGUSR1)
+    code = subprocess.call(command)
+    return code if code >= 0 else 128 - code
 
 
 def _from_network(error: BaseException | None) -> bool:
@@ -73,5 +88,4 @@ def _from_network(error: BaseException | None) -> bool:
 
 
 if __name__ == "__main__":
-    die_with_parent()
-    os.execv(sys.argv[1], sys.argv[1:])
+    sys.exit(supervise(sys.argv[1:]))

@@ -4,6 +4,9 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Tiny models gain nothing from a second thread, and two of them spin when
+# another process wants the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import random
 from collections.abc import Callable, Iterable, Iterator

@@ -1,11 +1,10 @@
 """A tiny PPO run for tests/test_resume.py, in a process of its own.
 
-It says which phase it is in, so that a test can kill it there, and writes
-what it ended with.
+It says which phase it is in and waits for leave to go on, so that a test
+can kill it there, and writes what it ended with.
 """
 
 import json
-import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -35,17 +34,20 @@ CONFIG = PPOConfig(
 
 def run(folder, phases: Connection):
     """Train to the end, saying each phase at its beginning and end."""
-    os.nice(5)
     torch.set_num_threads(1)
     folder = Path(folder)
+
+    def say(phase):
+        phases.send(phase)
+        phases.recv()
 
     def spy(owner, name, phase):
         original = getattr(owner, name)
 
         def call(*args, **kwargs):
-            phases.send(phase)
+            say(phase)
             result = original(*args, **kwargs)
-            phases.send(phase)
+            say(phase)
             return result
 
         setattr(owner, name, call)
@@ -54,7 +56,7 @@ def run(folder, phases: Connection):
 
     def reward(prompts, completions):
         """Depends on torch's global generator, as a reward may."""
-        phases.send("judge")
+        say("judge")
         noise = torch.rand(len(completions)).tolist()
         return [
             len(set(text)) / 10 + each
@@ -91,5 +93,4 @@ def run(folder, phases: Connection):
             ]
         )
     )
-
     phases.close()

@@ -4,6 +4,7 @@ import multiprocessing
 import multiprocessing.forkserver
 import os
 import random
+import time
 from pathlib import Path
 
 import ppo_run
@@ -30,12 +31,16 @@ def context():
 
 
 def train(
-    context, folder: Path, patience: int | None = None, phase: str = ""
+    context,
+    folder: Path,
+    patience: int | None = None,
+    phase: str = "",
+    delay: float = 0.0,
 ) -> list[str]:
-    """Run, and kill the run after `patience` phases, in the next `phase`;
-    the phases seen."""
+    """Run, and kill the run after `patience` phases, `delay` seconds after
+    the next `phase` began or ended; the phases seen."""
     folder.mkdir(exist_ok=True)
-    ours, theirs = context.Pipe(duplex=False)
+    ours, theirs = context.Pipe()
     process = context.Process(target=ppo_run.run, args=(str(folder), theirs))
     process.start()
     theirs.close()
@@ -43,6 +48,8 @@ def train(
     try:
         while patience is None or len(seen) < patience or seen[-1] != phase:
             seen.append(ours.recv())
+            ours.send("go on")
+        time.sleep(delay)
         process.kill()
     except EOFError:  # it came to its end
         pass
@@ -60,14 +67,15 @@ def whole(context, tmp_path_factory):
 
 @pytest.mark.timeout(900)  # twenty starts of a process
 def test_a_killed_run_ends_as_one_that_was_not(context, whole, tmp_path):
-    """20 kills on the way, each after a number of phases drawn at random,
-    in each of the phases in turn."""
+    """20 kills on the way, in each of the phases in turn, each after a
+    number of phases and milliseconds drawn at random."""
     folder, _ = whole
     rng = random.Random(0)
     for number in range(KILLS):
         phase = PHASES[number % len(PHASES)]
         patience = rng.randrange(1, 35)
-        seen = train(context, tmp_path / "killed", patience, phase)
+        delay = rng.uniform(0, 0.01)
+        seen = train(context, tmp_path / "killed", patience, phase, delay)
         assert seen[-1] == phase
     assert not (tmp_path / "killed" / "end.json").exists()
     train(context, tmp_path / "killed")
