@@ -1,10 +1,10 @@
 """SIGKILL anywhere, then the same command: bit for bit the same end."""
 
 import multiprocessing
-import multiprocessing.forkserver
 import os
 import random
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import ppo_run
@@ -20,14 +20,20 @@ PHASES = ("rollout", "judge", "score", "learn", "save")
 
 @pytest.fixture(scope="module")
 def context():
-    """Processes that fork from one which has imported everything."""
+    """Processes that fork from one which has imported everything.
+
+    It is one of ours alone: another test may have started the usual one,
+    which then has imported nothing.
+    """
     here = Path(__file__).parent
+    ours = forkserver.ForkServer()
+    ours.set_forkserver_preload(["ppo_run"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{here.parent}{os.pathsep}{here}")
-        server = multiprocessing.get_context("forkserver")
-        server.set_forkserver_preload(["ppo_run"])
-        multiprocessing.forkserver.ensure_running()
-        return server
+        new_process = ours.connect_to_new_process
+        patch.setattr(forkserver, "connect_to_new_process", new_process)
+        ours.ensure_running()
+        yield multiprocessing.get_context("forkserver")
 
 
 def train(
