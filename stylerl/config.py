@@ -9,11 +9,6 @@ value and the rule.
 """
 
 import dataclasses
-import math
-import re
-import textwrap
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,34 +17,9 @@ from typing import Any
 import yaml
 
 from stylerl.errors import ConfigError
+from stylerl.settings import build, lines_of, setting, to_dict
 
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
-
-
-def setting(
-    default: Any,
-    meaning: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
-    choices: tuple[str, ...] | None = None,
-    names: str | None = None,
-) -> Any:
-    """Declare one parameter: its default, its meaning and its bounds.
-
-    `least` and `most` are inclusive bounds, `above` an exclusive lower one;
-    `choices` lists the strings allowed.  The default of a mapping is a dict,
-    the bounds are of its values, and `names` is the regular expression that
-    its names match.
-    """
-    rule = {"least": least, "most": most, "above": above, "choices": choices}
-    metadata = {"meaning": meaning, "names": names, **rule}
-    if isinstance(default, dict):
-        return dataclasses.field(
-            default_factory=default.copy, metadata=metadata
-        )
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -528,7 +498,7 @@ def load(path: Path = Path("params.yaml")) -> Params:
     Raises:
         ConfigError: the file is missing, not YAML, or breaks a rule.
     """
-    return _build(Params, _read_mapping(path), "")
+    return build(Params, _read_mapping(path), "")
 
 
 def from_preset(name: str) -> Params:
@@ -545,7 +515,7 @@ def from_preset(name: str) -> Params:
         raise ConfigError(
             f"preset must be one of {', '.join(known)}; got {name!r}"
         )
-    return _build(Params, {**_read_mapping(path), "preset": name}, "")
+    return build(Params, {**_read_mapping(path), "preset": name}, "")
 
 
 def override(params: Params, changes: Mapping[str, Any]) -> Params:
@@ -564,18 +534,7 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
                 "in params.yaml"
             )
         target[name] = value
-    return _build(Params, tree, "")
-
-
-def to_dict(params: Any) -> dict[str, Any]:
-    """The parameters as plain dicts and lists, in declaration order."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in (
-            (f.name, _plain(getattr(params, f.name)))
-            for f in dataclasses.fields(params)
-        )
-    }
+    return build(Params, tree, "")
 
 
 def render(params: Params) -> str:
@@ -592,35 +551,14 @@ def render(params: Params) -> str:
         if dataclasses.is_dataclass(value):
             lines += ["", f"{field.name}:  # {_first_line(value)}"]
             for inner in dataclasses.fields(value):
-                lines += _render_field(inner, getattr(value, inner.name), 2)
+                lines += lines_of(inner, getattr(value, inner.name), 2)
         elif field.metadata:
-            lines += _render_field(field, value, 0)
+            lines += lines_of(field, value, 0)
     return "\n".join(lines) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return to_dict(value) if dataclasses.is_dataclass(value) else value
 
 
 def _first_line(section: Any) -> str:
     return (type(section).__doc__ or "").strip().splitlines()[0]
-
-
-def _render_field(
-    field: dataclasses.Field[Any], value: Any, indent: int
-) -> list[str]:
-    pad = " " * indent
-    comment = textwrap.wrap(field.metadata["meaning"], 76 - indent)
-    plain = list(value) if isinstance(value, tuple) else value
-    text = yaml.safe_dump(
-        plain, default_flow_style=True, sort_keys=False, width=60
-    )
-    text = f"{field.name}: {text.removesuffix('...' + chr(10))}"
-    return [f"{pad}# {line}" for line in comment] + [
-        pad + line for line in text.splitlines()
-    ]
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
@@ -636,96 +574,3 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold sections, as params.yaml does")
     return content
-
-
-def _build(cls: type[Any], content: Any, prefix: str) -> Any:
-    """Make `cls` from a mapping, checking keys, types and bounds."""
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"{prefix.rstrip('.')} must be a section of keys and values; "
-            f"got {content!r}"
-        )
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    hints = typing.get_type_hints(cls)
-    values = {}
-    for key, value in content.items():
-        if key not in fields:
-            raise ConfigError(
-                f"unknown parameter {prefix}{key} = {value!r}; allowed: "
-                f"{', '.join(fields)}"
-            )
-        name = f"{prefix}{key}"
-        if dataclasses.is_dataclass(hints[key]):
-            values[key] = _build(hints[key], value, f"{name}.")
-        else:
-            typed = _typed(name, value, hints[key])
-            _check_bounds(name, typed, fields[key].metadata)
-            values[key] = typed
-    return cls(**values)
-
-
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    """`value` as the field's type; whole numbers may stand for floats."""
-    if typing.get_origin(hint) is tuple:
-        if isinstance(value, (list, tuple)) and all(
-            isinstance(item, str) for item in value
-        ):
-            return tuple(value)
-        raise ConfigError(f"{name} must be a list of strings; got {value!r}")
-    if typing.get_origin(hint) is Mapping:
-        if isinstance(value, Mapping) and value:
-            return {
-                k: _typed(f"{name}.{k}", v, float) for k, v in value.items()
-            }
-        raise ConfigError(
-            f"{name} must map names to numbers, such as {{name: 1.0}}; got "
-            f"{value!r}"
-        )
-    allowed = (
-        typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    )
-    if float in allowed and type(value) is int:
-        return float(value)
-    if type(value) in allowed:
-        return value
-    rule = " or ".join(
-        "null" if t is type(None) else t.__name__ for t in allowed
-    )
-    hint_text = (
-        " (YAML reads 1e-5 as text: write 1.0e-5)"
-        if isinstance(value, str) and float in allowed
-        else ""
-    )
-    raise ConfigError(f"{name} must be {rule}; got {value!r}{hint_text}")
-
-
-def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
-    """Raise ConfigError when a value is outside its declared bounds."""
-    if rule.get("choices") and value not in rule["choices"]:
-        allowed = ", ".join(rule["choices"])
-        raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            _check_name(name, key, rule)
-            _check_bounds(f"{name}.{key}", each, rule)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return
-    if not math.isfinite(value):
-        raise ConfigError(f"{name} must be a finite number; got {value}")
-    bounds = (
-        ("least", "at least", lambda bound: value >= bound),
-        ("most", "at most", lambda bound: value <= bound),
-        ("above", "above", lambda bound: value > bound),
-    )
-    for key, words, holds in bounds:
-        bound = rule.get(key)
-        if bound is not None and not holds(bound):
-            raise ConfigError(f"{name} must be {words} {bound}; got {value}")
-
-
-def _check_name(name: str, key: Any, rule: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a name that a mapping does not know."""
-    if not re.fullmatch(rule["names"], str(key)):
-        raise ConfigError(
-            f"{name} knows no {key!r}; it takes {rule['meaning']}"
-        )

@@ -29,6 +29,7 @@ WITHOUT_EFFECT = {
     "stylerl/__init__.py",
     "stylerl/config.py",
     "stylerl/errors.py",
+    "stylerl/settings.py",
     "stylerl/storage.py",
     "tasks/__init__.py",
     "tasks/graph.py",

@@ -1,0 +1,180 @@
+"""What a parameter is: its default, its meaning, its bounds, and its checks.
+
+A section of parameters is a frozen dataclass whose fields are declared by
+`setting`.  `build` makes one from what a YAML file says, and `lines_of`
+writes one as YAML with the meanings as comments.
+"""
+
+import dataclasses
+import math
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from stylerl.errors import ConfigError
+
+
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    names: str | None = None,
+) -> Any:
+    """Declare one parameter: its default, its meaning and its bounds.
+
+    `least` and `most` are inclusive bounds, `above` an exclusive lower one;
+    `choices` lists the strings allowed.  The default of a mapping is a dict,
+    the bounds are of its values, and `names` is the regular expression that
+    its names match.
+    """
+    rule = {"least": least, "most": most, "above": above, "choices": choices}
+    metadata = {"meaning": meaning, "names": names, **rule}
+    if isinstance(default, dict):
+        return dataclasses.field(
+            default_factory=default.copy, metadata=metadata
+        )
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def build(cls: type[Any], content: Any, prefix: str) -> Any:
+    """Make `cls` from a mapping, checking keys, types and bounds.
+
+    Args:
+        cls: a dataclass of settings, or of such dataclasses.
+        content: what a file says.
+        prefix: where in the file this stands, such as `ppo.`.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type or a value out of bounds.
+    """
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{prefix.rstrip('.')} must be a section of keys and values; "
+            f"got {content!r}"
+        )
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in content.items():
+        if key not in fields:
+            raise ConfigError(
+                f"unknown parameter {prefix}{key} = {value!r}; allowed: "
+                f"{', '.join(fields)}"
+            )
+        name = f"{prefix}{key}"
+        if dataclasses.is_dataclass(hints[key]):
+            values[key] = build(hints[key], value, f"{name}.")
+        else:
+            typed = _typed(name, value, hints[key])
+            _check_bounds(name, typed, fields[key].metadata)
+            values[key] = typed
+    return cls(**values)
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    """`value` as the field's type; whole numbers may stand for floats."""
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, (list, tuple)) and all(
+            isinstance(item, str) for item in value
+        ):
+            return tuple(value)
+        raise ConfigError(f"{name} must be a list of strings; got {value!r}")
+    if typing.get_origin(hint) is Mapping:
+        if isinstance(value, Mapping) and value:
+            return {
+                k: _typed(f"{name}.{k}", v, float) for k, v in value.items()
+            }
+        raise ConfigError(
+            f"{name} must map names to numbers, such as {{name: 1.0}}; got "
+            f"{value!r}"
+        )
+    allowed = (
+        typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    )
+    if float in allowed and type(value) is int:
+        return float(value)
+    if type(value) in allowed:
+        return value
+    rule = " or ".join(
+        "null" if t is type(None) else t.__name__ for t in allowed
+    )
+    hint_text = (
+        " (YAML reads 1e-5 as text: write 1.0e-5)"
+        if isinstance(value, str) and float in allowed
+        else ""
+    )
+    raise ConfigError(f"{name} must be {rule}; got {value!r}{hint_text}")
+
+
+def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
+    """Raise ConfigError when a value is outside its declared bounds."""
+    if rule.get("choices") and value not in rule["choices"]:
+        allowed = ", ".join(rule["choices"])
+        raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            _check_name(name, key, rule)
+            _check_bounds(f"{name}.{key}", each, rule)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return
+    if not math.isfinite(value):
+        raise ConfigError(f"{name} must be a finite number; got {value}")
+    bounds = (
+        ("least", "at least", lambda bound: value >= bound),
+        ("most", "at most", lambda bound: value <= bound),
+        ("above", "above", lambda bound: value > bound),
+    )
+    for key, words, holds in bounds:
+        bound = rule.get(key)
+        if bound is not None and not holds(bound):
+            raise ConfigError(f"{name} must be {words} {bound}; got {value}")
+
+
+def _check_name(name: str, key: Any, rule: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a name that a mapping does not know."""
+    if not re.fullmatch(rule["names"], str(key)):
+        raise ConfigError(
+            f"{name} knows no {key!r}; it takes {rule['meaning']}"
+        )
+
+
+def to_dict(params: Any) -> dict[str, Any]:
+    """Settings as plain dicts and lists, in declaration order."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in (
+            (f.name, _plain(getattr(params, f.name)))
+            for f in dataclasses.fields(params)
+        )
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return to_dict(value) if dataclasses.is_dataclass(value) else value
+
+
+def lines_of(
+    field: dataclasses.Field[Any], value: Any, indent: int
+) -> list[str]:
+    """YAML for one setting, under its meaning."""
+    pad = " " * indent
+    comment = textwrap.wrap(field.metadata["meaning"], 76 - indent)
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(
+        plain, default_flow_style=True, sort_keys=False, width=60
+    )
+    text = f"{field.name}: {text.removesuffix('...' + chr(10))}"
+    return [f"{pad}# {line}" for line in comment] + [
+        pad + line for line in text.splitlines()
+    ]
