@@ -2,9 +2,12 @@
 
     make results          after `make run`
 
-Only the text between the markers `<!-- results -->` and
-`<!-- /results -->` is replaced, from metrics/evaluate.json and
-artifacts/base/training.json.
+Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
+replaced: `results` from metrics/evaluate.json and
+artifacts/base/training.json, `seeds` from benchmarks/results/seeds/, where
+metrics/evaluate.json of the same run with other seeds is kept, `original`
+from the presets, `tokenizer` and `reward` with the tables of
+benchmarks/results/NAME.md.
 """
 
 import os
@@ -12,36 +15,123 @@ import platform
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from stylerl import config, storage
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKED = re.compile(r"(?<=<!-- results -->\n).*(?=<!-- /results -->)", re.S)
+BENCHMARKS = ROOT / "benchmarks/results"
+SEED_METRICS = ("compliance", "parse_rate", "length_median", "distinct_3")
 
 
 def main() -> int:
     """Fill both documents."""
     params = config.load(ROOT / "params.yaml")
     metrics = storage.read_json(ROOT / "metrics/evaluate.json")
+    readme = ROOT / "README.md"
     fill(
-        ROOT / "README.md",
+        readme,
+        "results",
         f"`preset: {params.preset}`, seed {params.seed}, "
         f"{platform.machine()}, {os.cpu_count()} cores:\n\n"
         + summary.markdown(metrics),
     )
+    fill(readme, "seeds", seeds(BENCHMARKS / "seeds"))
+    fill(readme, "original", original())
+    for name in ("tokenizer", "reward"):
+        fill(readme, name, tables(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
-    fill(ROOT / "docs/model-card.md", describe(card))
+    fill(ROOT / "docs/model-card.md", "results", describe(card))
     return 0
 
 
-def fill(path: Path, text: str) -> None:
-    """Put `text` between the markers of a document."""
+def fill(path: Path, name: str, text: str) -> None:
+    """Put `text` between the markers `name` of a document."""
+    marked = rf"(?<=<!-- {name} -->\n).*(?=<!-- /{name} -->)"
     content = path.read_text(encoding="utf-8")
-    storage.write_text(
-        path, MARKED.sub(lambda _: text.rstrip() + "\n", content)
+    new = re.sub(marked, lambda _: text.rstrip() + "\n", content, flags=re.S)
+    storage.write_text(path, new)
+
+
+def seeds(folder: Path) -> str:
+    """What PPO did to SFT in runs that differ in their seed, as a table."""
+    shown = [metric for metric in summary.TABLE if metric.key in SEED_METRICS]
+    lines = [
+        "| seed | "
+        + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
+        + " | compliance, PPO - SFT | guards that failed |",
+        "|---:|" + "---:|" * len(shown) + "---:|---|",
+    ]
+    for path in sorted(folder.glob("*.json")):
+        metrics = storage.read_json(path)
+        cells = [
+            ", ".join(
+                summary.show(metric, metrics[model][metric.key])
+                for model in ("sft", "ppo")
+            )
+            for metric in shown
+        ]
+        gain = summary.show_gain(summary.TABLE[0], metrics["gain"])
+        failed = [g.name for g in summary.guards(metrics) if not g.held]
+        row = [path.stem, *cells, gain, ", ".join(failed) or "none"]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def original() -> str:
+    """The notebook's configuration beside the default, as a table."""
+    ours, theirs = (
+        config.from_preset(name) for name in ("default", "notebook")
     )
+    rows = (
+        ("base model", "sft", "base"),
+        ("columns", "judge", "max_line_length"),
+        ("a snippet is a", "filter", "unit"),
+        ("clean snippets for SFT", "sft", "snippets"),
+        ("reward model from", "reward", "base"),
+        ("labels it learns", "reward", "labels"),
+        ("PPO's reward", "ppo", "reward"),
+        ("PPO's updates", "ppo", "updates"),
+        ("episodes an update", "ppo", "batch_size"),
+        ("clip range", "ppo", "cliprange"),
+    )
+    lines = ["| | notebook | default |", "|---|---|---|"]
+    for label, section, key in rows:
+        cells = (
+            _words(getattr(getattr(params, section), key))
+            for params in (theirs, ours)
+        )
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(
+        [
+            *lines,
+            "| prompts PPO learns on | "
+            f"{len(theirs.ppo.prompt_texts)}, which are judged as well "
+            f"| {ours.ppo.prompts}, of other distributions than the "
+            "judged ones |",
+            f"| completions judged, before and after | "
+            f"{len(theirs.evaluate.prompt_texts)} prompts "
+            f"| {ours.evaluate.prompts} prompts x {ours.evaluate.samples} |",
+            "| interval | none | paired bootstrap over prompts, "
+            f"{ours.evaluate.bootstrap} resamples |",
+        ]
+    )
+
+
+def _words(value: Any) -> str:
+    """A parameter's value as a cell."""
+    if isinstance(value, Mapping):
+        return " + ".join(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def tables(path: Path) -> str:
+    """The tables of a Markdown page, without the words around them."""
+    blocks = path.read_text(encoding="utf-8").split("\n\n")
+    return "\n\n".join(block for block in blocks if block.startswith("|"))
 
 
 def describe(card: dict) -> str:

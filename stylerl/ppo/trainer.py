@@ -40,7 +40,7 @@ from stylerl import checkpoint, draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.policy import PolicyWithValue
-from stylerl.ppo import health, rollouts, selection, sharding
+from stylerl.ppo import health, preconditions, rollouts, selection, sharding
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.credit import Charge, Credit, on_tokens
 from stylerl.ppo.learner import Learner
@@ -127,7 +127,15 @@ class PPOTrainer:
         self.seed = seed
         self.checkpoints = checkpoints
         self.processes = Processes()
-        self._check()
+        preconditions.check(
+            config,
+            tokenizer,
+            self.prompts,
+            self.validation,
+            processes=self.processes.count,
+            credit=credit is not None,
+            checkpoints=checkpoints is not None,
+        )
         if not isinstance(policy, PolicyWithValue):
             policy = PolicyWithValue(policy)
         self.policy = policy.eval().to(self.processes.device)
@@ -419,56 +427,6 @@ class PPOTrainer:
             for weight in model.parameters():
                 digest.update(weight.detach().cpu().numpy().tobytes())
         return digest.hexdigest()
-
-    def _check(self) -> None:
-        """Raise ConfigError where settings do not fit together."""
-        config, tokenizer = self.config, self.tokenizer
-        if config.minibatches > config.batch_size:
-            raise ConfigError(
-                f"ppo.minibatches must be at most ppo.batch_size, "
-                f"{config.batch_size}; got {config.minibatches}"
-            )
-        if config.min_new_tokens > config.max_new_tokens:
-            raise ConfigError(
-                f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
-                f"{config.max_new_tokens}; got {config.min_new_tokens}"
-            )
-        if "" in config.stop_strings:
-            raise ConfigError(
-                "ppo.stop_strings must not be empty texts; every text "
-                "would end at once: remove ''"
-            )
-        if config.batch_size < self.processes.count:
-            raise ConfigError(
-                f"ppo.batch_size must be at least the number of processes, "
-                f"{self.processes.count}; got {config.batch_size}"
-            )
-        least = self.processes.count
-        if config.keep == "best" and len(self.validation) < least:
-            raise ConfigError(
-                f"ppo.keep: best needs at least {least} prompts to choose "
-                f"by; got {len(self.validation)}: give `validation`, or set "
-                "ppo.keep: last"
-            )
-        if not self.prompts:
-            raise ConfigError("there must be at least one prompt; got none")
-        if tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
-            raise ConfigError(
-                "the tokenizer's pad token must exist and differ from eos; "
-                f"got {tokenizer.pad_token!r}: use "
-                "stylerl.models.load_tokenizer"
-            )
-        if config.credit == "token" and self.credit is None:
-            raise ConfigError(
-                "ppo.credit: token needs a function that says where; give "
-                "`credit`, or set ppo.credit: response"
-            )
-        kept = self.checkpoints is not None and config.checkpoint_every > 0
-        if config.on_alarm == "rollback" and not kept:
-            raise ConfigError(
-                "ppo.on_alarm: rollback needs checkpoints to go back to; "
-                "give a folder and ppo.checkpoint_every of 1 or more"
-            )
 
 
 def _texts(prompts: Iterable[Any]) -> list[str]:

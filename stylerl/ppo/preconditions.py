@@ -1,0 +1,75 @@
+"""What must hold before PPO begins, said while nothing is lost yet."""
+
+from collections.abc import Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from stylerl.config import PPOConfig
+from stylerl.errors import ConfigError
+
+
+def check(
+    config: PPOConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[str],
+    validation: Sequence[str],
+    *,
+    processes: int,
+    credit: bool,
+    checkpoints: bool,
+) -> None:
+    """See that settings, tokenizer and prompts fit together.
+
+    Args:
+        processes: how many share the work.
+        credit: whether a function says where rewards stand.
+        checkpoints: whether there is a folder for them.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if config.minibatches > config.batch_size:
+        raise ConfigError(
+            f"ppo.minibatches must be at most ppo.batch_size, "
+            f"{config.batch_size}; got {config.minibatches}"
+        )
+    if config.min_new_tokens > config.max_new_tokens:
+        raise ConfigError(
+            f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
+            f"{config.max_new_tokens}; got {config.min_new_tokens}"
+        )
+    if "" in config.stop_strings:
+        raise ConfigError(
+            "ppo.stop_strings must not be empty texts; every text "
+            "would end at once: remove ''"
+        )
+    if config.batch_size < processes:
+        raise ConfigError(
+            f"ppo.batch_size must be at least the number of processes, "
+            f"{processes}; got {config.batch_size}"
+        )
+    if config.keep == "best" and len(validation) < processes:
+        raise ConfigError(
+            f"ppo.keep: best needs at least {processes} prompts to choose "
+            f"by; got {len(validation)}: give `validation`, or set "
+            "ppo.keep: last"
+        )
+    if not prompts:
+        raise ConfigError("there must be at least one prompt; got none")
+    if tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
+        raise ConfigError(
+            "the tokenizer's pad token must exist and differ from eos; "
+            f"got {tokenizer.pad_token!r}: use "
+            "stylerl.models.load_tokenizer"
+        )
+    if config.credit == "token" and not credit:
+        raise ConfigError(
+            "ppo.credit: token needs a function that says where; give "
+            "`credit`, or set ppo.credit: response"
+        )
+    kept = checkpoints and config.checkpoint_every > 0
+    if config.on_alarm == "rollback" and not kept:
+        raise ConfigError(
+            "ppo.on_alarm: rollback needs checkpoints to go back to; "
+            "give a folder and ppo.checkpoint_every of 1 or more"
+        )
