@@ -18,7 +18,9 @@ from stylerl.config import SFTConfig
 from stylerl.errors import DataError
 from stylerl.models import load_causal_lm, load_tokenizer, save_model
 
-TEXT = "def add(a, b):\n    return a + b\n"
+PROMPT = "def add(a, b):\n"
+TEXT = PROMPT + "    return a + b\n"
+WHOLE = sft.Snippet("", TEXT)
 
 
 def _labels(train: int = 12, valid: int = 3) -> pd.DataFrame:
@@ -27,9 +29,11 @@ def _labels(train: int = 12, valid: int = 3) -> pd.DataFrame:
     for split, count in (("train", train), ("valid", valid)):
         for i in range(count):
             text = f"def add(a, b):\n    return a + {i}\n"
-            rows.append((text, split, True))
-            rows.append((text.replace(" + ", "+"), split, False))
-    return pd.DataFrame(rows, columns=["text", "split", "compliant"])
+            rows.append((text, len(PROMPT), split, True))
+            broken = text.replace(" + ", "+")
+            rows.append((broken, len(PROMPT), split, False))
+    columns = ["text", "body_start", "split", "compliant"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _config(base: Path) -> SFTConfig:
@@ -38,22 +42,22 @@ def _config(base: Path) -> SFTConfig:
     )
 
 
-def test_compliant_texts_keep_the_order_of_the_table() -> None:
-    found = sft.compliant_texts(_labels(2, 1))
+def test_compliant_snippets_keep_the_order_of_the_table() -> None:
+    found = sft.compliant_snippets(_labels(2, 1))
     assert found == {
         "train": [
-            "def add(a, b):\n    return a + 0\n",
-            "def add(a, b):\n    return a + 1\n",
+            (PROMPT, "    return a + 0\n"),
+            (PROMPT, "    return a + 1\n"),
         ],
-        "valid": ["def add(a, b):\n    return a + 0\n"],
+        "valid": [(PROMPT, "    return a + 0\n")],
     }
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_a_split_without_compliant_texts_is_an_error(split: str) -> None:
+def test_a_split_without_compliant_snippets_is_an_error(split: str) -> None:
     labels = _labels()
     with pytest.raises(DataError, match=f"in the {split} split"):
-        sft.compliant_texts(labels[labels["split"] != split])
+        sft.compliant_snippets(labels[labels["split"] != split])
 
 
 def test_likelihood_of_a_uniform_model(
@@ -64,10 +68,12 @@ def test_likelihood_of_a_uniform_model(
     with torch.no_grad():
         for weight in tiny_llama.parameters():
             weight.zero_()
-    texts = [TEXT, "x = 1\n"]
+    # What is given is predicted too, but does not count.
+    bodies = [TEXT, "x = 1\n"]
     size = len(TEXT) + 6  # bytes, all ASCII
-    predicted = sum(len(tokenizer.encode(text)) + 1 for text in texts)
-    found = sft.likelihood(tiny_llama, tokenizer, texts, batch_size=2)
+    predicted = sum(len(tokenizer.encode(body)) + 1 for body in bodies)
+    snippets = [sft.Snippet("", TEXT), sft.Snippet(PROMPT, "x = 1\n")]
+    found = sft.likelihood(tiny_llama, tokenizer, snippets, batch_size=2)
     nats = math.log(len(tokenizer))
     assert found.loss == pytest.approx(nats, rel=1e-5)
     assert found.bits_per_byte == pytest.approx(
@@ -78,10 +84,37 @@ def test_likelihood_of_a_uniform_model(
 def test_likelihood_does_not_depend_on_the_batch(
     tiny_lm: PreTrainedModel, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    texts = [TEXT, "x = 1\n", "def first(values):\n    return values[0]\n"]
-    alone = sft.likelihood(tiny_lm, tokenizer, texts, batch_size=1)
-    padded = sft.likelihood(tiny_lm, tokenizer, texts, batch_size=3)
+    snippets = [
+        WHOLE,
+        sft.Snippet("", "x = 1\n"),
+        sft.Snippet("def first(values):\n", "    return values[0]\n"),
+    ]
+    alone = sft.likelihood(tiny_lm, tokenizer, snippets, batch_size=1)
+    padded = sft.likelihood(tiny_lm, tokenizer, snippets, batch_size=3)
     assert padded.loss == pytest.approx(alone.loss, rel=1e-5)
+
+
+def test_parts_are_tokenised_alone_and_the_prompt_is_given(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    prompt, body = tokenizer.encode(PROMPT), tokenizer.encode("    return a")
+    ids, learnt = sft.Snippet(PROMPT, "    return a").encode(tokenizer)
+    eos = tokenizer.eos_token_id
+    assert ids == [eos, *prompt, *body, eos]
+    assert learnt == [-100] * (len(prompt) + 1) + [*body, eos]
+
+
+def test_prompts_are_not_learnt(llama_folder: Path) -> None:
+    config = _config(llama_folder)
+    tokenizer = load_tokenizer(llama_folder)
+    base = load_causal_lm(llama_folder, tokenizer=tokenizer)
+    tuned = sft.fine_tune(_labels(), config, seed=0)
+    prompt = [sft.Snippet("", PROMPT)]
+    before = sft.likelihood(base, tokenizer, prompt, 1).loss
+    after = sft.likelihood(tuned.model, tokenizer, prompt, 1).loss
+    bodies = tuned.metrics["valid"]
+    assert bodies["after"]["loss"] < 0.5 * bodies["before"]["loss"]
+    assert after > 0.8 * before
 
 
 def test_a_document_begins_and_ends_with_eos(
@@ -126,8 +159,8 @@ def test_what_is_saved_is_what_was_measured(
     save_model(tuned.model, tuned.tokenizer, tmp_path / "sft")
     tokenizer = load_tokenizer(tmp_path / "sft")
     model = load_causal_lm(tmp_path / "sft", tokenizer=tokenizer)
-    found = sft.likelihood(model, tokenizer, [TEXT], 1)
-    held = sft.likelihood(tuned.model, tuned.tokenizer, [TEXT], 1)
+    found = sft.likelihood(model, tokenizer, [WHOLE], 1)
+    held = sft.likelihood(tuned.model, tuned.tokenizer, [WHOLE], 1)
     assert found.loss == pytest.approx(held.loss, rel=1e-6)
     assert sorted(p.suffix for p in (tmp_path / "sft").iterdir()) == [
         ".json",
@@ -158,7 +191,11 @@ def test_a_gpt2_without_pad_token_is_tuned(
 
 def test_texts_over_the_limit_are_left_out(llama_folder: Path) -> None:
     labels = _labels(2, 1)
-    long = {"text": TEXT + "# " + "word " * 60 + "\n", "compliant": True}
+    long = {
+        "text": TEXT + "# " + "word " * 60 + "\n",
+        "body_start": len(PROMPT),
+        "compliant": True,
+    }
     labels = pd.concat(
         [pd.DataFrame([{**long, "split": "train"}]), labels],
         ignore_index=True,
