@@ -180,8 +180,8 @@ class RewardConfig:
         "artifacts/sft", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    labels: int = setting(4000, "labels the classifier learns", least=1)
-    pairs: int = setting(1000, "pairs the pairwise model learns", least=1)
+    labels: int = setting(2500, "labels the classifier learns", least=1)
+    pairs: int = setting(800, "pairs the pairwise model learns", least=1)
     held_out: int = setting(
         400, "held-out labels, and minimal pairs, to measure on", least=1
     )
@@ -232,7 +232,7 @@ class PPOConfig:
 
     reward: Mapping[str, float] = setting(
         {
-            "linter": 1.0,
+            "linter": 1.5,
             "substance": 1.0,
             "repetition": 1.0,
             "unparsable": 1.0,
@@ -285,7 +285,7 @@ class PPOConfig:
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(60, "rollout batches, one update each", least=0)
+    updates: int = setting(50, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
     epochs: int = setting(2, "passes over a rollout batch", least=1)
@@ -346,7 +346,9 @@ class PPOConfig:
     )
     cliprange_value: float = setting(0.2, "of the value", above=0)
     vf_coef: float = setting(0.1, "weight of the value loss", least=0)
-    entropy_coef: float = setting(0.0, "weight of the entropy bonus", least=0)
+    entropy_coef: float = setting(
+        0.005, "weight of the entropy bonus", least=0
+    )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", above=0
     )
@@ -456,7 +458,7 @@ class EvaluateConfig:
         least=1,
     )
     best_of_prompts: int = setting(
-        100, "prompts of the choice from best_of, the first ones", least=1
+        50, "prompts of the choice from best_of, the first ones", least=1
     )
     max_new_tokens: int = setting(160, "tokens a completion", least=1)
     stop_strings: tuple[str, ...] = setting(
