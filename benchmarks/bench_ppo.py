@@ -362,7 +362,8 @@ def trl_python(args: argparse.Namespace) -> Path:
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
         pip = [str(python), "-m", "pip", "install", "-q"]
         torch = [each for each in PACKAGES if each.startswith("torch==")]
-        index = [] if shutil.which("nvidia-smi") else ["--index-url", CPU]
+        ready = shutil.which("nvidia-smi") or os.environ.get("PIP_FIND_LINKS")
+        index = [] if ready else ["--index-url", CPU]
         subprocess.run([*pip, *torch, *index], check=True)
         subprocess.run([*pip, *PACKAGES], check=True)
     return python

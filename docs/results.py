@@ -98,7 +98,7 @@ def original() -> str:
         ("episodes an update", "ppo", "batch_size"),
         ("clip range", "ppo", "cliprange"),
     )
-    lines = ["| | notebook | default |", "|---|---|---|"]
+    lines = ["| | the notebook | default |", "|---|---|---|"]
     for label, section, key in rows:
         cells = (
             _words(getattr(getattr(params, section), key))
@@ -112,11 +112,15 @@ def original() -> str:
             f"{len(theirs.ppo.prompt_texts)}, which are judged as well "
             f"| {ours.ppo.prompts}, of other distributions than the "
             "judged ones |",
-            f"| completions judged, before and after | "
-            f"{len(theirs.evaluate.prompt_texts)} prompts "
-            f"| {ours.evaluate.prompts} prompts x {ours.evaluate.samples} |",
-            "| interval | none | paired bootstrap over prompts, "
-            f"{ours.evaluate.bootstrap} resamples |",
+            "| completions judged, before and after | "
+            + " | ".join(
+                f"{prompts} prompts x {params.evaluate.samples}"
+                for prompts, params in (
+                    (len(theirs.evaluate.prompt_texts), theirs),
+                    (ours.evaluate.prompts, ours),
+                )
+            )
+            + " |",
         ]
     )
 

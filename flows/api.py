@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flows.child import end_session
 from stylerl.errors import StylerlError
 
 DEFAULT = "http://127.0.0.1:4200/api"
@@ -84,8 +85,7 @@ def server(private: bool = False) -> Iterator[None]:
         _wait_for(child)
         yield
     finally:
-        child.terminate()
-        child.wait()
+        end_session(child)
 
 
 def _wait_for(child: subprocess.Popen[bytes]) -> None:

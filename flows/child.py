@@ -2,7 +2,7 @@
 
 The child leads a session of its own.  When this process is interrupted,
 cancelled or fails, the whole session is ended; when it is killed outright,
-Linux kills the child, which starts by way of tasks/process.py for that.
+the session's leader, tasks/process.py, hears of it and does the same.
 """
 
 import os
@@ -52,14 +52,14 @@ def run(
                 output.feed(chunk.decode(errors="replace"))
         code = child.wait()
     except BaseException:
-        _end_session(child)
+        end_session(child)
         raise
     output.finish()
     return Outcome(code, "\n".join(output.tail))
 
 
-def _end_session(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the child and all of its own children, then SIGKILL."""
+def end_session(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to a session's leader and all of its children, then SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, sign)

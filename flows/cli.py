@@ -293,7 +293,7 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
             raise ConfigError(
-                f"--set takes KEY=VALUE, such as ppo.kl_coef=0.1; got "
+                f"a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
                 f"{assignment!r}"
             )
         try:
@@ -401,6 +401,7 @@ def _complete(options: argparse.Namespace) -> None:
         Judge(params.judge),
         max_new_tokens=params.evaluate.max_new_tokens,
         temperature=params.evaluate.temperature,
+        stop_strings=params.evaluate.stop_strings,
         seed=options.seed,
         revision=params.sft.revision,
     )

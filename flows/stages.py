@@ -102,7 +102,7 @@ def stale() -> set[str]:
             [*DVC, "status", "--json"], capture_output=True, text=True
         )
 
-    done = _in_turn(ask, lambda done: done.stderr)
+    done = _in_turn(ask, lambda done: done.stderr if done.returncode else "")
     if done.returncode != 0:
         raise StageFailure(
             f"DVC cannot tell what is up to date: {done.stderr.strip()}"
@@ -110,18 +110,19 @@ def stale() -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def _in_turn(attempt: Callable[[], T], said: Callable[[T], str]) -> T:
+def _in_turn(attempt: Callable[[], T], error: Callable[[T], str]) -> T:
     """Try until no other DVC process works on the same files.
 
     DVC waits by itself for its lock on the repository, but not for the ones
     on paths, which a `dvc repro` by hand holds as long as its stage runs.
     """
     waits = False
-    while _is_busy(said(result := attempt())):
+    while busy := _blocked_by(error(result := attempt())):
         if not waits:
             get_run_logger().warning(
                 "another DVC process works in this folder; waiting for it to "
-                "end"
+                "end. DVC says: %s",
+                busy,
             )
         waits = True
         time.sleep(BUSY_PAUSE)
@@ -129,8 +130,9 @@ def _in_turn(attempt: Callable[[], T], said: Callable[[T], str]) -> T:
     return result
 
 
-def _is_busy(text: str) -> bool:
-    return any(words in text for words in BUSY)
+def _blocked_by(error: str) -> str:
+    """What DVC says of another process; empty where it was something else."""
+    return error.strip() if any(words in error for words in BUSY) else ""
 
 
 @task(
@@ -164,7 +166,7 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         return child.run([*DVC, *command, name], _log, environment)
 
     try:
-        outcome = _in_turn(work, lambda outcome: outcome.tail)
+        outcome = _in_turn(work, lambda done: done.tail if done.code else "")
     finally:
         if parent:
             tracking.end_children(parent)

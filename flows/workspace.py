@@ -98,7 +98,7 @@ def drop_dead_locks() -> None:
     except FileNotFoundError:
         return
     owners = re.findall(r'"pid": (\d+)', text)
-    if not any(_runs(int(owner)) for owner in owners):
+    if owners and not any(_runs(int(owner)) for owner in owners):
         DVC_LOCK.unlink(missing_ok=True)
 
 

@@ -46,6 +46,7 @@ def complete(
     max_new_tokens: int,
     temperature: float,
     seed: int,
+    stop_strings: Sequence[str] = (),
     revision: str = "main",
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
@@ -73,6 +74,7 @@ def complete(
             tokenizer,
             [prompt],
             max_new_tokens=max_new_tokens,
+            stop_strings=stop_strings,
             temperature=temperature,
             seed=seed,
         )

@@ -436,6 +436,28 @@ class PPOConfig:
         choices=("warn", "stop", "rollback"),
     )
 
+    def __post_init__(self) -> None:
+        if self.minibatches > self.batch_size:
+            raise ConfigError(
+                f"ppo.minibatches must be at most ppo.batch_size, "
+                f"{self.batch_size}; got {self.minibatches}"
+            )
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ConfigError(
+                f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
+                f"{self.max_new_tokens}; got {self.min_new_tokens}"
+            )
+        if "" in self.stop_strings:
+            raise ConfigError(
+                "ppo.stop_strings must not be empty texts; every text would "
+                "end at once: remove ''"
+            )
+        if self.on_alarm == "rollback" and self.checkpoint_every == 0:
+            raise ConfigError(
+                "ppo.on_alarm: rollback needs checkpoints to go back to; set "
+                "ppo.checkpoint_every to 1 or more"
+            )
+
 
 @dataclass(frozen=True)
 class EvaluateConfig:

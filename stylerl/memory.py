@@ -19,7 +19,7 @@ FROZEN = 4  # bytes a frozen parameter, fp32
 PROMPT_TOKENS = 96  # a signature and its docstring
 TENSORS_A_LAYER = 20  # of hidden size, kept for the backward pass
 LOGIT_COPIES = 3  # logits, log-softmax, gradient
-CGROUP = Path("/sys/fs/cgroup/memory.max")
+CGROUP = Path("/sys/fs/cgroup")
 
 
 class Shape(NamedTuple):
@@ -82,6 +82,8 @@ def available_bytes() -> int:
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 free = int(line.split()[1]) * 1024
-    if CGROUP.exists() and CGROUP.read_text().strip().isdigit():
-        free = min(free, int(CGROUP.read_text()))
+    limit = CGROUP / "memory.max"
+    if limit.exists() and limit.read_text().strip().isdigit():
+        used = int((CGROUP / "memory.current").read_text())
+        free = min(free, int(limit.read_text()) - used)
     return free

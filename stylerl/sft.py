@@ -109,6 +109,7 @@ def compliant_snippets(labels: pd.DataFrame) -> dict[str, list[Snippet]]:
     columns = ("split", "text", "body_start")
     clean = labels[labels["compliant"] & labels["split"].isin(snippets)]
     for split, text, at in zip(*(clean[c] for c in columns), strict=True):
+        at = max(at, 0)  # a whole file has no body, and is learnt whole
         snippets[split].append(Snippet(text[:at], text[at:]))
     for split, found in snippets.items():
         if not found:

@@ -8,7 +8,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pandas as pd
+
 from stylerl import serving
+from stylerl.errors import DataError
 from stylerl.promotion import ALREADY, Decision, Table
 from tasks import tracking
 
@@ -66,7 +69,7 @@ def promote(
             decision = Decision([ALREADY])
         else:
             tags = client.get_model_version(MODEL, str(holder)).tags
-            decision = gate(lambda: tracking.completions(tags[EVALUATION]))
+            decision = gate(lambda: _completions(str(holder), tags))
         if decision.promoted:
             client.set_registered_model_alias(MODEL, CHAMPION, version)
         labels = {EVALUATION: evaluation, "promotion": decision.words}
@@ -76,6 +79,16 @@ def promote(
 
     tracking.forgive(decide)
     return decisions[0] if decisions else None
+
+
+def _completions(version: str, tags: Mapping[str, str]) -> pd.DataFrame:
+    """What a version wrote when it was evaluated."""
+    if EVALUATION not in tags:
+        raise DataError(
+            f"version {version} of {MODEL} must have been evaluated by a "
+            "run of the flow; it has no such tag"
+        )
+    return tracking.completions(tags[EVALUATION])
 
 
 def _add(

@@ -76,7 +76,8 @@ class Run:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         unit = 1 if sys.platform == "darwin" else 1024
         self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
-        self.client.set_terminated(self.id, status)
+        if self.client:  # logging has not failed
+            self.client.set_terminated(self.id, status)
 
     @_unless_gone
     def log_params(self, params: Mapping[str, Any]) -> None:

@@ -409,16 +409,6 @@ def test_centring_makes_the_mean_of_references_0(
     assert score_texts(*loaded, TEXTS) == pytest.approx(centred, abs=1e-6)
 
 
-def test_the_reward_function_reads_prompt_and_completion(
-    config: RewardConfig,
-) -> None:
-    scorer = reward.new_scorer(config, seed=0)
-    function = reward.reward_function(*scorer)
-    prompt, completion = TEXTS[0].splitlines(keepends=True)
-    (found,) = function([prompt], [completion])
-    assert found == pytest.approx(score_texts(*scorer, TEXTS[:1])[0])
-
-
 # ---- Training ------------------------------------------------------------
 
 

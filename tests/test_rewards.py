@@ -60,9 +60,9 @@ def total(reward, completion):
 
 
 def test_an_honest_clean_body_is_worth_the_most(reward):
-    """Style 1, and all of the size expected at its weight of 1."""
+    """All of style at its weight of 1.5, and of the size at that of 1."""
     assert reward([PROMPT], [HONEST]) == {
-        "style": [1.0],
+        "style": [1.5],
         "substance": [1.0],
         "repetition": [0.0],
         "unparsable": [0.0],
@@ -71,21 +71,22 @@ def test_an_honest_clean_body_is_worth_the_most(reward):
 
 def test_violations_are_charged_to_style(reward):
     """E225 at `result=0` and at `result +=price*rate`... what flake8 counts
-    is its own test; here style is half of the score, as nothing complies."""
+    is its own test; here style is half of the score, as nothing complies,
+    at the weight of 1.5."""
     parts = reward([PROMPT], [UNTIDY])
-    assert 0.25 < parts["style"][0] < 0.5
+    assert 1.5 * 0.25 < parts["style"][0] < 1.5 * 0.5
     assert parts["substance"] == [1.0]
 
 
 @pytest.mark.parametrize("name", GAMES)
 def test_no_game_beats_honest_code_with_a_violation(reward, name):
-    """Four statements with E225 once are worth 1 + 0.45."""
+    """Four statements with E225 once are worth 1 + 1.5 * 0.9 / 2."""
     flawed = HONEST.replace("result = 0", "result=0")
-    assert total(reward, flawed) == pytest.approx(1.45)
+    assert total(reward, flawed) == pytest.approx(1.675)
     if "noqa" in name:
         assert total(reward, GAMES[name]) <= total(reward, UNTIDY) + 0.05
     else:
-        assert total(reward, GAMES[name]) < 1.4
+        assert total(reward, GAMES[name]) < 1.625
 
 
 @pytest.mark.parametrize("name", ["pass", "ellipsis", "docstring"])

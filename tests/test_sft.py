@@ -53,6 +53,12 @@ def test_compliant_snippets_keep_the_order_of_the_table() -> None:
     }
 
 
+def test_a_whole_file_is_learnt_whole() -> None:
+    labels = _labels(1, 1).assign(body_start=-1)
+    found = sft.compliant_snippets(labels)
+    assert found["valid"] == [("", "def add(a, b):\n    return a + 0\n")]
+
+
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_a_split_without_compliant_snippets_is_an_error(split: str) -> None:
     labels = _labels()

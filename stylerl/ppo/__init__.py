@@ -2,8 +2,7 @@
 
 trainer.py is the loop, learner.py one update as the textbook's page, and
 formulas.py its mathematics; rollouts.py is what flows between them,
-processes.py the ranks of `accelerate launch`, health.py the alarms,
-checkpoint.py the exact resume.
+processes.py the ranks of `accelerate launch`, health.py the alarms.
 """
 
 from stylerl.ppo.rollouts import Rollouts

@@ -28,21 +28,6 @@ def check(
     Raises:
         ConfigError: they do not.
     """
-    if config.minibatches > config.batch_size:
-        raise ConfigError(
-            f"ppo.minibatches must be at most ppo.batch_size, "
-            f"{config.batch_size}; got {config.minibatches}"
-        )
-    if config.min_new_tokens > config.max_new_tokens:
-        raise ConfigError(
-            f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
-            f"{config.max_new_tokens}; got {config.min_new_tokens}"
-        )
-    if "" in config.stop_strings:
-        raise ConfigError(
-            "ppo.stop_strings must not be empty texts; every text "
-            "would end at once: remove ''"
-        )
     if config.batch_size < processes:
         raise ConfigError(
             f"ppo.batch_size must be at least the number of processes, "
@@ -67,9 +52,8 @@ def check(
             "ppo.credit: token needs a function that says where; give "
             "`credit`, or set ppo.credit: response"
         )
-    kept = checkpoints and config.checkpoint_every > 0
-    if config.on_alarm == "rollback" and not kept:
+    if config.on_alarm == "rollback" and not checkpoints:
         raise ConfigError(
-            "ppo.on_alarm: rollback needs checkpoints to go back to; "
-            "give a folder and ppo.checkpoint_every of 1 or more"
+            "ppo.on_alarm: rollback needs checkpoints to go back to; give a "
+            "folder"
         )

@@ -1,8 +1,8 @@
 """The report: one self-contained HTML page from an evaluation's tables.
 
-Nothing in the page depends on the clock or the machine, so the same
-evaluation gives the same bytes.  Completions are untrusted text and are
-escaped by the template engine; the page loads nothing and runs no script.
+Only its last section, on where the numbers come from, depends on the clock
+and the machine.  Completions are untrusted text and are escaped by the
+template engine; the page loads nothing and runs no script.
 """
 
 from collections.abc import Mapping, Sequence

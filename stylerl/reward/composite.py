@@ -203,16 +203,19 @@ def repetition(prompt: str, completion: str) -> float:
 
 
 def linter_style(judge: Judge) -> Style:
-    """The linter as a reward: half for the score, half for compliance."""
+    """The linter as a reward."""
 
     def style(prompts: list[str], completions: list[str]) -> list[float]:
         finished = [True] * len(prompts)
-        return [
-            0.5 * each.score + 0.5 * (each.outcome is Outcome.COMPLIANT)
-            for each in assess_all(judge, prompts, completions, finished)
-        ]
+        assessed = assess_all(judge, prompts, completions, finished)
+        return [style_of(each) for each in assessed]
 
     return style
+
+
+def style_of(found: Assessment) -> float:
+    """0 to 1: half for the score, half for compliance."""
+    return 0.5 * found.score + 0.5 * (found.outcome is Outcome.COMPLIANT)
 
 
 def learned_style(scorer: Scorer) -> Style:
@@ -318,6 +321,8 @@ def expected_sizes(
         tokenizer,
         repeated,
         max_new_tokens=config.max_new_tokens,
+        min_new_tokens=config.min_new_tokens,
+        stop_strings=config.stop_strings,
         temperature=config.temperature,
         seed=seed,
         batch_size=config.batch_size,

@@ -6,7 +6,7 @@ from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment
 from stylerl.judge.positions import offset
 from stylerl.ppo.credit import Charge
-from stylerl.reward.composite import assess_all, linter_style
+from stylerl.reward.composite import assess_all, style_of
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,15 @@ class LinterCredit:
         """The charges of each completion, at characters of its own."""
         finished = [True] * len(prompts)
         assessed = assess_all(self.judge, prompts, completions, finished)
-        styles = linter_style(self.judge)(prompts, completions)
-        rows = zip(prompts, completions, assessed, styles, strict=True)
-        return [
-            self._charges(prompt, completion, each, 1 - style)
-            for prompt, completion, each, style in rows
-        ]
+        rows = zip(prompts, completions, assessed, strict=True)
+        return [self._charges(*row) for row in rows]
 
     def _charges(
-        self, prompt: str, completion: str, found: Assessment, missed: float
+        self, prompt: str, completion: str, found: Assessment
     ) -> list[Charge]:
         if not found.parsed or not found.violations:
             return []
+        missed = 1 - style_of(found)
         amount = -self.weight * missed / len(found.violations)
         return [
             Charge(offset(prompt + completion, each) - len(prompt), amount)

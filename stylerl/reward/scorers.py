@@ -15,7 +15,7 @@ What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -45,7 +45,6 @@ CLASSIFIES: Final = (
 CENTRE = "reward_centre"  # key of config.json
 
 Log = training.Log
-Reward = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 
 
 class Scorer(NamedTuple):
@@ -246,25 +245,6 @@ def score_texts(
     if model.config.problem_type == CLASSIFIES:
         return 1 / (1 + np.exp(-scores))
     return scores - getattr(model.config, CENTRE, 0.0)
-
-
-def reward_function(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    batch_size: int = 64,
-) -> Reward:
-    """The model as `(prompts, completions) -> scores`, as PPO takes it."""
-
-    def reward(
-        prompts: Sequence[str], completions: Sequence[str]
-    ) -> Sequence[float]:
-        texts = [p + c for p, c in zip(prompts, completions, strict=True)]
-        scores: list[float] = score_texts(
-            model, tokenizer, texts, batch_size
-        ).tolist()
-        return scores
-
-    return reward
 
 
 class _Collator:
