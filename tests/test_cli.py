@@ -69,7 +69,7 @@ def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("text", ["ppo.kl_coef", "=1", "judge.select=[E"])
 def test_set_refuses_what_is_no_assignment(text: str) -> None:
-    with pytest.raises(ConfigError, match="--set"):
+    with pytest.raises(ConfigError, match="a setting is KEY=VALUE"):
         cli.changes([text])
 
 

@@ -52,8 +52,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 
 def _labels() -> pd.DataFrame:
     texts = [f"x = {i}\n" for i in range(training.LOG_STEPS)]
-    rows = [(text, "train", True) for text in texts]
+    rows = [(text, 0, "train", True) for text in texts]
     return pd.DataFrame(
-        [*rows, ("y = 1\n", "valid", True)],
-        columns=["text", "split", "compliant"],
+        [*rows, ("y = 1\n", 0, "valid", True)],
+        columns=["text", "body_start", "split", "compliant"],
     )
