@@ -293,14 +293,14 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
             raise ConfigError(
-                f"a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
+                "a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
                 f"{assignment!r}"
             )
         try:
             result[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise ConfigError(
-                f"--set {key}: {value!r} is not a YAML value"
+                f"{key}: {value!r} is not a YAML value"
             ) from error
     return result
 

@@ -67,9 +67,16 @@ def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
     assert cli.changes([text]) == value
 
 
-@pytest.mark.parametrize("text", ["ppo.kl_coef", "=1", "judge.select=[E"])
-def test_set_refuses_what_is_no_assignment(text: str) -> None:
-    with pytest.raises(ConfigError, match="a setting is KEY=VALUE"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ppo.kl_coef", "a setting is KEY=VALUE"),
+        ("=1", "a setting is KEY=VALUE"),
+        ("judge.select=[E", "judge.select: '.E' is not a YAML value"),
+    ],
+)
+def test_set_refuses_what_is_no_assignment(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         cli.changes([text])
 
 
