@@ -32,6 +32,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -89,6 +90,18 @@ CASES = (
     Case("ours", "bf16"),
     Case("trl", "bf16 weights"),
 )
+
+
+PROFILED = Case("ours", "fp32")
+KINDS = {  # of operations: names in torch's profiler
+    "matrix products": "mm$|linear|matmul",
+    "attention": "attention",
+    "softmax and what follows from it": "softmax|logsumexp|::(exp|log)_?$",
+    "GELU": "gelu",
+    "Adam": "adam|Optimizer",
+    "layer norm": "layer_norm",
+    "copies and selections": "copy_|::(cat|clone|index|gather|scatter|select)",
+}
 
 
 def gpt2(shape: Shape) -> Any:
@@ -297,7 +310,35 @@ def child(args: argparse.Namespace) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         found["gib"] = peak / 2**20
     found["rate"] = matmul_rate(case)
+    if case == PROFILED:
+        found["profile"] = profile(SHAPES[args.shape], case)
     print(json.dumps(found))
+
+
+def profile(shape: Shape, case: Case) -> dict[str, float]:
+    """Shares of an update's time by kind of operation, ours."""
+    import torch
+
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU]
+    ) as recorded:
+        (seconds,) = run_ours(shape, 1, case)
+    spent = dict.fromkeys(KINDS, 0.0)
+    spent["other operations"] = 0.0
+    for event in recorded.key_averages():
+        kind = next(
+            (
+                k
+                for k, pattern in KINDS.items()
+                if re.search(pattern, event.key)
+            ),
+            "other operations",
+        )
+        spent[kind] += event.self_cpu_time_total / 1e6
+    whole = sum(seconds[p] for p in ("generate", "score", "update"))
+    shares = {kind: time / whole for kind, time in spent.items()}
+    shares["between operations: Python"] = max(0.0, 1 - sum(shares.values()))
+    return shares
 
 
 def matmul_rate(case: Case) -> float:
@@ -396,7 +437,7 @@ def main() -> None:
         lines = [row(*each) for each in found.items()] + comparison(found)
         print("\n".join(comparison(found)), flush=True)
         if args.only is None:
-            write(shape, lines, args)
+            write(shape, lines, found[PROFILED]["profile"], args)
 
 
 def row(case: Case, found: dict[str, float]) -> str:
@@ -452,9 +493,24 @@ def hardware() -> str:
     return f"{name}, {os.cpu_count()} logical cores"
 
 
-def write(shape: str, lines: list[str], args: argparse.Namespace) -> None:
+def write(
+    shape: str,
+    lines: list[str],
+    shares: dict[str, float],
+    args: argparse.Namespace,
+) -> None:
     """Put the table of this shape into the results, beside the other's."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    spent = [
+        "Where an update of ours goes (fp32, 1 minibatch, one update under "
+        "torch's profiler, the first):",
+        "",
+        *(
+            f"- {kind}: {100 * share:.0f}%"
+            for kind, share in sorted(shares.items(), key=lambda x: -x[1])
+        ),
+        "",
+    ]
     size = SHAPES[shape]
     text = "\n".join(
         [
@@ -472,6 +528,7 @@ def write(shape: str, lines: list[str], args: argparse.Namespace) -> None:
             "|---|---|---|---|---|---|",
             *lines,
             "",
+            *spent,
         ]
     )
     old = RESULTS.read_text() if RESULTS.exists() else ""
