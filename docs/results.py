@@ -6,7 +6,7 @@ Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
 replaced: `results` from metrics/evaluate.json and
 artifacts/base/training.json, `seeds` from benchmarks/results/seeds/, where
 metrics/evaluate.json of the same run with other seeds is kept, `original`
-from the presets, `tokenizer` and `reward` with the tables of
+from the presets, `tokenizer` and `reward` with the first table of
 benchmarks/results/NAME.md.
 """
 
@@ -42,7 +42,7 @@ def main() -> int:
     fill(readme, "seeds", seeds(BENCHMARKS / "seeds"))
     fill(readme, "original", original())
     for name in ("tokenizer", "reward"):
-        fill(readme, name, tables(BENCHMARKS / f"{name}.md"))
+        fill(readme, name, table(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
     fill(ROOT / "docs/model-card.md", "results", describe(card))
     return 0
@@ -132,10 +132,10 @@ def _words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def tables(path: Path) -> str:
-    """The tables of a Markdown page, without the words around them."""
+def table(path: Path) -> str:
+    """The first table of a Markdown page."""
     blocks = path.read_text(encoding="utf-8").split("\n\n")
-    return "\n\n".join(block for block in blocks if block.startswith("|"))
+    return next(block for block in blocks if block.startswith("|"))
 
 
 def describe(card: dict) -> str:
