@@ -239,7 +239,7 @@ def run_trl(shape: Shape, updates: int, case: Case) -> Any:
         trainer = PPOTrainer(
             PPOConfig(
                 output_dir=folder,
-                per_device_train_batch_size=shape.batch // case.minibatches,
+                per_device_train_batch_size=shape.batch,
                 gradient_accumulation_steps=1,
                 num_mini_batches=case.minibatches,
                 num_ppo_epochs=EPOCHS,
@@ -260,6 +260,7 @@ def run_trl(shape: Shape, updates: int, case: Case) -> Any:
             train_dataset=datasets.Dataset.from_list(rows),
             eval_dataset=datasets.Dataset.from_list(rows[:2]),
         )
+        assert trainer.args.batch_size == shape.batch
         trainer.log = mark("logged", lambda metrics: None)
         marks.append(("logged", time.perf_counter()))
         trainer.train()
