@@ -85,5 +85,10 @@ def available_bytes() -> int:
     limit = CGROUP / "memory.max"
     if limit.exists() and limit.read_text().strip().isdigit():
         used = int((CGROUP / "memory.current").read_text())
-        free = min(free, int(limit.read_text()) - used)
+        stat = dict(
+            line.split()
+            for line in (CGROUP / "memory.stat").read_text().splitlines()
+        )
+        cache = int(stat["inactive_file"])  # the kernel gives it back
+        free = min(free, int(limit.read_text()) - used + cache)
     return free

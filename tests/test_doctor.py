@@ -315,6 +315,19 @@ def test_memory_available_is_of_this_machine():
     assert 2**26 < memory.available_bytes() < 2**46
 
 
+def test_a_containers_limit_counts_what_it_holds_already(
+    tmp_path, monkeypatch
+):
+    """Of 100,000 bytes 60,000 are taken, 15,000 of them by files that the
+    kernel can drop: 100,000 - 60,000 + 15,000."""
+    (tmp_path / "memory.max").write_text("100000\n")
+    (tmp_path / "memory.current").write_text("60000\n")
+    stat = "anon 45000\ninactive_file 15000\n"
+    (tmp_path / "memory.stat").write_text(stat)
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    assert memory.available_bytes() == 55_000
+
+
 def test_an_empty_folder_fails_without_an_exception(tmp_path):
     findings = list(doctor.examine(tmp_path))
 
