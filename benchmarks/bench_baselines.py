@@ -8,7 +8,7 @@ date.  Each contender starts at artifacts/sft and gets the same prompts, the
 same number of episodes and the settings of params.yaml:
 
     PPO, STYLE   our trainer, with the linter, the classifier or the pairwise
-                 model as the style part of the reward
+                 model as the style part of the reward, of the same weight
     TRL RLOO     TRL's RLOOTrainer with the reward of params.yaml, and its own
                  defaults where params.yaml has no such setting
 
@@ -110,16 +110,13 @@ def main() -> None:
 
 def contestants(params: Params) -> dict[str, Callable[[], Language]]:
     """How each contender is trained, by its name."""
-    others = {
-        part: weight
-        for part, weight in params.ppo.reward.items()
-        if part not in STYLES
-    }
+    others = dict(params.ppo.reward)
+    weight = others.pop("linter")
 
     def by(style: str) -> Callable[[], Language]:
         changed = dataclasses.replace(
             params.ppo,
-            reward={style: 1.0, **others},
+            reward={style: weight, **others},
             credit=params.ppo.credit if style == "linter" else "response",
         )
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))

@@ -4,14 +4,11 @@
 
 Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
 replaced: `results` from metrics/evaluate.json and
-artifacts/base/training.json, `seeds` from benchmarks/results/seeds/, where
-metrics/evaluate.json of the same run with other seeds is kept, `original`
-from the presets, `tokenizer` and `reward` with the first table of
-benchmarks/results/NAME.md.
+artifacts/base/training.json, `seeds` and `original` from the presets and what
+benchmarks/bench_run.py kept, `tokenizer`, `reward` and `baselines` with the
+first table of benchmarks/results/NAME.md.
 """
 
-import os
-import platform
 import re
 import sys
 from collections import Counter
@@ -20,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from stylerl import config, storage
+from stylerl.errors import DataError
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks/results"
-SEED_METRICS = ("compliance", "parse_rate", "length_median", "distinct_3")
+RUNS = BENCHMARKS / "runs"
+SEED_METRICS = (
+    "compliance", "parse_rate", "length_median", "statements", "distinct_3",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -35,13 +36,12 @@ def main() -> int:
     fill(
         readme,
         "results",
-        f"`preset: {params.preset}`, seed {params.seed}, "
-        f"{platform.machine()}, {os.cpu_count()} cores:\n\n"
+        f"`preset: {params.preset}`, {timed(params.seed, metrics)}:\n\n"
         + summary.markdown(metrics),
     )
-    fill(readme, "seeds", seeds(BENCHMARKS / "seeds"))
+    fill(readme, "seeds", seeds())
     fill(readme, "original", original())
-    for name in ("tokenizer", "reward"):
+    for name in ("tokenizer", "reward", "baselines"):
         fill(readme, name, table(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
     fill(ROOT / "docs/model-card.md", "results", describe(card))
@@ -56,29 +56,52 @@ def fill(path: Path, name: str, text: str) -> None:
     storage.write_text(path, new)
 
 
-def seeds(folder: Path) -> str:
+def timed(seed: int, metrics: Mapping[str, Any]) -> str:
+    """Where the metrics come from, and how long it took."""
+    run = storage.read_json(RUNS / f"seed-{seed}.json")
+    if run["evaluate"] != metrics:
+        raise DataError(
+            f"metrics/evaluate.json is not that of {RUNS}/seed-{seed}.json: "
+            f"run benchmarks/bench_run.py seed-{seed} --set seed={seed}"
+        )
+    return (
+        f"`{run['command']}` at {run['commit']} in a clean clone, "
+        f"{run['date']}, {run['machine']}: {run['seconds'] / 60:.1f} minutes, "
+        f"the largest process {run['largest_process_gib']} GiB"
+    )
+
+
+def seeds() -> str:
     """What PPO did to SFT in runs that differ in their seed, as a table."""
     shown = [metric for metric in summary.TABLE if metric.key in SEED_METRICS]
     lines = [
-        "| seed | "
+        "| seed | minutes | "
         + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
         + " | compliance, PPO - SFT | guards that failed |",
-        "|---:|" + "---:|" * len(shown) + "---:|---|",
+        "|---:|---:|" + "---:|" * len(shown) + "---:|---|",
     ]
-    for path in sorted(folder.glob("*.json")):
-        metrics = storage.read_json(path)
-        cells = [
-            ", ".join(
-                summary.show(metric, metrics[model][metric.key])
-                for model in ("sft", "ppo")
-            )
-            for metric in shown
-        ]
+    for path in sorted(RUNS.glob("seed-*.json")):
+        run = storage.read_json(path)
+        metrics = run["evaluate"]
         gain = summary.show_gain(summary.TABLE[0], metrics["gain"])
         failed = [g.name for g in summary.guards(metrics) if not g.held]
-        row = [path.stem, *cells, gain, ", ".join(failed) or "none"]
+        row = [
+            path.stem.removeprefix("seed-"),
+            f"{run['seconds'] / 60:.1f}",
+            *(_before_after(metrics, metric) for metric in shown),
+            gain,
+            ", ".join(failed) or "none",
+        ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
+
+
+def _before_after(metrics: Mapping[str, Any], metric: summary.Metric) -> str:
+    """SFT's value and PPO's."""
+    return ", ".join(
+        summary.show(metric, metrics[model][metric.key])
+        for model in ("sft", "ppo")
+    )
 
 
 def original() -> str:
@@ -105,24 +128,42 @@ def original() -> str:
             for params in (theirs, ours)
         )
         lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(
-        [
-            *lines,
-            "| prompts PPO learns on | "
-            f"{len(theirs.ppo.prompt_texts)}, which are judged as well "
-            f"| {ours.ppo.prompts}, of other distributions than the "
-            "judged ones |",
-            "| completions judged, before and after | "
-            + " | ".join(
-                f"{prompts} prompts x {params.evaluate.samples}"
-                for prompts, params in (
-                    (len(theirs.evaluate.prompt_texts), theirs),
-                    (ours.evaluate.prompts, ours),
-                )
+    lines += [
+        "| prompts PPO learns on | "
+        f"{len(theirs.ppo.prompt_texts)}, which are judged as well "
+        f"| {ours.ppo.prompts}, of other distributions than the judged ones |",
+        "| completions judged, before and after | "
+        + " | ".join(
+            f"{prompts} prompts x {params.evaluate.samples}"
+            for prompts, params in (
+                (len(theirs.evaluate.prompt_texts), theirs),
+                (ours.evaluate.prompts, ours),
             )
-            + " |",
-        ]
-    )
+        )
+        + " |",
+    ]
+    runs = [
+        storage.read_json(RUNS / f"{name}.json")
+        for name in ("notebook", f"seed-{ours.seed}")
+    ]
+    compliance = summary.TABLE[0]
+    measured = {
+        "measured: AUROC of the classifier": lambda run: (
+            f"{run['reward']['classifier']['auroc']:.2f}"
+        ),
+        "measured: compliance %, SFT and PPO": lambda run: _before_after(
+            run["evaluate"], compliance
+        ),
+        "measured: PPO - SFT (95% interval)": lambda run: summary.show_gain(
+            compliance, run["evaluate"]["gain"]
+        ),
+        "measured: minutes": lambda run: f"{run['seconds'] / 60:.1f}",
+    }
+    lines += [
+        f"| {label} | {' | '.join(map(cell, runs))} |"
+        for label, cell in measured.items()
+    ]
+    return "\n".join(lines)
 
 
 def _words(value: Any) -> str:

@@ -61,6 +61,17 @@ def hang(*_, **__):
         pass
 
 
+def go_on(*_, **__):
+    """Catch what it can, and the first signal of all as a destructor does."""
+    try:
+        hang()
+    except BaseException:
+        try:
+            hang()
+        except Exception:
+            hang()
+
+
 @pytest.fixture
 def impatient(monkeypatch):
     """A limit of 0.2 seconds, and its signal for the test's time."""
@@ -70,7 +81,7 @@ def impatient(monkeypatch):
     signal.signal(signal.SIGVTALRM, before)
 
 
-@pytest.mark.parametrize("fault", [crash, hang])
+@pytest.mark.parametrize("fault", [crash, hang, go_on])
 def test_a_crash_or_a_hang_costs_one_text(fault, monkeypatch, impatient):
     monkeypatch.setattr(autopep8, "fix_code", fault)
     monkeypatch.setattr(formatter.black, "format_str", fault)

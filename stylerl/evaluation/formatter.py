@@ -66,19 +66,26 @@ def changed_share(text: str, prompt_rows: int, width: int) -> float | None:
     return min(1.0, changed / (len(old) - first))
 
 
+class _TimeUp(BaseException):
+    """Not an Exception, which what a formatter calls may catch."""
+
+
 def _patiently(work: Callable[[], Any], otherwise: Any) -> Any:
-    """What `work` gives within SECONDS, `otherwise` if it fails."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    """What `work` gives within SECONDS, `otherwise` if it fails.
+
+    The timer goes on: what is raised in a destructor is lost.
+    """
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS, SECONDS)
     try:
         return work()
-    except Exception:  # a formatter may trip over anything
+    except (Exception, _TimeUp):  # a formatter may trip over anything
         return otherwise
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _give_up(signum: int, frame: FrameType | None) -> None:
-    raise TimeoutError
+    raise _TimeUp
 
 
 TOOLS: dict[str, Callable[[str, int, int], str | float | None]] = {

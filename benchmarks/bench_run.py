@@ -1,0 +1,71 @@
+"""One whole `stylerl run`, timed, and what it measured kept.
+
+    python benchmarks/bench_run.py NAME [arguments of `stylerl run`]
+
+Run it in a clean clone after `make data`, so that nothing is cached.  What
+the run left in metrics/evaluate.json and metrics/reward.json goes to
+benchmarks/results/runs/NAME.json, with command, commit, date, machine,
+seconds by the wall clock and the memory of the largest process, and from
+there into the README (docs/results.py).  The runs are
+
+    seed-N      --set seed=N
+    notebook    --preset notebook --set sft.base=artifacts/base
+                --set sft.max_tokens=512 --set reward.base=artifacts/sft
+
+the last with the embedded base in the place of codeparrot-small, and the
+classifier on it in that of DistilBERT, since no hub was at hand.
+"""
+
+import datetime
+import os
+import platform
+import resource
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from stylerl import storage
+
+RESULTS = Path(__file__).resolve().parent / "results/runs"
+METRICS = {
+    name: Path("metrics", f"{name}.json") for name in ("evaluate", "reward")
+}
+
+
+def main() -> int:
+    """Run, and keep what came of it; the exit code is the run's."""
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    name, *arguments = sys.argv[1:]
+    command = ["stylerl", "run", *arguments]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    started = time.monotonic()
+    done = subprocess.run(command, check=False)
+    seconds = time.monotonic() - started
+    if done.returncode:
+        return done.returncode
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    kept = {
+        "command": shlex.join(command),
+        "commit": commit.stdout.strip(),
+        "date": str(datetime.date.today()),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "seconds": round(seconds),
+        "largest_process_gib": round(used.ru_maxrss / 2**20, 2),
+        **{key: storage.read_json(path) for key, path in METRICS.items()},
+    }
+    storage.write_json(RESULTS / f"{name}.json", kept)
+    print(f"{seconds:.0f} s; kept in {RESULTS / name}.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
