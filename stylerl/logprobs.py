@@ -3,8 +3,9 @@
 Two costs dominate scoring a response: logits on positions nobody asks for,
 and copies of (B, T, V).  Here only the states that emit a response token
 reach the output embedding, their logits exist for one chunk at a time, and
-the backward pass computes them again.  (The chunked, recomputed
-cross-entropy is the idea of arXiv 2411.09009, "Cut Your Losses".)
+the backward pass computes them again where there is more than one.  (The
+chunked, recomputed cross-entropy is the idea of arXiv 2411.09009, "Cut Your
+Losses".)
 
 Notation: B sequences, T tokens with the prompt, V vocabulary, H hidden
 size, N response tokens of the batch laid end to end.
@@ -98,11 +99,13 @@ class _Scores(torch.autograd.Function):
         dtype = torch.promote_types(hidden.dtype, torch.float32)
         logprobs = hidden.new_empty(len(hidden), dtype=dtype)
         entropy = torch.empty_like(logprobs)
-        for rows in _chunks(len(hidden), len(weight)):
+        chunks = _chunks(len(hidden), len(weight))
+        for rows in chunks:
             log_p = _log_p(hidden[rows], cast, bias, temperature)
             logprobs[rows] = log_p.gather(-1, tokens[rows, None])[:, 0]
             entropy[rows] = -_dot(log_p.exp(), log_p)
-        ctx.save_for_backward(hidden, weight, bias, tokens)
+        kept = log_p if len(chunks) == 1 else None
+        ctx.save_for_backward(hidden, weight, bias, tokens, entropy, kept)
         return logprobs, entropy
 
     @staticmethod
@@ -112,15 +115,17 @@ class _Scores(torch.autograd.Function):
         """From two of (N,) to the gradients of the inputs."""
         if grad_logprobs is None and grad_entropy is None:
             return (None,) * 5
-        hidden, weight, bias, tokens = ctx.saved_tensors
+        hidden, weight, bias, tokens, entropy, kept = ctx.saved_tensors
         cast = weight.to(ctx.dtype)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(len(hidden), len(weight)):
-            log_p = _log_p(hidden[rows], cast, bias, ctx.temperature)
             grad = _grad_of_logits(
-                log_p,
+                _log_p(hidden[rows], cast, bias, ctx.temperature)
+                if kept is None
+                else kept,
+                entropy[rows],
                 tokens[rows],
                 None if grad_logprobs is None else grad_logprobs[rows],
                 None if grad_entropy is None else grad_entropy[rows],
@@ -137,20 +142,17 @@ class _Scores(torch.autograd.Function):
 
 def _grad_of_logits(
     log_p: Tensor,
+    entropy: Tensor,
     tokens: Tensor,
     grad_logprobs: Tensor | None,
     grad_entropy: Tensor | None,
 ) -> Tensor:
-    """d log p_a / dz = 1_a - p and dH / dz = -p (log p + H), (n, V).
-
-    `log_p` is used up.
-    """
+    """d log p_a / dz = 1_a - p and dH / dz = -p (log p + H), (n, V)."""
+    p = log_p.exp()
     if grad_entropy is None:
-        p, factor = log_p.exp_(), torch.zeros_like(log_p[:, :1])
+        factor = torch.zeros_like(log_p[:, :1])
     else:
-        p = log_p.exp()
-        entropy = -_dot(p, log_p)[:, None]
-        factor = -grad_entropy[:, None] * (log_p + entropy)
+        factor = -grad_entropy[:, None] * (log_p + entropy[:, None])
     if grad_logprobs is None:
         return p * factor
     grad = p.mul_(factor - grad_logprobs[:, None])

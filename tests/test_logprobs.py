@@ -55,9 +55,11 @@ def test_two_logits_by_hand():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_its_gradient_is_the_numerical_one(bias, monkeypatch):
-    """Chunks of 2 rows (of 5), so that the seams are crossed as well."""
-    monkeypatch.setattr(logprobs, "CHUNK", 2 * 7)
+@pytest.mark.parametrize("rows", [2, 5])
+def test_its_gradient_is_the_numerical_one(rows, bias, monkeypatch):
+    """Chunks of 2 rows (of 5), so that the seams are crossed; and of all,
+    whose log-probabilities are kept."""
+    monkeypatch.setattr(logprobs, "CHUNK", rows * 7)
     torch.manual_seed(0)
     kwargs = {"dtype": torch.double, "requires_grad": True}
     hidden = torch.randn(5, 3, **kwargs)
