@@ -245,7 +245,7 @@ class PPOConfig:
         names=REWARD_NAMES,
     )
     substance_target: float = setting(
-        1.0,
+        1.05,
         "size at which the substance part is whole, as a multiple of what "
         "the reference writes",
         above=0,
@@ -285,10 +285,10 @@ class PPOConfig:
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(50, "rollout batches, one update each", least=0)
+    updates: int = setting(75, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
-    epochs: int = setting(2, "passes over a rollout batch", least=1)
+    epochs: int = setting(1, "passes over a rollout batch", least=1)
     micro_batch: int = setting(
         8, "sequences a forward pass; 0 takes the minibatch whole", least=0
     )
@@ -303,7 +303,7 @@ class PPOConfig:
         (), "texts that end a completion as eos does, and are no part of it"
     )
     temperature: float = setting(0.8, "of sampling and training", above=0)
-    learning_rate: float = setting(1e-4, "peak of Adam's rate", above=0)
+    learning_rate: float = setting(1.5e-4, "peak of Adam's rate", above=0)
     value_learning_rate: float | None = setting(
         1e-3, "the value head's own rate; null takes the policy's", above=0
     )
@@ -347,7 +347,7 @@ class PPOConfig:
     cliprange_value: float = setting(0.2, "of the value", above=0)
     vf_coef: float = setting(0.1, "weight of the value loss", least=0)
     entropy_coef: float = setting(
-        0.003, "weight of the entropy bonus", least=0
+        0.009, "weight of the entropy bonus", least=0
     )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", above=0
