@@ -331,12 +331,23 @@ def test_an_update_stops_early_at_the_target_kl():
 
 
 def test_a_minibatch_with_a_wild_ratio_is_skipped():
-    trainer = make(
-        learning_rate=0.05, warmup=0.0, epochs=4, ratio_guard=1.0000001
+    """Old log-probabilities that are a nat too small make the ratio e; each
+    of the 2 minibatches of 2 epochs is beyond a guard of 2."""
+    trainer = make(ratio_guard=2.0)
+    batch = trainer.rollout()
+    before = weights(trainer)
+    off = dataclasses.replace(
+        batch, logprobs=batch.logprobs - batch.mask.float()
     )
-    numbers = trainer.update(trainer.rollout())
-    assert numbers["policy/skipped"] > 0
-    assert numbers["policy/steps"] + numbers["policy/skipped"] == 8
+    numbers = trainer.update(off)
+    assert numbers["policy/skipped"] == 4
+    assert "policy/steps" not in numbers
+    for a, b in zip(before, weights(trainer), strict=True):
+        assert torch.equal(a, b)
+
+    numbers = trainer.update(batch)
+    assert "policy/skipped" not in numbers
+    assert numbers["policy/steps"] == 4
 
 
 def test_an_update_without_a_step_is_no_error():

@@ -26,7 +26,9 @@ def test_every_statistic_is_defined_once():
     config = PPOConfig(
         updates=1,
         batch_size=4,
+        epochs=2,
         max_new_tokens=4,
+        entropy_coef=0.0,
         ratio_guard=1.0001,
         precision="fp32",
         learning_rate=0.1,
