@@ -3,12 +3,13 @@
     python benchmarks/bench_baselines.py [--scale default|small] [--seed N]
                                          [--split test|valid]
 
-Run it in a repository whose stages filter, label, sft and reward are up to
-date.  Each contender starts at artifacts/sft and gets the same prompts, the
-same number of episodes and the settings of params.yaml:
+Run it in a repository whose stages are up to date, with the linter in
+ppo.reward.  Each contender starts at artifacts/sft and gets the same prompts,
+the same number of episodes and the settings of params.yaml:
 
-    PPO, STYLE   our trainer, with the linter, the classifier or the pairwise
-                 model as the style part of the reward, of the same weight
+    PPO, linter  what the stage `ppo` has made
+    PPO, STYLE   our trainer, with the classifier or the pairwise model in
+                 the linter's place
     TRL RLOO     TRL's RLOOTrainer with the reward of params.yaml, and its own
                  defaults where params.yaml has no such setting
 
@@ -46,7 +47,7 @@ from tasks import ppo
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 GENERATIONS = 4  # completions of a prompt that RLOO compares
-STYLES = ("linter", "classifier", "pairwise")
+STYLES = ("classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
     "ppo.updates": 2,
     "ppo.batch_size": 16,
@@ -65,8 +66,7 @@ class Trained(NamedTuple):
     """A contender's completions, and what it took to train it."""
 
     table: pd.DataFrame
-    episodes: int
-    seconds: float
+    seconds: float | None = None
 
 
 def main() -> None:
@@ -95,14 +95,17 @@ def main() -> None:
             range(settings.samples),
         )  # fmt: skip
 
-    found = {REFERENCE: Trained(answers(REFERENCE, reference), 0, 0.0)}
+    own = contenders.load(Source(str(ppo.FOLDER)))
+    found = {
+        REFERENCE: Trained(answers(REFERENCE, reference)),
+        "PPO, linter": Trained(answers("PPO, linter", own)),
+    }
     for name, train in contestants(params).items():
         print(f"training {name}", flush=True)
         started = time.monotonic()
         language = train()
         spent = time.monotonic() - started
-        episodes = params.ppo.updates * params.ppo.batch_size
-        found[name] = Trained(answers(name, language), episodes, spent)
+        found[name] = Trained(answers(name, language), spent)
     text = report(judged(found, judge), found, params)
     print(text)
     storage.write_text(RESULTS, text)
@@ -117,7 +120,7 @@ def contestants(params: Params) -> dict[str, Callable[[], Language]]:
         changed = dataclasses.replace(
             params.ppo,
             reward={style: weight, **others},
-            credit=params.ppo.credit if style == "linter" else "response",
+            credit="response",
         )
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
 
@@ -228,7 +231,7 @@ def report(
     """The table as Markdown, with command, date and machine."""
     shown = [metric for metric in summary.TABLE if metric.key in KEYS]
     head = [
-        "from SFT by", "episodes", "seconds", *(m.label for m in shown),
+        "from SFT by", "seconds", *(m.label for m in shown),
         "compliance over SFT, points",
     ]  # fmt: skip
     rows = {
@@ -243,8 +246,7 @@ def report(
         )
         cells = [
             "nothing" if name == REFERENCE else name,
-            str(found[name].episodes),
-            f"{found[name].seconds:.0f}",
+            "" if (spent := found[name].seconds) is None else f"{spent:.0f}",
             *(summary.show(m, numbers.get(m.key)) for m in shown),
             summary.show_gain(summary.OVER_SFT, over),
         ]
@@ -262,7 +264,8 @@ def report(
             "",
             f"{count} prompts of the {params.evaluate.split} split, "
             f"{params.evaluate.samples} completions each; the interval is a "
-            "paired bootstrap by prompt; one training run each.",
+            "paired bootstrap by prompt; one training run each, of "
+            f"{params.ppo.updates * params.ppo.batch_size:,} episodes.",
             "",
             f"| {' | '.join(head)} |",
             "|---" + "|---:" * (len(head) - 1) + "|",
