@@ -1,6 +1,6 @@
 """PPO by each reward, and TRL's RLOO, from one SFT model on one budget.
 
-    python benchmarks/bench_baselines.py [--scale default|small] [--seed N]
+    python benchmarks/bench_baselines.py [--scale default|small]
                                          [--split test|valid]
 
 Run it in a repository whose stages are up to date, with the linter in
@@ -73,14 +73,11 @@ def main() -> None:
     """Train and measure every contender; print and keep the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=("default", "small"))
-    parser.add_argument("--seed", type=int)
     parser.add_argument("--split", choices=("test", "valid"), default="test")
     options = parser.parse_args()
     changes: dict[str, Any] = {"evaluate.split": options.split}
     if options.scale == "small":
         changes |= SMALL
-    if options.seed is not None:
-        changes["seed"] = options.seed
     params = config.override(config.load(), changes)
     judge = Judge(params.judge)
     prompts = heldout.held_out_prompts(
