@@ -285,7 +285,7 @@ class PPOConfig:
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(75, "rollout batches, one update each", least=0)
+    updates: int = setting(100, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
     epochs: int = setting(1, "passes over a rollout batch", least=1)
@@ -347,7 +347,7 @@ class PPOConfig:
     cliprange_value: float = setting(0.2, "of the value", above=0)
     vf_coef: float = setting(0.1, "weight of the value loss", least=0)
     entropy_coef: float = setting(
-        0.009, "weight of the entropy bonus", least=0
+        0.007, "weight of the entropy bonus", least=0
     )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", above=0
