@@ -245,7 +245,7 @@ class PPOConfig:
         names=REWARD_NAMES,
     )
     substance_target: float = setting(
-        1.05,
+        0.95,
         "size at which the substance part is whole, as a multiple of what "
         "the reference writes",
         above=0,
@@ -347,7 +347,7 @@ class PPOConfig:
     cliprange_value: float = setting(0.2, "of the value", above=0)
     vf_coef: float = setting(0.1, "weight of the value loss", least=0)
     entropy_coef: float = setting(
-        0.007, "weight of the entropy bonus", least=0
+        0.009, "weight of the entropy bonus", least=0
     )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", above=0
