@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.report import summary
@@ -37,7 +39,8 @@ def main() -> int:
         readme,
         "results",
         f"`preset: {params.preset}`, {timed(params.seed, metrics)}:\n\n"
-        + summary.markdown(metrics),
+        + summary.markdown(metrics)
+        + alarms(),
     )
     fill(readme, "seeds", seeds())
     fill(readme, "original", original())
@@ -68,6 +71,18 @@ def timed(seed: int, metrics: Mapping[str, Any]) -> str:
         f"`{run['command']}` at {run['commit']} in a clean clone, "
         f"{run['date']}, {run['machine']}: {run['seconds'] / 60:.1f} minutes, "
         f"the largest process {run['largest_process_gib']} GiB"
+    )
+
+
+def alarms() -> str:
+    """How often each alarm of PPO sounded, as a sentence."""
+    table = pd.read_csv(ROOT / "metrics/ppo.csv")
+    rows = table["alarms"].dropna().str.split("; ")
+    counts = Counter(name for names in rows for name in names)
+    said = [f"{name} in {n}" for name, n in counts.most_common()]
+    return (
+        f"\nAlarms during PPO's {len(table)} updates: "
+        f"{', '.join(said) or 'none'}."
     )
 
 

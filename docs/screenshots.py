@@ -1,9 +1,11 @@
-"""Take docs/*.png of both UIs over this workspace's runs.
+"""Take docs/*.png of both UIs and the report over this workspace's runs.
 
     make screenshots        (needs Chromium: apt-get install chromium)
 
 Both servers are started where none answers, and stopped afterwards.  At
-least two runs of the flow must have finished, for the compare page.
+least two runs of the flow must have finished, for the compare page.  The
+report is looked at wide and narrow, light and dark: it may load nothing, and
+nothing may stand out at the side.
 """
 
 import base64
@@ -64,6 +66,8 @@ class Page(NamedTuple):
     url: str
     height: int
     clicks: tuple[str, ...] = ()
+    width: int = WIDTH
+    scheme: str = "light"
 
 
 def main() -> None:
@@ -75,6 +79,10 @@ def main() -> None:
     with mlflow_ui(), api.server(), browsing(browser) as tab:
         for page in [*mlflow_pages(), *prefect_pages()]:
             shoot(tab, page)
+            print(f"docs/{page.name}.png  {page.url}")
+        for page in report_pages():
+            shoot(tab, page)
+            check(tab, page)
             print(f"docs/{page.name}.png  {page.url}")
 
 
@@ -118,6 +126,32 @@ def prefect_pages() -> Iterator[Page]:
     )
     yield Page("prefect-run", f"{start}/runs/flow-run/{run}", 1000)
     yield Page("prefect-scores", f"{start}/artifacts/artifact/{scores}", 1000)
+
+
+def report_pages() -> Iterator[Page]:
+    """The last report at both widths, in both colour schemes."""
+    url = (ROOT / "artifacts/evaluate/report.html").as_uri()
+    for width in (1280, 400):
+        for scheme in ("light", "dark"):
+            name = f"report-{width}-{scheme}"
+            yield Page(name, url, 1600, width=width, scheme=scheme)
+
+
+def check(tab: Connection, page: Page) -> None:
+    """Stop where the page on show loads something or is too wide."""
+    script = """[
+        document.documentElement.scrollWidth,
+        performance.getEntriesByType('resource').length,
+    ]"""
+    found = tell(
+        tab, "Runtime.evaluate", expression=script, returnByValue=True
+    )
+    width, loaded = found["result"]["value"]
+    if width > page.width or loaded:
+        sys.exit(
+            f"{page.name}: {width} of {page.width} pixels wide, {loaded} "
+            "things loaded"
+        )
 
 
 def ask(path: str, **query: Any) -> str:
@@ -164,11 +198,13 @@ def shoot(tab: Connection, page: Page) -> None:
     tell(
         tab,
         "Emulation.setDeviceMetricsOverride",
-        width=WIDTH,
+        width=page.width,
         height=page.height,
         deviceScaleFactor=1,
         mobile=False,
     )
+    scheme = {"name": "prefers-color-scheme", "value": page.scheme}
+    tell(tab, "Emulation.setEmulatedMedia", features=[scheme])
     tell(tab, "Page.navigate", url="about:blank")
     tell(tab, "Page.navigate", url=page.url)
     time.sleep(SETTLE)

@@ -99,7 +99,8 @@ def _add_run(commands: Any) -> None:
         default=1,
         metavar="N",
         help="run N times, each reward model learning besides from what the "
-        "policy before it wrote (default: 1)",
+        "policy before it wrote, so the reward must hold a reward model "
+        "(default: 1)",
     )
     _add_changes(run)
     run.set_defaults(command=_run)

@@ -168,7 +168,12 @@ def publish(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"
         )
     if REPORT.exists():
-        create_link_artifact(REPORT.resolve().as_uri(), "Report", key="report")
+        create_markdown_artifact(
+            f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
+            "`stylerl report` opens it",
+            key="report",
+            description="Where the report stands",
+        )
 
 
 def alarms() -> str:

@@ -1,6 +1,7 @@
 """An iterated run: what the policy wrote teaches the next reward model.
 
-    stylerl run --rounds 2 --set "ppo.reward={classifier: 1.0}"
+    stylerl run --rounds 2 \\
+        --set "ppo.reward={classifier: 1, substance: 1, unparsable: 1}"
 
 The first round is the flow as it is.  Each further one keeps the completions
 of the policy that PPO has just made in rounds/N.jsonl, lets the reward models
@@ -68,5 +69,5 @@ def check(
     if rounds > 1 and not any(name in parts for name in LEARNT):
         raise ConfigError(
             "a second round needs a reward that is learnt; ppo.reward has "
-            f'{parts}: --set "ppo.reward={{classifier: 1.0}}"'
+            f'{parts}: --set "ppo.reward={{classifier: 1, substance: 1}}"'
         )

@@ -245,7 +245,7 @@ class PPOConfig:
         names=REWARD_NAMES,
     )
     substance_target: float = setting(
-        0.95,
+        1.0,
         "size at which the substance part is whole, as a multiple of what "
         "the reference writes",
         above=0,
@@ -285,7 +285,7 @@ class PPOConfig:
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(100, "rollout batches, one update each", least=0)
+    updates: int = setting(90, "rollout batches, one update each", least=0)
     batch_size: int = setting(64, "episodes a rollout batch", least=1)
     minibatches: int = setting(4, "optimiser steps an epoch", least=1)
     epochs: int = setting(1, "passes over a rollout batch", least=1)
@@ -303,7 +303,7 @@ class PPOConfig:
         (), "texts that end a completion as eos does, and are no part of it"
     )
     temperature: float = setting(0.8, "of sampling and training", above=0)
-    learning_rate: float = setting(1.5e-4, "peak of Adam's rate", above=0)
+    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", above=0)
     value_learning_rate: float | None = setting(
         1e-3, "the value head's own rate; null takes the policy's", above=0
     )

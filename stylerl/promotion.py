@@ -65,8 +65,10 @@ def decide(
     else:
         first = _gain_over(champion, candidate)
     split = candidate.attrs.get("split")
+    if candidate.attrs.get("prompt_texts"):
+        split = "evaluate.prompt_texts"  # a training may have seen them
     prompts = Guard(
-        "prompts", split == "test", f"of the split {split}; it must be test"
+        "prompts", split == "test", f"of {split}; they must be of test"
     )
     return Decision([first, prompts, *summary.guards(metrics)])
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
 PACKAGES = ("torch", "transformers", "trl", "flake8", "pycodestyle")
 
 
@@ -31,11 +32,13 @@ def describe(root: Path = Path()) -> dict[str, str]:
 
 
 def commit(root: Path = Path()) -> dict[str, str]:
-    """The git commit and whether files differ from it; {} outside git."""
+    """The git commit and whether its code was changed; {} outside git."""
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
     if not head:
         return {}
-    changes = _output("git", "-C", str(root), "status", "--porcelain", "-uno")
+    changes = _output(
+        "git", "-C", str(root), "status", "--porcelain", "-uno", "--", *CODE
+    )
     return {
         "mlflow.source.git.commit": head,  # the UI has a column for it
         "git.dirty": str(bool(changes)).lower(),

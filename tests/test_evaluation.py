@@ -278,6 +278,7 @@ def test_literal_prompts_are_evaluated_literally(sources, table, judge):
     found = evaluation.evaluate(sources, table, judge, config, seed=0)
 
     assert set(found.completions["prompt"]) == set(config.prompt_texts)
+    assert found.metrics["size"]["literal"] == 1
     assert "human" not in found.metrics
 
 

@@ -57,11 +57,21 @@ def test_the_gate(numbers, champion, promoted, words):
     assert decision.markdown.count("**failed**") == (0 if promoted else 1)
 
 
-def test_prompts_that_settings_were_chosen_by_promote_nobody():
-    chosen_by = evaluation(*"abcd", basis={"split": "valid"})
-    decision = promotion.decide(GOOD, chosen_by, None)
+@pytest.mark.parametrize(
+    ("basis", "origin"),
+    [
+        ({"split": "valid"}, "valid"),
+        (
+            {"split": "test", "prompt_texts": ["def add(a, b):"]},
+            "evaluate.prompt_texts",
+        ),
+    ],
+)
+def test_prompts_that_are_not_held_out_promote_nobody(basis, origin):
+    candidate = evaluation(*"abcd", basis=basis)
+    decision = promotion.decide(GOOD, candidate, None)
     assert decision.words == (
-        "not champion: prompts of the split valid; it must be test"
+        f"not champion: prompts of {origin}; they must be of test"
     )
 
 

@@ -133,6 +133,8 @@ def test_the_frontier_has_ppos_way_and_the_models():
             "update": [1, 2],
             "objective/kl": [0.0, 4.0],
             "judge/compliance": [0.5, 0.9],
+            "validation/kl": [None, 3.5],
+            "validation/compliance": [None, 0.75],
         }
     )
     numbers = metrics({"compliance": 0.62, "kl": 2.0})
@@ -146,6 +148,8 @@ def test_the_frontier_has_ppos_way_and_the_models():
     assert "<title>SFT: 0, 40</title>" in text
     assert "<title>PPO: 2, 62</title>" in text
     assert "<title>best of 4: 0.636, 40</title>" in text
+    assert text.count("<title>update ") == 1
+    assert "<title>update 2: 3.5, 75</title>" in text
     assert "rollouts on training prompts" in text
 
 

@@ -212,6 +212,7 @@ def test_only_measured_baselines_are_listed():
     measured = metrics() | {"best_of_16": best, "best_of_4": best}
 
     listed = summary.baselines(measured)
+    lines = summary.markdown(measured).splitlines()
 
     assert [label for label, _ in listed] == [
         "SFT, best of 4 by the classifier",
@@ -221,6 +222,10 @@ def test_only_measured_baselines_are_listed():
         "100", "+10.0 [+5.0, +15.0]",
         "40.0", "0.800", "90.0", "40.0", "4.00",
     ]  # fmt: skip
+    assert lines[-2] == (
+        "| SFT, best of 4 by the classifier | 100 | +10.0 [+5.0, +15.0] "
+        "| 40.0 | 0.800 | 90.0 | 40.0 | 4.00 |"
+    )
 
 
 def test_prompts_for_choosing_are_no_report():
@@ -229,6 +234,14 @@ def test_prompts_for_choosing_are_no_report():
 
     assert "no report" in summary.basis(chosen)
     assert "no report" not in summary.basis(metrics())
+
+
+def test_literal_prompts_are_not_called_held_out():
+    literal = metrics()
+    literal["size"]["literal"] = 1
+
+    assert "literal prompts" in summary.basis(literal)
+    assert "held-out prompts" in summary.basis(metrics())
 
 
 def moved(key, low, high):

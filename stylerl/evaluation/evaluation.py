@@ -100,6 +100,7 @@ def _measure(
         "prompts": int(rows["ppo"]["prompt_id"].nunique()),
         "samples": config.samples,
         "validation": int(config.split == "valid"),
+        "literal": int(bool(config.prompt_texts)),
     }
     gains = {
         key: measures.gains(rows[after], rows[before], config.bootstrap, seed)

@@ -26,6 +26,7 @@ PROMISES = 5  # equal bins of P(compliant)
 FEW = 10  # completions; a smaller bin shows nothing
 SMOOTHING = 5  # updates in the running mean of PPO's way
 WAY = ("objective/kl", "judge/compliance")
+STOPS = ("validation/kl", "validation/compliance")  # with ppo.keep: best
 DRIFT = {
     "judge/promised": ("promised by the reward model", "sft"),
     "judge/compliance": ("compliant", "ppo"),
@@ -39,7 +40,7 @@ CURVES = {
     "judge/compliance": "compliance of the rollouts",
     "judge/parse_rate": "parse rate of the rollouts",
     "judge/statements": "statements a rollout",
-    "judge/gap": "style part of the reward less the linter's score",
+    "judge/gap": "weighted style reward less the linter's score",
     "judge/rank_correlation": "rank correlation of style part and linter",
     "response/length": "response length, tokens",
     "response/distinct_3": "distinct-3 of the rollouts",
@@ -271,6 +272,9 @@ def _frontier(
         (f"best of {n}", "base", kl_bound(n), metrics[name])
         for n, name in summary.best_of(metrics)
     ]
+    stops = []
+    if updates is not None and {*STOPS} <= set(updates):
+        stops = updates[["update", *STOPS]].dropna().values.tolist()
     return plots.lines(
         "Compliance, %, by KL to SFT, nats a response",
         xs,
@@ -278,6 +282,10 @@ def _frontier(
         dots=[
             plots.Dot(kl, 100 * numbers["compliance"], words, style)
             for words, style, kl, numbers in points
+        ]
+        + [
+            plots.Dot(kl, 100 * compliance, f"update {int(number)}", "ppo")
+            for number, kl, compliance in stops
         ],
     )
 

@@ -136,11 +136,13 @@ def basis(metrics: Metrics) -> str:
         " The prompts are of the validation split, where settings are "
         "chosen: these numbers are no report."
     )
+    literal = size.get("literal")
+    kind = "literal prompt" if literal else "held-out prompt"
     return (
-        f"{_count(size['prompts'], 'held-out prompt')}, "
+        f"{_count(size['prompts'], kind)}, "
         f"{_count(size['samples'], 'completion')} each, the same prompts and "
         "seeds for every model; intervals by paired bootstrap over prompts."
-        + (validation if size.get("validation") else "")
+        + (validation if size.get("validation") and not literal else "")
     )
 
 
@@ -243,7 +245,20 @@ def markdown(metrics: Metrics) -> str:
     for guard in guards(metrics):
         verdict = "held" if guard.held else "**failed**"
         lines.append(f"- {guard.name}: {verdict}, {guard.words}")
+    if rows := baselines(metrics):
+        lines += ["", *_baseline_table(rows)]
     return "\n".join(lines) + "\n"
+
+
+def _baseline_table(rows: list[tuple[str, list[str]]]) -> list[str]:
+    """The baselines as lines of Markdown."""
+    labels = [metric.label for metric in TABLE if metric.key in BASELINE_KEYS]
+    header = ["baseline", "prompts", OVER_SFT.label, *labels]
+    return [
+        f"| {' | '.join(header)} |",
+        "|---" + "|---:" * (len(header) - 1) + "|",
+        *(f"| {' | '.join([label, *cells])} |" for label, cells in rows),
+    ]
 
 
 def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
