@@ -71,7 +71,7 @@ def test_every_model_answers_the_same_prompts_and_samples(result):
     assert len(keys["ppo"]) == 6 * 2
     assert len(keys["human"]) == 6
     assert result.metrics["size"] == {
-        "prompts": 6, "samples": 2, "validation": 0
+        "prompts": 6, "samples": 2, "validation": 0, "literal": 0
     }  # fmt: skip
 
 
