@@ -294,6 +294,13 @@ def test_first_run(after_first_run: Path) -> None:
     assert versions[0].tags["evaluation"] == parent.data.tags["run.evaluate"]
     model = tracking.connect().get_registered_model("stylerl")
     assert str(model.aliases["champion"]) == str(versions[0].version)
+    for key, words in (
+        ("before-after", "| compliance % |"),
+        ("promotion", "- gain over SFT: held"),
+    ):
+        artifact = Artifact.get(key)
+        assert artifact is not None
+        assert words in artifact.data
 
 
 def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
