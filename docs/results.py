@@ -5,8 +5,8 @@
 Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
 replaced: `results` from metrics/evaluate.json and
 artifacts/base/training.json, `seeds` and `original` from the presets and what
-benchmarks/bench_run.py kept, `tokenizer`, `reward` and `baselines` with the
-first table of benchmarks/results/NAME.md.
+benchmarks/bench_run.py kept, `tokenizer` and `reward` with the first table of
+benchmarks/results/NAME.md.
 """
 
 import re
@@ -44,7 +44,7 @@ def main() -> int:
     )
     fill(readme, "seeds", seeds())
     fill(readme, "original", original())
-    for name in ("tokenizer", "reward", "baselines"):
+    for name in ("tokenizer", "reward"):
         fill(readme, name, table(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
     fill(ROOT / "docs/model-card.md", "results", describe(card))
