@@ -31,7 +31,7 @@ from tasks import tracking
 
 GRID = {
     "ppo.kl_coef": [0.02, 0.05, 0.1],
-    "ppo.learning_rate": [7.5e-5, 1.5e-4, 3e-4],
+    "ppo.learning_rate": [7e-5, 1.4e-4, 2.8e-4],
 }
 PAGE = Path("artifacts/sweep/frontier.html")
 MEASURED_ON = {"evaluate.split": "valid"}
