@@ -72,8 +72,9 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser(
         "report",
         help="open the last report in a browser",
-        description="Print the path of the last run's HTML report, and open "
-        "it in a browser where there is one.",
+        description="Print the path of the last run's HTML report, with the "
+        "frontier of the last sweep, and open it in a browser where there is "
+        "one.",
     )
     report.set_defaults(command=_report)
     return top
@@ -327,13 +328,12 @@ def _sweep(options: argparse.Namespace) -> None:
     grid, values = changes(options.grid), changes(options.set)
     workspace.resolve(None, values)  # errors before any waiting
     with _prefect():
-        from flows.sweep import PAGE, sweep
+        from flows.sweep import sweep
         from stylerl.frontier import Point, markdown
 
         points = sweep(grid or None, values)
-        page = PAGE.resolve()
     Console().print(Markdown(markdown([Point(**each) for each in points])))
-    print(f"Frontier {page}")
+    print("Its plot stands in the report: stylerl report")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -455,8 +455,11 @@ def _doctor(_: argparse.Namespace) -> int:
 def _report(_: argparse.Namespace) -> None:
     if not REPORT.exists():
         raise DataError(f"{REPORT} does not exist; `stylerl run` writes it")
-    print(REPORT.resolve())
-    webbrowser.open(REPORT.resolve().as_uri())
+    from stylerl import frontier
+
+    page = frontier.page(REPORT).resolve()
+    print(page)
+    webbrowser.open(page.as_uri())
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from flows import workspace
 from stylerl import config, draws, preferences, storage
 from stylerl.config import Params
 from stylerl.errors import DataError
+from stylerl.labels import compliant_prompts
 from stylerl.preferences import CONFIDENCE, Answer, Choice, Pair
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -252,21 +253,14 @@ def training_prompts(labels: pd.DataFrame, count: int, seed: int) -> list[str]:
     Raises:
         DataError: there are none.
     """
-    usable = labels[
-        (labels["split"] == "train")
-        & labels["compliant"]
-        & (labels["body_start"] > 0)
-    ]
-    rows = usable.sample(frac=1.0, random_state=seed)
-    texts = zip(rows["text"], rows["body_start"], strict=True)
-    prompts = dict.fromkeys(text[:start] for text, start in texts)
+    prompts = compliant_prompts(labels, "train", seed)
     if not prompts:
         raise DataError(
             "pairs need prompts: compliant functions of the training split; "
             f"{LABELS} has none: raise label.snippets, or name a file: "
             "--from pairs.jsonl"
         )
-    return list(prompts)[:count]
+    return prompts[:count]
 
 
 def report(answers: Sequence[Answer]) -> Group:

@@ -61,7 +61,12 @@ def rlhf(
             results = run_stages(parent)
             metrics: dict[str, Any] = storage.read_json(METRICS)
             lineage = record(parent, metrics, results, judge)
-            decision = promote(parent, metrics, results, lineage)
+            sampling = {
+                "temperature": settings.evaluate.temperature,
+                "max_new_tokens": settings.evaluate.max_new_tokens,
+                "stop_strings": [*settings.evaluate.stop_strings],
+            }
+            decision = promote(parent, metrics, results, lineage, sampling)
     publish(parent, metrics, decision)
     return {**metrics, "promotion": decision.words if decision else None}
 
@@ -130,14 +135,16 @@ def promote(
     metrics: dict[str, Any],
     results: dict[str, dict[str, Any]],
     lineage: dict[str, str],
+    sampling: dict[str, Any],
 ) -> Decision | None:
     """Register the policy, and make it champion if the gate holds.
 
-    None where MLflow could not be asked.
+    None where MLflow could not be asked.  It is served as it was evaluated,
+    by the settings `sampling`, unless asked otherwise.
     """
     ppo, evaluation = results["ppo"], results["evaluate"]["run"]
     version = registry.register(
-        ppo["run"], POLICY, ppo["outs"][POLICY], lineage
+        ppo["run"], POLICY, ppo["outs"][POLICY], lineage, sampling
     )
     parent.log_tag("model_version", version or "")
     if not version or not evaluation:

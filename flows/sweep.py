@@ -15,14 +15,19 @@ that.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
 from flows import stages, workspace
-from flows.rlhf import METRICS, record, run_stages, say_errors_plainly
+from flows.rlhf import (
+    METRICS,
+    REPORT,
+    record,
+    run_stages,
+    say_errors_plainly,
+)
 from stylerl import config, frontier, storage
 from stylerl.errors import ConfigError
 from stylerl.frontier import Point
@@ -33,7 +38,6 @@ GRID = {
     "ppo.kl_coef": [0.02, 0.05, 0.1],
     "ppo.learning_rate": [7e-5, 1.4e-4, 2.8e-4],
 }
-PAGE = Path("artifacts/sweep/frontier.html")
 MEASURED_ON = {"evaluate.split": "valid"}
 Setting = dict[str, Any]
 
@@ -70,6 +74,8 @@ def sweep(
                 workspace.leave()
             if was_current:
                 run_stages(parent)
+            if REPORT.exists():
+                parent.log_file(frontier.page(REPORT))
     return [point._asdict() for point in found]
 
 
@@ -109,8 +115,7 @@ def _run(
 
 def _publish(points: Sequence[Point], parent: tracking.Run) -> None:
     """Show what is known so far in MLflow and in the Prefect UI."""
-    storage.write_text(PAGE, frontier.page(points))
-    parent.log_file(PAGE)
+    frontier.save(points)
     text = frontier.markdown(points)
     parent.log_tag("mlflow.note.content", text)
     create_markdown_artifact(

@@ -381,10 +381,13 @@ class PPOConfig:
         above=0,
     )
     validate_every: int = setting(
-        10, "updates between measurements for keep: best", least=1
+        18,
+        "updates between measurements of the policy on validation prompts; 0 "
+        "measures none",
+        least=0,
     )
     validation_prompts: int = setting(
-        64, "prompts of the validation split to measure on", least=1
+        128, "prompts of the validation split to measure on", least=1
     )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", least=0
@@ -451,6 +454,11 @@ class PPOConfig:
             raise ConfigError(
                 "ppo.stop_strings must not be empty texts; every text would "
                 "end at once: remove ''"
+            )
+        if self.keep == "best" and self.validate_every == 0:
+            raise ConfigError(
+                "ppo.keep: best chooses by measurements; set "
+                "ppo.validate_every to 1 or more"
             )
         if self.on_alarm == "rollback" and self.checkpoint_every == 0:
             raise ConfigError(

@@ -5,36 +5,24 @@ compliance for the same KL, or less KL for the same compliance.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from stylerl import storage
 from stylerl.report import plots
 
 HEADER = ("point", "KL to SFT, nats", "compliance %", "gain over SFT, points")
-PAGE = Markup("""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>stylerl: a sweep</title>
-<style>
-:root {{ color-scheme: light dark; --sft: #2867c8; --ppo: #c4540a; }}
-body {{ max-width: 700px; margin: 24px auto; padding: 0 16px;
-  font: 16px/1.5 system-ui, sans-serif; }}
-figure {{ margin: 0; }}
-svg text {{ fill: currentColor; font-size: 11px; }}
-svg .grid {{ stroke: #8886; }}
-svg .line {{ stroke: var(--c); fill: none; }}
-svg .dot {{ fill: var(--c); }}
-.sft {{ --c: var(--sft); }} .ppo {{ --c: var(--ppo); }}
-div {{ overflow-x: auto; }}
-td, th {{ padding: 4px 12px 4px 0; text-align: left; }}
-</style>
-<h1>What the sweep reached</h1>
-{chart}
-<p>The line joins the points that no other one beats in both.</p>
-<div><table><tr>{header}</tr>{rows}</table></div>
-</html>
+POINTS = Path("artifacts/sweep/points.json")
+PAGE = Path("artifacts/sweep/report.html")
+PLACE = "<!-- sweep -->"  # of the section in report.html.j2
+SECTION = Markup("""<h3>The last sweep, on validation prompts</h3>
+<p class="note">One dot a run of its own, numbered by rising KL; the line joins
+ those that no other one beats in both.</p>
+<div class="charts one">{chart}</div>
+<div class="scroll card"><table>
+<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>
 """)
 
 
@@ -91,8 +79,23 @@ def markdown(points: Sequence[Point]) -> str:
     )
 
 
-def page(points: Sequence[Point]) -> str:
-    """One self-contained HTML page: the plot, and the numbers behind it."""
+def save(points: Sequence[Point]) -> None:
+    """Keep the points for `page`."""
+    storage.write_json(POINTS, [point._asdict() for point in points])
+
+
+def page(report: Path) -> Path:
+    """The page to open: the last report, with the last sweep where one was."""
+    if not POINTS.exists():
+        return report
+    points = [Point(**fields) for fields in storage.read_json(POINTS)]
+    text = report.read_text(encoding="utf-8")
+    storage.write_text(PAGE, text.replace(PLACE, section(points), 1))
+    return PAGE
+
+
+def section(points: Sequence[Point]) -> Markup:
+    """A section of the report: the plot, and the numbers behind it."""
     ranked = sorted(points, key=lambda p: (p.kl, p.compliance))
     best = frontier(ranked)
     dots = [
@@ -118,7 +121,7 @@ def page(points: Sequence[Point]) -> str:
         )
         for number, point in enumerate(ranked, start=1)
     ]
-    return PAGE.format(
+    return SECTION.format(
         chart=chart,
         header=Markup("").join(map(head.format, ["", *HEADER])),
         rows=Markup("").join(rows),

@@ -25,6 +25,20 @@ LABELLED = ("train", "valid")
 VALID_SHARE = 0.1  # of the labels; the rest is for training
 
 
+def compliant_prompts(
+    labels: pd.DataFrame, split: str, seed: int
+) -> list[str]:
+    """The prompts of a split's compliant functions, each once, shuffled."""
+    usable = labels[
+        (labels["split"] == split)
+        & labels["compliant"]
+        & (labels["body_start"] > 0)
+    ]
+    rows = usable.sample(frac=1.0, random_state=seed)
+    texts = zip(rows["text"], rows["body_start"], strict=True)
+    return list(dict.fromkeys(text[:start] for text, start in texts))
+
+
 def label(
     snippets: pd.DataFrame, config: LabelConfig, judge: "Judge", seed: int
 ) -> pd.DataFrame:

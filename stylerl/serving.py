@@ -14,7 +14,12 @@ import pandas as pd
 
 from stylerl.errors import DataError
 
-PARAMS = {"temperature": 0.8, "max_new_tokens": 128, "seed": 0}
+PARAMS: dict[str, Any] = {
+    "temperature": 0.8,
+    "max_new_tokens": 128,
+    "stop_strings": [],
+    "seed": 0,
+}
 
 
 class Policy:
@@ -39,7 +44,9 @@ class Policy:
             prompts: a column `prompt`; the line end behind it is left to
                 the completion.
             params: temperature (0 takes the likeliest token),
-                max_new_tokens and seed; PARAMS holds the defaults.
+                max_new_tokens, stop_strings (texts that end a completion)
+                and seed.  A registered model has the evaluation's as
+                defaults, a folder those of PARAMS.
 
         Returns:
             `completion`, and `finished`: whether the model ended it itself.

@@ -36,7 +36,6 @@ COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 REPORT = Path("artifacts/evaluate/report.html")
 METRICS = Path("metrics/evaluate.json")
 RULES = Path("metrics/rules.csv")
-SECTIONS = ("seed", "judge", "sft", "ppo", "evaluate")  # as in dvc.yaml
 
 
 def main() -> None:
@@ -112,7 +111,9 @@ def write(
                 "evaluate": time.monotonic() - started,
             },
             params=yaml.safe_dump(
-                {name: chosen[name] for name in SECTIONS}, sort_keys=False
+                # the base was made by settings of its own, long before
+                {k: v for k, v in chosen.items() if k != "pretrain"},
+                sort_keys=False,
             ),
             seed=params.seed,
         )

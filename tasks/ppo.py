@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl import config, draws, models, storage
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
+from stylerl.labels import compliant_prompts
 from stylerl.policy import PolicyWithValue
 from stylerl.ppo import PPOTrainer, Step, health
 from stylerl.ppo.compute import Compute
@@ -132,26 +134,35 @@ def _trainer(params: config.Params) -> PPOTrainer:
     models.sign(policy, judge.identity)
 
     def draw(split: str, count: int) -> list[str]:
-        labels = storage.read_table(LABELS)
-        room = settings.max_new_tokens
-        return _prompts(
-            labels, split, count, room, policy, tokenizer, params.seed
+        found = compliant_prompts(
+            storage.read_table(LABELS), split, params.seed
+        )
+        return _fitting(found, count, settings, policy, tokenizer)
+
+    def expected(prompts: list[str], name: str) -> dict[str, float]:
+        return rewards.expected_sizes(
+            policy,
+            tokenizer,
+            prompts,
+            settings,
+            draws.seed_of(params.seed, name),
+            bf16=Compute.of(settings, device).bf16,
         )
 
     prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
-    validation = []
-    if settings.keep == "best":
+    if not prompts:
+        raise DataError(
+            "ppo needs prompts: compliant functions of the training split; "
+            f"{LABELS} has none that fits: raise label.snippets, lower "
+            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
+        )
+    sizes, validation = expected(prompts, "reference"), []
+    if settings.validate_every:
         validation = draw("valid", settings.validation_prompts)
-    expected = rewards.expected_sizes(
-        policy,
-        tokenizer,
-        [*prompts, *validation],
-        settings,
-        draws.seed_of(params.seed, "reference"),
-        bf16=Compute.of(settings, device).bf16,
-    )
+    if validation:
+        sizes = expected(validation, "validation reference") | sizes
     reward = rewards.compose(
-        settings.reward, lambda name: _style(name, judge, device), expected
+        settings.reward, lambda name: _style(name, judge, device), sizes
     )
     return PPOTrainer(
         settings,
@@ -253,41 +264,24 @@ def _watched(
     return style
 
 
-def _prompts(
-    labels: pd.DataFrame,
-    split: str,
+def _fitting(
+    prompts: Iterable[str],
     count: int,
-    room: int,
+    settings: config.PPOConfig,
     policy: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    seed: int,
 ) -> list[str]:
-    """Draw prompts of clean functions that leave `room` tokens to answer.
-
-    Raises:
-        DataError: no labelled snippet gives one.
-    """
-    usable = labels[
-        (labels["split"] == split)
-        & labels["compliant"]
-        & (labels["body_start"] > 0)
-    ]
+    """The first prompts that leave the policy room to answer."""
     limit = getattr(policy.config, "max_position_embeddings", None)
-    found: dict[str, None] = {}
-    for row in usable.sample(frac=1.0, random_state=seed).itertuples():
-        prompt = str(row.text)[: int(str(row.body_start))]
-        size = len(models.encode_prompt(tokenizer, prompt))
-        if limit is None or size + room <= limit:
-            found[prompt] = None
-        if len(found) == count:
-            break
-    if not found:
-        raise DataError(
-            f"ppo needs prompts: compliant functions of the {split} split; "
-            f"{LABELS} has none that fits: raise label.snippets, lower "
-            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
-        )
-    return list(found)
+    if limit is None:
+        return list(prompts)[:count]
+    room = limit - settings.max_new_tokens
+    fit = (
+        prompt
+        for prompt in prompts
+        if len(models.encode_prompt(tokenizer, prompt)) <= room
+    )
+    return list(islice(fit, count))
 
 
 def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:

@@ -7,6 +7,7 @@ that does not answer costs no run.
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -21,12 +22,23 @@ EVALUATION = "evaluation"  # a version's tag: the run that judged it
 
 
 def register(
-    run_id: str | None, folder: str, digest: str, tags: Mapping[str, str]
+    run_id: str | None,
+    folder: str,
+    digest: str,
+    tags: Mapping[str, str],
+    defaults: Mapping[str, Any] | None = None,
 ) -> str | None:
     """Register a policy that can be served; its version.
 
     A digest is registered once: a later run of the same bytes gets the
     version that is there.  The alias is `promote`'s to move.
+
+    Args:
+        run_id: the run that made the policy.
+        folder: its folder.
+        digest: of the folder.
+        tags: of the version.
+        defaults: how it samples unless asked otherwise, see serving.PARAMS.
     """
     versions: list[str] = []
 
@@ -39,7 +51,7 @@ def register(
         versions.append(
             str(known[0].version)
             if known
-            else _add(client, run_id, folder, labels)
+            else _add(client, run_id, folder, labels, defaults or {})
         )
 
     tracking.forgive(find_or_add)
@@ -96,6 +108,7 @@ def _add(
     run_id: str | None,
     folder: str,
     labels: dict[str, str],
+    defaults: Mapping[str, Any],
 ) -> str:
     if not client.search_registered_models(f"name = '{MODEL}'"):
         client.create_registered_model(MODEL)
@@ -104,7 +117,8 @@ def _add(
     )
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, MODEL)
-        tracking.save_pyfunc(path, serving, folder, serving.PARAMS)
+        params = {**serving.PARAMS, **defaults}
+        tracking.save_pyfunc(path, serving, folder, params)
         client.log_model_artifacts(model.model_id, str(path))
     client.finalize_logged_model(model.model_id, "READY")
     version = client.create_model_version(

@@ -270,7 +270,8 @@ def save_pyfunc(
         loader: a module of a package whose `_load_pyfunc(folder)` gives an
             object with `predict(prompts, params)`.
         folder: what the loader is to load.
-        params: what may be given beside the prompts, and the defaults.
+        params: what may be given beside the prompts, and the defaults:
+            numbers and lists of texts.
     """
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
@@ -278,7 +279,9 @@ def save_pyfunc(
 
     types = {int: "long", float: "double"}
     specs = [
-        ParamSpec(name, types[type(value)], value)
+        ParamSpec(name, "string", value, shape=(-1,))
+        if isinstance(value, list)
+        else ParamSpec(name, types[type(value)], value)
         for name, value in params.items()
     ]
     completion = ColSpec("string", "completion")

@@ -48,15 +48,26 @@ def test_the_table_rises_with_kl_and_marks_the_frontier():
     ]
 
 
-def test_the_page_draws_every_point_and_joins_the_frontier():
+def test_the_section_draws_every_point_and_joins_the_frontier():
     # by KL: 1 and 3 stand on the frontier, 2 is beaten by 1
     points = [point("a", 1, 0.5), point("<b>", 2, 0.4), point("c", 3, 0.7)]
-    page = frontier.page(points)
+    page = frontier.section(points)
     assert page.count('class="dot ppo"') == 2
     assert page.count('class="dot sft"') == 1
     assert page.count('class="line ppo"') == 1
     assert "<td>2</td><td>kl_coef &lt;b&gt;</td><td>2.00</td>" in page
     assert "http" not in page
+
+
+def test_the_last_sweep_stands_in_the_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    report = tmp_path / "report.html"
+    report.write_text(f"<h2>KL</h2>{frontier.PLACE}<h2>samples</h2>")
+    assert frontier.page(report) == report
+    points = [point("a", 1, 0.5), point("b", 2, 0.7)]
+    frontier.save(points)
+    text = frontier.page(report).read_text()
+    assert text == f"<h2>KL</h2>{frontier.section(points)}<h2>samples</h2>"
 
 
 def test_a_grid_is_every_combination():

@@ -8,6 +8,7 @@ import pytest
 from test_measures import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
+from stylerl import frontier
 from stylerl.evaluation import measures
 from stylerl.judge.verdict import Violation
 from stylerl.report import page as report
@@ -148,9 +149,26 @@ def test_the_frontier_has_ppos_way_and_the_models():
     assert "<title>SFT: 0, 40</title>" in text
     assert "<title>PPO: 2, 62</title>" in text
     assert "<title>best of 4: 0.636, 40</title>" in text
-    assert text.count("<title>update ") == 1
-    assert "<title>update 2: 3.5, 75</title>" in text
+    assert "<title>2: 3.5, 75</title>" in text  # measured after update 2
+    assert "<title>1: " not in text
+    assert "<title>PPO&#39;s rollouts on training prompts</title>" in text
+    assert "<title>the policy on validation prompts</title>" in text
+
+
+def test_without_measurements_the_frontier_has_one_way():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2],
+            "objective/kl": [0.0, 4.0],
+            "judge/compliance": [0.5, 0.9],
+        }
+    )
+
+    text = report.render(evidence(updates=updates))
+
     assert "rollouts on training prompts" in text
+    assert "the policy on validation prompts<" not in text
+    assert text.count(frontier.PLACE) == 1  # for the last sweep
 
 
 def test_the_reward_models_promises_stand_beside_the_verdicts():

@@ -173,5 +173,7 @@ def test_an_ill_update_is_never_the_best(tmp_path):
 
 
 def test_to_choose_there_must_be_prompts():
-    with pytest.raises(ConfigError, match="needs at least 1 prompts"):
+    with pytest.raises(
+        ConfigError, match="at least 1 validation prompts; got 0"
+    ):
         make([], validation=[])

@@ -32,7 +32,9 @@ def store(llama_folder, tmp_path_factory):
         folder = tmp_path_factory.mktemp("serving")
         patch.chdir(folder)
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        version = registry.register(None, str(llama_folder), "d1", {})
+        version = registry.register(
+            None, str(llama_folder), "d1", {}, {"max_new_tokens": 5}
+        )
         registry.promote(version, "run", lambda _: Decision([ALREADY]))
         yield folder
 
@@ -55,7 +57,22 @@ def test_the_registered_model_answers_as_the_library_does(store, expected):
     table = pd.DataFrame({"prompt": PROMPTS})
     answers = model.predict(table, params=PARAMS)
     assert answers.to_dict("records") == expected
-    assert len(model.predict(table)) == 2  # the defaults do
+
+
+def test_it_answers_as_it_was_registered_unless_asked(store, llama_folder):
+    """At most 5 tokens of at least a character each; a stop string, here
+    what the model wrote itself, ends a completion before it."""
+    model = pyfunc.load_model(CHAMPION)
+    table = pd.DataFrame({"prompt": PROMPTS[:1]})
+    by_default = model.predict(table)
+    asked = {"max_new_tokens": 5, "temperature": 0.8, "seed": 0}
+    folder = Policy(llama_folder)
+    pd.testing.assert_frame_equal(by_default, folder.predict(table, asked))
+    (text,) = by_default["completion"]
+    stop = text[2:4]
+    cut = model.predict(table, params={"stop_strings": [stop]})
+    assert cut["completion"].tolist() == [text[: text.index(stop)]]
+    assert cut["finished"].tolist() == [True]
 
 
 def test_the_registered_model_holds_no_pickle(store):

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from stylerl import config, models, storage
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
+from stylerl.labels import compliant_prompts
 from stylerl.reward import refresh
 from stylerl.reward import scorers as reward
 from tasks import ppo, tracking
@@ -212,7 +213,9 @@ def test_a_reference_with_another_tokenizer_is_one_clear_error(
 
 def draw(tokenizer, split="train", count=100, room=8):
     policy = build_llama(len(tokenizer))
-    return ppo._prompts(labels(), split, count, room, policy, tokenizer, 0)
+    settings = config.PPOConfig(max_new_tokens=room)
+    found = compliant_prompts(labels(), split, seed=0)
+    return ppo._fitting(found, count, settings, policy, tokenizer)
 
 
 def test_prompts_are_clean_functions_of_their_split(tokenizer):
@@ -224,9 +227,18 @@ def test_prompts_are_clean_functions_of_their_split(tokenizer):
     assert len(draw(tokenizer, count=2)) == 2
 
 
-def test_without_a_prompt_that_fits_it_says_what_to_do(tokenizer):
+def test_by_default_the_policy_is_measured_where_there_are_prompts(workspace):
+    """Row 10 is the one compliant function of the validation split."""
+    assert ppo._trainer(workspace()).validation == ["def f10(value):\n"]
+    assert ppo._trainer(workspace(validate_every=0)).validation == []
+    storage.write_table(ppo.LABELS, labels().iloc[:10])
+    assert ppo._trainer(workspace()).validation == []
+
+
+def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
+    assert draw(tokenizer, room=250) == []
     with pytest.raises(DataError, match=r"raise label\.snippets"):
-        draw(tokenizer, room=250)
+        ppo._trainer(workspace(max_new_tokens=250))
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(100.0, 1), (1e-9, 3)])

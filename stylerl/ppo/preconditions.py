@@ -33,11 +33,12 @@ def check(
             f"ppo.batch_size must be at least the number of processes, "
             f"{processes}; got {config.batch_size}"
         )
-    if config.keep == "best" and len(validation) < processes:
+    measured = bool(validation) or config.keep == "best"
+    if measured and len(validation) < processes:
         raise ConfigError(
-            f"ppo.keep: best needs at least {processes} prompts to choose "
-            f"by; got {len(validation)}: give `validation`, or set "
-            "ppo.keep: last"
+            f"to measure, or to choose by ppo.keep: best, takes at least "
+            f"{processes} validation prompts; got {len(validation)}: give "
+            "more, or set ppo.keep: last and ppo.validate_every: 0"
         )
     if not prompts:
         raise ConfigError("there must be at least one prompt; got none")

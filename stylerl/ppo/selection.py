@@ -3,8 +3,9 @@
 The reward of training prompts rises long after the policy has begun to pay
 for it elsewhere (Gao et al., arXiv 2210.10760, section 3.2: the true reward
 has its peak at a certain KL).  So every few updates the policy answers
-prompts that it is not trained on, from the same draws each time, and the
-weights of the best answers are kept, with no more KL than allowed.
+prompts that it is not trained on, from the same draws each time; with
+`ppo.keep: best` the weights of the best answers are kept, with no more KL
+than allowed.
 """
 
 from collections.abc import Mapping

@@ -110,7 +110,8 @@ class PPOTrainer:
                 with LoRA the policy with its adapters off.
             observe: numbers to watch beside the reward.
             credit: where in a completion the reward was lost or won.
-            validation: prompts to choose the best update by.
+            validation: prompts to measure the policy on as it learns, and
+                to choose the best update by; without any nothing is.
             seed: of every draw.
             checkpoints: a folder to resume from; None keeps none.
 
@@ -367,10 +368,12 @@ class PPOTrainer:
     def _consider(self, numbers: dict[str, float]) -> None:
         """Measure this update where that is due, and keep the best one."""
         config = self.config
-        if config.keep == "last" or not self._due(config.validate_every):
+        if not self.validation or not self._due(config.validate_every):
             return
         numbers |= self.validate()
-        if selection.is_better(numbers, self.best, config.kl_budget):
+        if config.keep == "best" and selection.is_better(
+            numbers, self.best, config.kl_budget
+        ):
             weights = {
                 name: weight.cpu().clone()
                 for name, weight in sharding.full(

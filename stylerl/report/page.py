@@ -5,6 +5,7 @@ and the machine.  Completions are untrusted text and are escaped by the
 template engine; the page loads nothing and runs no script.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ PROMISES = 5  # equal bins of P(compliant)
 FEW = 10  # completions; a smaller bin shows nothing
 SMOOTHING = 5  # updates in the running mean of PPO's way
 WAY = ("objective/kl", "judge/compliance")
-STOPS = ("validation/kl", "validation/compliance")  # with ppo.keep: best
+STOPS = ("validation/kl", "validation/compliance")  # where measured
 DRIFT = {
     "judge/promised": ("promised by the reward model", "sft"),
     "judge/compliance": ("compliant", "ppo"),
@@ -259,12 +260,11 @@ def _frontier(
     metrics: Mapping[str, Any], updates: pd.DataFrame | None
 ) -> Markup:
     """KL against compliance: PPO's way, and the models that were compared."""
-    xs: list[float] = []
-    ys: list[float] = []
-    if updates is not None and {*WAY} <= set(updates):
-        way = updates[[*WAY]].rolling(SMOOTHING, min_periods=1).mean()
-        xs = way["objective/kl"].tolist()
-        ys = (100 * way["judge/compliance"]).tolist()
+    rollouts, measured = _way(updates, WAY), _way(updates, STOPS)
+    smooth = rollouts.rolling(SMOOTHING, min_periods=1).mean()
+    ways = [("PPO's rollouts on training prompts", "base", smooth)]
+    if len(measured):
+        ways.append(("the policy on validation prompts", "ppo", measured))
     points = [
         ("SFT", "sft", 0.0, metrics["sft"]),
         ("PPO", "ppo", metrics["ppo"]["kl"], metrics["ppo"]),
@@ -272,22 +272,41 @@ def _frontier(
         (f"best of {n}", "base", kl_bound(n), metrics[name])
         for n, name in summary.best_of(metrics)
     ]
-    stops = []
-    if updates is not None and {*STOPS} <= set(updates):
-        stops = updates[["update", *STOPS]].dropna().values.tolist()
     return plots.lines(
         "Compliance, %, by KL to SFT, nats a response",
-        xs,
-        [plots.Series("PPO's rollouts on training prompts", "ppo", ys)],
+        [kl for _, _, way in ways for kl in way["kl"]],
+        [
+            plots.Series(
+                name,
+                style,
+                [  # a gap over the places of the other way
+                    y if way is own else math.nan
+                    for _, _, way in ways
+                    for y in way["y"]
+                ],
+            )
+            for name, style, own in ways
+        ],
         dots=[
             plots.Dot(kl, 100 * numbers["compliance"], words, style)
             for words, style, kl, numbers in points
         ]
         + [
-            plots.Dot(kl, 100 * compliance, f"update {int(number)}", "ppo")
-            for number, kl, compliance in stops
+            plots.Dot(kl, y, str(update), "ppo")
+            for update, kl, y in measured.itertuples()
         ],
     )
+
+
+def _way(
+    updates: pd.DataFrame | None, columns: tuple[str, str]
+) -> pd.DataFrame:
+    """KL and compliance in % (`kl`, `y`) by update, where both are known."""
+    if updates is None or not {*columns} <= set(updates):
+        return pd.DataFrame({"kl": [], "y": []})
+    kl, compliance = columns
+    known = updates.set_index("update")[[*columns]].dropna()
+    return pd.DataFrame({"kl": known[kl], "y": 100 * known[compliance]})
 
 
 def _calibration(table: pd.DataFrame | None) -> list[Markup]:
