@@ -3,10 +3,10 @@
     make results          after `make run`
 
 Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
-replaced: `results` from metrics/evaluate.json and
-artifacts/base/training.json, `seeds` and `original` from the presets and what
-benchmarks/bench_run.py kept, `tokenizer` and `reward` with the first table of
-benchmarks/results/NAME.md.
+replaced: `results` from metrics/evaluate.json, artifacts/base/training.json
+and artifacts/filter/snippets.parquet, `seeds` and `original` from the presets
+and what benchmarks/bench_run.py kept, `tokenizer`, `reward` and `baselines`
+with the first table of benchmarks/results/NAME.md.
 """
 
 import re
@@ -25,6 +25,8 @@ from stylerl.report import summary
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
+SNIPPETS = "artifacts/filter/snippets.parquet"
+BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
 )  # fmt: skip
@@ -44,10 +46,13 @@ def main() -> int:
     )
     fill(readme, "seeds", seeds())
     fill(readme, "original", original())
-    for name in ("tokenizer", "reward"):
+    for name in ("tokenizer", "reward", "baselines"):
         fill(readme, name, table(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
-    fill(ROOT / "docs/model-card.md", "results", describe(card))
+    text = describe(card) + "\n".join(
+        [unseen(card), measured(metrics), "", *tables(card)]
+    )
+    fill(ROOT / "docs/model-card.md", "results", text)
     return 0
 
 
@@ -195,39 +200,80 @@ def table(path: Path) -> str:
 
 
 def describe(card: dict) -> str:
-    """The embedded base's numbers, as Markdown."""
+    """The embedded base's shape and training, as Markdown."""
     shape, curve = card["config"], card["curve"]
-    lines = [
+    return (
         f"- Llama, {shape['layers']} blocks, width {shape['hidden']}, "
-        f"{shape['heads']} heads, vocabulary {shape['vocabulary']}.",
+        f"{shape['heads']} heads, vocabulary {shape['vocabulary']}.\n"
         f"- Read: {card['snippets']:,} functions of "
         f"{len(card['distributions'])} distributions "
         f"(digest {card['digest']}), {curve[-1]['tokens']:,} tokens in all; "
-        f"{card['rough_share']:.0%} of the bodies roughened, anew each time.",
-        "",
+        f"{card['rough_share']:.0%} of the bodies roughened, anew each time.\n"
+    )
+
+
+def unseen(card: dict) -> str:
+    """That no held-out distribution is among those the base has read.
+
+    Raises:
+        DataError: one is.
+    """
+    columns = ["distribution", "split"]
+    snippets = pd.read_parquet(ROOT / SNIPPETS, columns=columns)
+    held_out = {*snippets.loc[snippets["split"] != "train", "distribution"]}
+    if both := held_out & {row[0] for row in card["distributions"]}:
+        raise DataError(f"the base has read {', '.join(sorted(both))}")
+    return (
+        f"- Of the {len(held_out)} distributions of today's splits valid and "
+        "test it has read none."
+    )
+
+
+def measured(metrics: Mapping[str, Any]) -> str:
+    """What the base writes on the evaluation's prompts, beside people."""
+    base, human, size = (metrics[k] for k in ("base", "human", "size"))
+    said = [
+        f"{metric.label} {summary.show(metric, base[metric.key])}"
+        f" (the human's {summary.show(metric, human[metric.key])})"
+        for metric in summary.TABLE
+        if metric.key in BASE_METRICS
+    ]
+    return (
+        f"- On {size['prompts']} held-out prompts, {size['samples']} samples "
+        f"each, at the default temperature: {', '.join(said)}."
+    )
+
+
+def tables(card: dict) -> list[str]:
+    """Its loss curve, the licences, and what it read, as Markdown tables."""
+    licences: Counter[str] = Counter()
+    for _, _, licence, count in card["distributions"]:
+        licences[licence] += count
+    return [
         "| tokens | training loss, nats a token | held-out bits per byte |",
         "|---:|---:|---:|",
         *(
             f"| {point['tokens']:,} | {point['loss']:.3f} "
             f"| {point['valid_bits']:.3f} |"
-            for point in curve
+            for point in card["curve"]
         ),
         "",
         "| licence, as declared | functions |",
         "|---|---:|",
+        *(
+            f"| {name.replace('|', 'or')} | {n:,} |"
+            for name, n in licences.most_common()
+        ),
+        "",
+        "| distribution | version | functions |",
+        "|---|---|---:|",
+        *(
+            f"| {name} | {version} | {count:,} |"
+            for name, version, _, count in sorted(
+                card["distributions"], key=lambda row: -row[3]
+            )
+        ),
     ]
-    licences: Counter[str] = Counter()
-    for _, _, licence, count in card["distributions"]:
-        licences[licence] += count
-    lines += [f"| {name} | {n:,} |" for name, n in licences.most_common()]
-    lines += ["", "| distribution | version | functions |", "|---|---|---:|"]
-    lines += [
-        f"| {name} | {version} | {count:,} |"
-        for name, version, _, count in sorted(
-            card["distributions"], key=lambda row: -row[3]
-        )
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

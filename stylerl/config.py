@@ -387,7 +387,7 @@ class PPOConfig:
         least=0,
     )
     validation_prompts: int = setting(
-        128, "prompts of the validation split to measure on", least=1
+        64, "prompts of the validation split to measure on", least=1
     )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", least=0

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_comparison import evaluation
 
 from flows import cli
-from stylerl import config
+from stylerl import config, storage
 from stylerl.errors import ConfigError
+from tasks import tracking
 
 COMMANDS = [
     "run",
@@ -29,6 +31,7 @@ COMMANDS = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
     return tmp_path
 
 
@@ -148,3 +151,33 @@ def test_starting_costs_no_heavy_import() -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_complete_shows_each_model_that_is_there(
+    llama_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """artifacts/sft and artifacts/ppo do not exist here: the base alone."""
+    changes = ["--set", f"sft.base={llama_folder}"]
+    changes += ["--set", "evaluate.max_new_tokens=4"]
+    assert cli.main(["params", "--preset", "smoke", *changes]) == 0
+    capsys.readouterr()
+    assert cli.main(["complete", "def add(a, b):"]) == 0
+    shown = capsys.readouterr().out
+    assert "base" in shown and "def add(a, b):" in shown
+    assert "PPO" not in shown
+    assert cli.main(["complete", "def add(a, b):", "--seed", "1"]) == 0
+    assert capsys.readouterr().out != shown
+
+
+def test_compare_prints_differences_and_refuses_another_judge(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = {"one": ("a", "j1"), "two": ("abc", "j1"), "other": ("abc", "j2")}
+    for name, (clean, judge) in runs.items():
+        table = evaluation(*clean, basis={"judge": judge})
+        storage.write_table(Path(name, tracking.COMPLETIONS), table)
+    assert cli.main(["compare", "one", "two"]) == 0
+    assert "+50.0 [0.0, +100.0]" in capsys.readouterr().out
+    assert cli.main(["compare", "one", "other"]) == 2
+    said = capsys.readouterr().err
+    assert "these differ in judge, j1 and j2" in said
