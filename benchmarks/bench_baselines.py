@@ -250,14 +250,16 @@ def report(
         lines.append(f"| {' | '.join(cells)} |")
     count = rows[REFERENCE]["prompt_id"].nunique()
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    command = " ".join(["python", "benchmarks/bench_baselines.py"])
+    command = " ".join(
+        ["python", "benchmarks/bench_baselines.py", *sys.argv[1:]]
+    )
     return "\n".join(
         [
             "# PPO by each reward, and TRL's RLOO",
             "",
             f"{datetime.date.today()}, {platform.machine()}, "
             f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "
-            f"`{command} {' '.join(sys.argv[1:])}`",
+            f"`{command}`",
             "",
             f"{count} prompts of the {params.evaluate.split} split, "
             f"{params.evaluate.samples} completions each; the interval is a "

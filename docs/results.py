@@ -50,7 +50,12 @@ def main() -> int:
         fill(readme, name, table(BENCHMARKS / f"{name}.md"))
     card = storage.read_json(ROOT / "artifacts/base/training.json")
     text = describe(card) + "\n".join(
-        [unseen(card), measured(metrics), "", *tables(card)]
+        [
+            unseen(card),
+            measured(metrics, params.evaluate.temperature),
+            "",
+            *tables(card),
+        ]
     )
     fill(ROOT / "docs/model-card.md", "results", text)
     return 0
@@ -60,7 +65,10 @@ def fill(path: Path, name: str, text: str) -> None:
     """Put `text` between the markers `name` of a document."""
     marked = rf"(?<=<!-- {name} -->\n).*(?=<!-- /{name} -->)"
     content = path.read_text(encoding="utf-8")
-    new = re.sub(marked, lambda _: text.rstrip() + "\n", content, flags=re.S)
+    whole = text.rstrip() + "\n"
+    new, found = re.subn(marked, lambda _: whole, content, flags=re.S)
+    if not found:
+        raise DataError(f"{path} has no markers <!-- {name} -->")
     storage.write_text(path, new)
 
 
@@ -224,12 +232,12 @@ def unseen(card: dict) -> str:
     if both := held_out & {row[0] for row in card["distributions"]}:
         raise DataError(f"the base has read {', '.join(sorted(both))}")
     return (
-        f"- Of the {len(held_out)} distributions of today's splits valid and "
-        "test it has read none."
+        f"- It has read none of the {len(held_out)} distributions in today's "
+        "valid and test splits."
     )
 
 
-def measured(metrics: Mapping[str, Any]) -> str:
+def measured(metrics: Mapping[str, Any], temperature: float) -> str:
     """What the base writes on the evaluation's prompts, beside people."""
     base, human, size = (metrics[k] for k in ("base", "human", "size"))
     said = [
@@ -240,7 +248,7 @@ def measured(metrics: Mapping[str, Any]) -> str:
     ]
     return (
         f"- On {size['prompts']} held-out prompts, {size['samples']} samples "
-        f"each, at the default temperature: {', '.join(said)}."
+        f"each, at temperature {temperature}: {'; '.join(said)}."
     )
 
 

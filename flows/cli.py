@@ -22,7 +22,6 @@ from stylerl.judge import command as judge_command
 
 DATA = Path("data")
 LOCK = Path("requirements.lock")
-REPORT = Path("artifacts/evaluate/report.html")
 RAW = argparse.RawDescriptionHelpFormatter
 
 
@@ -339,6 +338,7 @@ def _sweep(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace) -> None:
     from rich.console import Console
 
+    from flows.report import REPORT
     from stylerl.report import summary
 
     values = changes(options.set)
@@ -453,11 +453,9 @@ def _doctor(_: argparse.Namespace) -> int:
 
 
 def _report(_: argparse.Namespace) -> None:
-    if not REPORT.exists():
-        raise DataError(f"{REPORT} does not exist; `stylerl run` writes it")
-    from stylerl import frontier
+    from flows import report
 
-    page = frontier.page(REPORT).resolve()
+    page = report.write_page().resolve()
     print(page)
     webbrowser.open(page.as_uri())
 

@@ -17,6 +17,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from flows import stages, workspace
+from flows.report import REPORT
 from stylerl import config, preferences, promotion, storage
 from stylerl.errors import StylerlError
 from stylerl.judge import Judge
@@ -26,7 +27,6 @@ from tasks import graph, registry, tracking
 
 METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
-REPORT = Path("artifacts/evaluate/report.html")
 UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
 SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
@@ -177,7 +177,7 @@ def publish(
     if REPORT.exists():
         create_markdown_artifact(
             f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
-            "`stylerl report` opens it",
+            "`stylerl report` opens it, with the last sweep",
             key="report",
             description="Where the report stands",
         )

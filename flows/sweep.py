@@ -20,18 +20,13 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
-from flows import stages, workspace
-from flows.rlhf import (
-    METRICS,
-    REPORT,
-    record,
-    run_stages,
-    say_errors_plainly,
-)
+from flows import report, stages, workspace
+from flows.rlhf import METRICS, record, run_stages, say_errors_plainly
 from stylerl import config, frontier, storage
 from stylerl.errors import ConfigError
 from stylerl.frontier import Point
 from stylerl.judge import Judge
+from stylerl.report import summary
 from tasks import tracking
 
 GRID = {
@@ -74,8 +69,7 @@ def sweep(
                 workspace.leave()
             if was_current:
                 run_stages(parent)
-            if REPORT.exists():
-                parent.log_file(frontier.page(REPORT))
+            parent.log_file(report.write_page())
     return [point._asdict() for point in found]
 
 
@@ -114,8 +108,10 @@ def _run(
 
 
 def _publish(points: Sequence[Point], parent: tracking.Run) -> None:
-    """Show what is known so far in MLflow and in the Prefect UI."""
-    frontier.save(points)
+    """Show what is known so far in the report, MLflow and the Prefect UI."""
+    basis = summary.basis(storage.read_json(METRICS))
+    judge = Judge(config.load().judge).identity
+    report.keep_sweep(points, basis, judge)
     text = frontier.markdown(points)
     parent.log_tag("mlflow.note.content", text)
     create_markdown_artifact(

@@ -22,6 +22,14 @@ from stylerl.settings import build, lines_of, setting, to_dict
 PRESETS = Path(__file__).resolve().parent.parent / "presets"
 
 
+def _refuse_empty(name: str, texts: tuple[str, ...]) -> None:
+    if "" in texts:
+        raise ConfigError(
+            f"{name} must not be empty texts; every text would end at once: "
+            "remove ''"
+        )
+
+
 @dataclass(frozen=True)
 class JudgeConfig:
     """The style guide: which flake8 rules count, and at what width."""
@@ -450,11 +458,7 @@ class PPOConfig:
                 f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
                 f"{self.max_new_tokens}; got {self.min_new_tokens}"
             )
-        if "" in self.stop_strings:
-            raise ConfigError(
-                "ppo.stop_strings must not be empty texts; every text would "
-                "end at once: remove ''"
-            )
+        _refuse_empty("ppo.stop_strings", self.stop_strings)
         if self.keep == "best" and self.validate_every == 0:
             raise ConfigError(
                 "ppo.keep: best chooses by measurements; set "
@@ -506,6 +510,9 @@ class EvaluateConfig:
     human_snippets: int = setting(
         200, "held-out snippets for bits per byte", least=1
     )
+
+    def __post_init__(self) -> None:
+        _refuse_empty("evaluate.stop_strings", self.stop_strings)
 
 
 @dataclass(frozen=True)

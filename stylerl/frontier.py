@@ -5,21 +5,18 @@ compliance for the same KL, or less KL for the same compliance.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from stylerl import storage
 from stylerl.report import plots
 
 HEADER = ("point", "KL to SFT, nats", "compliance %", "gain over SFT, points")
-POINTS = Path("artifacts/sweep/points.json")
-PAGE = Path("artifacts/sweep/report.html")
 PLACE = "<!-- sweep -->"  # of the section in report.html.j2
-SECTION = Markup("""<h3>The last sweep, on validation prompts</h3>
-<p class="note">One dot a run of its own, numbered by rising KL; the line joins
- those that no other one beats in both.</p>
+SECTION = Markup("""<h3>The last sweep</h3>
+<p class="note">{date}, judge {judge}. {basis} One dot a run of its own,
+ numbered by rising KL; the line joins those that no other one beats in
+ both.</p>
 <div class="charts one">{chart}</div>
 <div class="scroll card"><table>
 <thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>
@@ -43,6 +40,15 @@ class Point(NamedTuple):
             f"{key.rpartition('.')[2]} {value}"
             for key, value in self.setting.items()
         )
+
+
+class Sweep(NamedTuple):
+    """The points of one sweep, and what they rest on."""
+
+    points: Sequence[Point]
+    date: str
+    basis: str  # the prompts, in words
+    judge: str  # its identity
 
 
 def measured(setting: Mapping[str, Any], metrics: Mapping[str, Any]) -> Point:
@@ -79,23 +85,9 @@ def markdown(points: Sequence[Point]) -> str:
     )
 
 
-def save(points: Sequence[Point]) -> None:
-    """Keep the points for `page`."""
-    storage.write_json(POINTS, [point._asdict() for point in points])
-
-
-def page(report: Path) -> Path:
-    """The page to open: the last report, with the last sweep where one was."""
-    if not POINTS.exists():
-        return report
-    points = [Point(**fields) for fields in storage.read_json(POINTS)]
-    text = report.read_text(encoding="utf-8")
-    storage.write_text(PAGE, text.replace(PLACE, section(points), 1))
-    return PAGE
-
-
-def section(points: Sequence[Point]) -> Markup:
+def section(sweep: Sweep) -> Markup:
     """A section of the report: the plot, and the numbers behind it."""
+    points = sweep.points
     ranked = sorted(points, key=lambda p: (p.kl, p.compliance))
     best = frontier(ranked)
     dots = [
@@ -122,6 +114,9 @@ def section(points: Sequence[Point]) -> Markup:
         for number, point in enumerate(ranked, start=1)
     ]
     return SECTION.format(
+        date=sweep.date,
+        judge=sweep.judge[:12],
+        basis=sweep.basis,
         chart=chart,
         header=Markup("").join(map(head.format, ["", *HEADER])),
         rows=Markup("").join(rows),

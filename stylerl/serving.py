@@ -63,6 +63,8 @@ class Policy:
                 "temperature must be at least 0 and max_new_tokens at least "
                 f"1; got {chosen['temperature']}, {chosen['max_new_tokens']}"
             )
+        if "" in chosen["stop_strings"]:
+            raise DataError("stop_strings must not be empty texts; remove ''")
         drawn = sampling.generate(
             self.model,
             self.tokenizer,

@@ -133,10 +133,10 @@ def _trainer(params: config.Params) -> PPOTrainer:
     settings, judge = params.ppo, Judge(params.judge)
     models.sign(policy, judge.identity)
 
+    labels = storage.read_table(LABELS)
+
     def draw(split: str, count: int) -> list[str]:
-        found = compliant_prompts(
-            storage.read_table(LABELS), split, params.seed
-        )
+        found = compliant_prompts(labels, split, params.seed)
         return _fitting(found, count, settings, policy, tokenizer)
 
     def expected(prompts: list[str], name: str) -> dict[str, float]:
@@ -156,9 +156,12 @@ def _trainer(params: config.Params) -> PPOTrainer:
             f"{LABELS} has none that fits: raise label.snippets, lower "
             "ppo.max_new_tokens, or write some in ppo.prompt_texts"
         )
-    sizes, validation = expected(prompts, "reference"), []
+    validation = []
     if settings.validate_every:
-        validation = draw("valid", settings.validation_prompts)
+        validation = _enough(
+            draw("valid", settings.validation_prompts), settings
+        )
+    sizes = expected(prompts, "reference")
     if validation:
         sizes = expected(validation, "validation reference") | sizes
     reward = rewards.compose(
@@ -282,6 +285,30 @@ def _fitting(
         if len(models.encode_prompt(tokenizer, prompt)) <= room
     )
     return list(islice(fit, count))
+
+
+def _enough(prompts: list[str], settings: config.PPOConfig) -> list[str]:
+    """The validation prompts; none where they are fewer than processes.
+
+    Raises:
+        DataError: they are, and the best update is to be chosen by them.
+    """
+    processes = Processes()
+    if len(prompts) >= processes.count:
+        return prompts
+    few = (
+        "to measure the policy on its way takes compliant functions of the "
+        f"validation split, at least {processes.count}; {LABELS} has "
+        f"{len(prompts)} that fit"
+    )
+    if settings.keep == "best":
+        raise DataError(
+            f"{few}: raise label.snippets, lower ppo.max_new_tokens, or set "
+            "ppo.keep: last"
+        )
+    if processes.main:
+        tqdm.write(f"ppo: {few}: it is not measured")
+    return []
 
 
 def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:

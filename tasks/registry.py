@@ -4,6 +4,8 @@ Speaks to MLflow through tracking.py, and forgives as it does: a registry
 that does not answer costs no run.
 """
 
+import hashlib
+import json
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,8 +32,8 @@ def register(
 ) -> str | None:
     """Register a policy that can be served; its version.
 
-    A digest is registered once: a later run of the same bytes gets the
-    version that is there.  The alias is `promote`'s to move.
+    A digest that samples alike is registered once: a later run of the same
+    bytes gets the version that is there.  The alias is `promote`'s to move.
 
     Args:
         run_id: the run that made the policy.
@@ -41,17 +43,21 @@ def register(
         defaults: how it samples unless asked otherwise, see serving.PARAMS.
     """
     versions: list[str] = []
+    params = {**serving.PARAMS, **(defaults or {})}
+    sampling = hashlib.sha256(json.dumps(params).encode()).hexdigest()
 
     def find_or_add() -> None:
         client = tracking.connect()
         known = client.search_model_versions(
-            f"name = '{MODEL}' and tags.digest = '{digest}'"
+            f"name = '{MODEL}' and tags.digest = '{digest}' "
+            f"and tags.sampling = '{sampling}'"
         )
-        labels = {"digest": digest, "folder": folder, **tags}
+        same = {"digest": digest, "sampling": sampling}
+        labels = {**same, "folder": folder, **tags}
         versions.append(
             str(known[0].version)
             if known
-            else _add(client, run_id, folder, labels, defaults or {})
+            else _add(client, run_id, folder, labels, params)
         )
 
     tracking.forgive(find_or_add)
@@ -108,7 +114,7 @@ def _add(
     run_id: str | None,
     folder: str,
     labels: dict[str, str],
-    defaults: Mapping[str, Any],
+    params: Mapping[str, Any],
 ) -> str:
     if not client.search_registered_models(f"name = '{MODEL}'"):
         client.create_registered_model(MODEL)
@@ -117,7 +123,6 @@ def _add(
     )
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, MODEL)
-        params = {**serving.PARAMS, **defaults}
         tracking.save_pyfunc(path, serving, folder, params)
         client.log_model_artifacts(model.model_id, str(path))
     client.finalize_logged_model(model.model_id, "READY")

@@ -27,6 +27,7 @@ CONFIG = PPOConfig(
     scale_scores=True,
     whiten_rewards=True,
     checkpoint_every=1,
+    validate_every=2,
 )
 
 
@@ -49,6 +50,7 @@ def make(folder):
         tokenizer=tokenizer,
         reward=reward,
         prompts=["def add(a, b):\n", "x", "def f():\n"],
+        validation=["y = ", "def g(x):\n", "z"],
         checkpoints=folder / "checkpoints",
     )
 

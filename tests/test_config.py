@@ -99,6 +99,7 @@ def test_an_unknown_preset_lists_the_known_ones():
         ("- 1", "must hold sections"),
         ("pppo: {}", "unknown parameter pppo"),
         ("ppo: {updates: many}", "ppo.updates must be int; got 'many'"),
+        ("evaluate: {stop_strings: ['']}", "evaluate.stop_strings must not"),
     ],
 )
 def test_a_bad_file_is_one_clear_error(tmp_path, content, message):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from flows import sweep
-from stylerl import frontier
+from flows import report, sweep
+from stylerl import frontier, storage
 from stylerl.errors import ConfigError
-from stylerl.frontier import Point
+from stylerl.frontier import Point, Sweep
 
 
 def point(name, kl, compliance):
@@ -51,23 +51,28 @@ def test_the_table_rises_with_kl_and_marks_the_frontier():
 def test_the_section_draws_every_point_and_joins_the_frontier():
     # by KL: 1 and 3 stand on the frontier, 2 is beaten by 1
     points = [point("a", 1, 0.5), point("<b>", 2, 0.4), point("c", 3, 0.7)]
-    page = frontier.section(points)
+    page = frontier.section(Sweep(points, "2026-11-22", "On <2>.", "j" * 64))
     assert page.count('class="dot ppo"') == 2
     assert page.count('class="dot sft"') == 1
     assert page.count('class="line ppo"') == 1
     assert "<td>2</td><td>kl_coef &lt;b&gt;</td><td>2.00</td>" in page
     assert "http" not in page
+    assert f"2026-11-22, judge {'j' * 12}. On &lt;2&gt;. One dot" in page
 
 
 def test_the_last_sweep_stands_in_the_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    report = tmp_path / "report.html"
-    report.write_text(f"<h2>KL</h2>{frontier.PLACE}<h2>samples</h2>")
-    assert frontier.page(report) == report
+    storage.write_text(report.REPORT, f"<p>KL</p>{frontier.PLACE}<p>end</p>")
+    assert report.write_page() == report.REPORT
     points = [point("a", 1, 0.5), point("b", 2, 0.7)]
-    frontier.save(points)
-    text = frontier.page(report).read_text()
-    assert text == f"<h2>KL</h2>{frontier.section(points)}<h2>samples</h2>"
+    report.keep_sweep(points, "100 prompts.", "j1")
+    text = report.write_page().read_text()
+    assert text.startswith("<p>KL</p><h3>The last sweep</h3>")
+    assert "judge j1. 100 prompts. One dot" in text
+    assert "kl_coef b" in text and text.endswith("<p>end</p>")
+    again = "<p>later</p>"  # an evaluation that knows no place for a sweep
+    storage.write_text(report.REPORT, again)
+    assert report.write_page().read_text() == again
 
 
 def test_a_grid_is_every_combination():

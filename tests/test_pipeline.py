@@ -18,6 +18,7 @@ import pandas as pd
 import psutil
 import pytest
 import yaml
+from mlflow import models
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -108,7 +109,8 @@ def evaluate(run):
                "size": {"prompts": 2, "samples": 1}}
     Path("metrics").mkdir(exist_ok=True)
     Path("metrics/evaluate.json").write_text(json.dumps(metrics))
-    Path("artifacts/evaluate/report.html").write_text("<p>report</p>")
+    Path("artifacts/evaluate/report.html").write_text(
+        "<p>report</p><!-- sweep -->")
     table = pd.DataFrame({"model": ["ppo"]})
     table.attrs = {"judge": "0123", "split": "test"}
     storage.write_table(Path("artifacts/evaluate/completions.parquet"), table)
@@ -292,6 +294,15 @@ def test_first_run(after_first_run: Path) -> None:
     # a gain of 0.1, its interval from 0.1 to 0.1, and no guard fallen
     assert parent.data.tags["promotion"].startswith("champion: gain over SFT")
     assert versions[0].tags["evaluation"] == parent.data.tags["run.evaluate"]
+    info = models.get_model_info(f"models:/stylerl/{versions[0].version}")
+    defaults = {param.name: param.default for param in info.signature.params}
+    chosen = config.load().evaluate
+    assert defaults == {
+        "temperature": chosen.temperature,
+        "max_new_tokens": chosen.max_new_tokens,
+        "stop_strings": [],
+        "seed": 0,
+    }
     model = tracking.connect().get_registered_model("stylerl")
     assert str(model.aliases["champion"]) == str(versions[0].version)
     for key, words in (
@@ -522,6 +533,8 @@ def test_a_killed_sweep_goes_on_and_leaves_no_trace(folder: Path) -> None:
     parent, killed = client.search_runs(ids, "tags.flow = 'sweep'")
     assert children(parent.info.run_id) == ["FINISHED", "FINISHED"]
     assert "**kl_coef 0.8**" in parent.data.tags["mlflow.note.content"]
+    page = client.download_artifacts(parent.info.run_id, "report.html")
+    assert "<h3>The last sweep</h3>" in Path(page).read_text()
     assert len(client.search_model_versions()) == versions
 
 

@@ -22,6 +22,15 @@ def test_a_line_runs_from_corner_to_corner():
     assert line.get("d") == "M44 174h0L350 10"
 
 
+def test_a_line_may_stand_over_places_of_its_own():
+    """The scale of x spans both: 0 to 10, over 44 to 350; 5 is at 197."""
+    own = Series("own", "sft", [1, 0], [5, 10])
+    figure = plots.lines("t", [0, 10], [Series("s", "ppo", [0, 1]), own])
+
+    lines = drawing(figure).findall(".//path[@class='line sft']")
+    assert [line.get("d") for line in lines] == ["M197 10h0L350 174"]
+
+
 def test_a_gap_stands_where_a_value_is_missing():
     figure = plots.lines(
         "t", [0, 1, 2, 10], [Series("s", "ppo", [0, math.nan, 1, 0])]

@@ -151,7 +151,7 @@ def test_the_frontier_has_ppos_way_and_the_models():
     assert "<title>best of 4: 0.636, 40</title>" in text
     assert "<title>2: 3.5, 75</title>" in text  # measured after update 2
     assert "<title>1: " not in text
-    assert "<title>PPO&#39;s rollouts on training prompts</title>" in text
+    assert "rollouts on the prompts it learns from</title>" in text
     assert "<title>the policy on validation prompts</title>" in text
 
 
@@ -166,8 +166,9 @@ def test_without_measurements_the_frontier_has_one_way():
 
     text = report.render(evidence(updates=updates))
 
-    assert "rollouts on training prompts" in text
+    assert "rollouts on the prompts it learns from" in text
     assert "the policy on validation prompts<" not in text
+    assert "orange line" not in text
     assert text.count(frontier.PLACE) == 1  # for the last sweep
 
 

@@ -7,6 +7,7 @@ from conftest import build_llama, build_tokenizer
 from stylerl.errors import ConfigError
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.selection import Best, is_better, quality
+from stylerl.sampling import generate
 
 VALIDATION = ["def g():\n", "y = "]
 
@@ -125,12 +126,21 @@ def test_it_is_measured_now_and_then_and_after_the_last_update():
 
 def test_validation_draws_nothing_from_training():
     """The same updates with it and without; the same draws each time."""
-    ended = []
-    for keep in ("best", "last"):
-        trainer = make([0.1, 0.2, 0.3, 0.4], keep=keep)
+    chosen, measured, plain, rare = (
+        make([0.1, 0.2, 0.3, 0.4], **changes)
+        for changes in (
+            {},
+            {"keep": "last"},
+            {"keep": "last", "validation": []},
+            {"keep": "last", "validate_every": 0},
+        )
+    )
+    for trainer in (chosen, measured, plain, rare):
         run(trainer)
-        ended.append(weights(trainer))
-    assert same(*ended)
+        assert same(weights(trainer), weights(chosen))
+    assert chosen.best.update == 4 and measured.best is None
+    assert "validation/kl" in measured.history[0]
+    assert "validation/kl" not in plain.history[0] | rare.history[0]
     trainer = make([0.1, 0.1])
     assert trainer.validate() == trainer.validate()
 
@@ -172,8 +182,22 @@ def test_an_ill_update_is_never_the_best(tmp_path):
     assert same(weights(trainer), seen[2])
 
 
+def test_more_prompts_than_a_batch_are_answered_in_batches(monkeypatch):
+    """Six prompts in batches of four: the same answers as in one."""
+    prompts = [*VALIDATION, "z"] * 2
+    one, sizes = make([]), []
+    one.observe = None
+    by_default = one.rollout(prompts).completions
+
+    def spy(*given, batch_size, **named):
+        sizes.append(batch_size)
+        return generate(*given, batch_size=6, **named)
+
+    monkeypatch.setattr("stylerl.ppo.trainer.generate", spy)
+    assert one.rollout(prompts).completions == by_default
+    assert sizes == [4]
+
+
 def test_to_choose_there_must_be_prompts():
-    with pytest.raises(
-        ConfigError, match="at least 1 validation prompts; got 0"
-    ):
+    with pytest.raises(ConfigError, match="at least 1; got 0"):
         make([], validation=[])

@@ -33,7 +33,11 @@ def store(llama_folder, tmp_path_factory):
         patch.chdir(folder)
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         version = registry.register(
-            None, str(llama_folder), "d1", {}, {"max_new_tokens": 5}
+            None,
+            str(llama_folder),
+            "d1",
+            {},
+            {"max_new_tokens": 5, "stop_strings": ["never written"]},
         )
         registry.promote(version, "run", lambda _: Decision([ALREADY]))
         yield folder
@@ -69,6 +73,7 @@ def test_it_answers_as_it_was_registered_unless_asked(store, llama_folder):
     folder = Policy(llama_folder)
     pd.testing.assert_frame_equal(by_default, folder.predict(table, asked))
     (text,) = by_default["completion"]
+    assert len(text) > 3
     stop = text[2:4]
     cut = model.predict(table, params={"stop_strings": [stop]})
     assert cut["completion"].tolist() == [text[: text.index(stop)]]
@@ -88,11 +93,11 @@ def test_the_registered_model_holds_no_pickle(store):
 
 @pytest.mark.parametrize(
     "params",
-    [{"temperature": -0.1}, {"max_new_tokens": 0}],
+    [{"temperature": -0.1}, {"max_new_tokens": 0}, {"stop_strings": [""]}],
 )
 def test_a_parameter_out_of_bounds_is_refused(llama_folder, params):
     table = pd.DataFrame({"prompt": PROMPTS})
-    with pytest.raises(DataError, match="at least 0"):
+    with pytest.raises(DataError, match="at least 0|empty texts"):
         Policy(llama_folder).predict(table, params)
 
 

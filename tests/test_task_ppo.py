@@ -227,12 +227,17 @@ def test_prompts_are_clean_functions_of_their_split(tokenizer):
     assert len(draw(tokenizer, count=2)) == 2
 
 
-def test_by_default_the_policy_is_measured_where_there_are_prompts(workspace):
+def test_by_default_the_policy_is_measured_where_there_are_prompts(
+    workspace, capsys
+):
     """Row 10 is the one compliant function of the validation split."""
     assert ppo._trainer(workspace()).validation == ["def f10(value):\n"]
     assert ppo._trainer(workspace(validate_every=0)).validation == []
     storage.write_table(ppo.LABELS, labels().iloc[:10])
     assert ppo._trainer(workspace()).validation == []
+    assert "labels.parquet has 0 that fit: it is" in capsys.readouterr().out
+    with pytest.raises(DataError, match=r"0 that fit: raise label\.snippets"):
+        ppo._trainer(workspace(keep="best"))
 
 
 def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):

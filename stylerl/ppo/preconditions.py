@@ -33,12 +33,13 @@ def check(
             f"ppo.batch_size must be at least the number of processes, "
             f"{processes}; got {config.batch_size}"
         )
-    measured = bool(validation) or config.keep == "best"
-    if measured and len(validation) < processes:
+    measured = config.validate_every > 0 and len(validation) > 0
+    if (measured or config.keep == "best") and len(validation) < processes:
         raise ConfigError(
-            f"to measure, or to choose by ppo.keep: best, takes at least "
-            f"{processes} validation prompts; got {len(validation)}: give "
-            "more, or set ppo.keep: last and ppo.validate_every: 0"
+            "to measure the policy, or to choose by ppo.keep: best, takes "
+            f"validation prompts, at least {processes}; got "
+            f"{len(validation)}: give more, or set ppo.keep: last and "
+            "ppo.validate_every: 0"
         )
     if not prompts:
         raise ConfigError("there must be at least one prompt; got none")

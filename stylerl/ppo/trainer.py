@@ -52,6 +52,7 @@ from stylerl.sampling import Completions, generate
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
+VALIDATE = "validate"  # a phase that is no part of training
 
 
 class Step(NamedTuple):
@@ -65,8 +66,12 @@ class Step(NamedTuple):
 
     @property
     def tokens_per_second(self) -> float:
-        """Response tokens sampled and learnt from, by all processes."""
-        return int(self.rollouts.lengths.sum()) / sum(self.seconds.values())
+        """Response tokens sampled and learnt from, by all processes.
+
+        The time of a measurement on validation prompts does not count.
+        """
+        spent = sum(t for name, t in self.seconds.items() if name != VALIDATE)
+        return int(self.rollouts.lengths.sum()) / spent
 
 
 class PPOTrainer:
@@ -248,7 +253,7 @@ class PPOTrainer:
                 temperature=self.config.temperature,
                 seed=seed,
                 rows=rows,
-                batch_size=len(texts),
+                batch_size=self.config.batch_size,
                 bf16=self.compute.bf16 and not sharded,
                 static=False if sharded else None,
             )
@@ -353,7 +358,7 @@ class PPOTrainer:
         self.history.append(numbers)
         alarms = health.alarms(self.history)
         if not self._ill(alarms):
-            with phase("validate"):
+            with phase(VALIDATE):
                 self._consider(numbers)
             if self.checkpoints and self._due(self.config.checkpoint_every):
                 self.save()

@@ -5,7 +5,6 @@ and the machine.  Completions are untrusted text and are escaped by the
 template engine; the page loads nothing and runs no script.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,6 +122,7 @@ def render(evidence: Evidence) -> str:
         ],
         baselines=summary.baselines(metrics),
         frontier=_frontier(metrics, evidence.updates),
+        measured=len(_way(evidence.updates, STOPS)),
         outcomes=_outcomes(completions),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules),
@@ -262,7 +262,7 @@ def _frontier(
     """KL against compliance: PPO's way, and the models that were compared."""
     rollouts, measured = _way(updates, WAY), _way(updates, STOPS)
     smooth = rollouts.rolling(SMOOTHING, min_periods=1).mean()
-    ways = [("PPO's rollouts on training prompts", "base", smooth)]
+    ways = [("PPO's rollouts on the prompts it learns from", "base", smooth)]
     if len(measured):
         ways.append(("the policy on validation prompts", "ppo", measured))
     points = [
@@ -274,18 +274,10 @@ def _frontier(
     ]
     return plots.lines(
         "Compliance, %, by KL to SFT, nats a response",
-        [kl for _, _, way in ways for kl in way["kl"]],
+        [],
         [
-            plots.Series(
-                name,
-                style,
-                [  # a gap over the places of the other way
-                    y if way is own else math.nan
-                    for _, _, way in ways
-                    for y in way["y"]
-                ],
-            )
-            for name, style, own in ways
+            plots.Series(name, style, way["y"].tolist(), way["kl"].tolist())
+            for name, style, way in ways
         ],
         dots=[
             plots.Dot(kl, 100 * numbers["compliance"], words, style)

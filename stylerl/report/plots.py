@@ -16,11 +16,15 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 26
 
 
 class Series(NamedTuple):
-    """One line or one colour of bars; `style` is a CSS class."""
+    """One line or one colour of bars; `style` is a CSS class.
+
+    A line stands over the chart's places, or over `xs` of its own.
+    """
 
     name: str
     style: str
     ys: Sequence[float]
+    xs: Sequence[float] | None = None
 
 
 class Mark(NamedTuple):
@@ -64,7 +68,9 @@ def lines(
     diagonal: bool = False,
 ) -> Markup:
     """Lines over shared `xs`; a gap where a value is not finite."""
-    x = _scale([*xs, *(dot.x for dot in dots)], LEFT, WIDTH - RIGHT)
+    places = [*xs, *(dot.x for dot in dots)]
+    places += [x for each in series for x in each.xs or ()]
+    x = _scale(places, LEFT, WIDTH - RIGHT)
     values = [y for each in series for y in each.ys]
     values += [dot.y for dot in dots]
     y = _scale(bounds or values, HEIGHT - BOTTOM, TOP)
@@ -81,7 +87,8 @@ def lines(
         )
     for each in series:
         body.append(
-            f'<path class="line {each.style}" d="{_path(xs, each.ys, x, y)}">'
+            f'<path class="line {each.style}" '
+            f'd="{_path(each.xs or xs, each.ys, x, y)}">'
             f"<title>{escape(each.name)}</title></path>"
         )
     body += [_dot(dot, x(dot.x), y(dot.y)) for dot in dots]
