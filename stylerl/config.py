@@ -436,7 +436,7 @@ class PPOConfig:
         False, "compute activations twice to save memory"
     )
     checkpoint_every: int = setting(
-        5,
+        15,
         "updates between checkpoints to resume from; 0 writes none",
         least=0,
     )

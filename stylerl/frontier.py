@@ -1,7 +1,8 @@
 """What a sweep found: at which distance from SFT which compliance is had.
 
 A point is one setting of the swept parameters; a better one has more
-compliance for the same KL, or less KL for the same compliance.
+compliance for the same KL, or less KL for the same compliance.  Neither says
+what the gain cost, so each point also names the guards that failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,12 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from stylerl.report import plots
+from stylerl.report import plots, summary
 
-HEADER = ("point", "KL to SFT, nats", "compliance %", "gain over SFT, points")
+HEADER = (
+    "point", "KL to SFT, nats", "compliance %", "gain over SFT, points",
+    "guards that failed",
+)  # fmt: skip
 PLACE = "<!-- sweep -->"  # of the section in report.html.j2
 SECTION = Markup("""<h3>The last sweep</h3>
 <p class="note">{date}, judge {judge}. {basis} One dot a run of its own,
@@ -32,6 +36,7 @@ class Point(NamedTuple):
     low: float  # of the gain in compliance over SFT, with its 95% interval
     gain: float
     high: float
+    failed: Sequence[str]  # guards of the report, by name
 
     @property
     def name(self) -> str:
@@ -53,10 +58,16 @@ class Sweep(NamedTuple):
 
 def measured(setting: Mapping[str, Any], metrics: Mapping[str, Any]) -> Point:
     """The point of one evaluation, metrics/evaluate.json."""
-    gain = metrics["gain"]
-    ends = (gain[f"compliance{end}"] for end in ("_low", "", "_high"))
-    policy = metrics["ppo"]
-    return Point(setting, policy["kl"], policy["compliance"], *ends)
+    gain, policy = metrics["gain"], metrics["ppo"]
+    return Point(
+        setting,
+        kl=policy["kl"],
+        compliance=policy["compliance"],
+        low=gain["compliance_low"],
+        gain=gain["compliance"],
+        high=gain["compliance_high"],
+        failed=[g.name for g in summary.guards(metrics) if not g.held],
+    )
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
@@ -75,7 +86,7 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 def markdown(points: Sequence[Point]) -> str:
     """A table of the points by rising KL, the frontier's in bold."""
     best = frontier(points)
-    lines = [f"| {' | '.join(HEADER)} |", "|---|---:|---:|---:|"]
+    lines = [f"| {' | '.join(HEADER)} |", "|---|---:|---:|---:|---|"]
     for point in sorted(points, key=lambda p: p.kl):
         name, *numbers = _row(point)
         shown = f"**{name}**" if point in best else name
@@ -133,6 +144,7 @@ def _row(point: Point) -> list[str]:
         f"{point.kl:.2f}",
         f"{100 * point.compliance:.1f}",
         f"{gain} [{low}, {high}]",
+        ", ".join(point.failed) or "none",
     ]
 
 

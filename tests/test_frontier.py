@@ -1,6 +1,7 @@
 """The frontier of a sweep, on points few enough to draw."""
 
 import pytest
+from test_summary import compliance, metrics
 
 from flows import report, sweep
 from stylerl import frontier, storage
@@ -9,7 +10,8 @@ from stylerl.frontier import Point, Sweep
 
 
 def point(name, kl, compliance):
-    return Point({"ppo.kl_coef": name}, kl, compliance, 0.01, 0.02, 0.03)
+    gain = (0.01, 0.02, 0.03)
+    return Point({"ppo.kl_coef": name}, kl, compliance, *gain, ["statements"])
 
 
 @pytest.mark.parametrize(
@@ -32,10 +34,11 @@ def test_no_other_point_beats_one_of_the_frontier(points, kept):
 
 
 def test_a_point_is_read_off_an_evaluation():
-    ends = {"compliance_low": 0.1, "compliance": 0.2, "compliance_high": 0.3}
-    metrics = {"ppo": {"kl": 3.0, "compliance": 0.8}, "gain": ends}
-    found = frontier.measured({"ppo.kl_coef": 0.05, "seed": 1}, metrics)
-    assert found[1:] == (3.0, 0.8, 0.1, 0.2, 0.3)
+    """20 nats are more than the report's guard allows."""
+    after = {"kl": 20.0, "compliance": 0.8}
+    numbers = metrics(after, compliance(0.2, 0.1, 0.3))
+    found = frontier.measured({"ppo.kl_coef": 0.05, "seed": 1}, numbers)
+    assert found[1:] == (20.0, 0.8, 0.1, 0.2, 0.3, ["KL to SFT"])
     assert found.name == "kl_coef 0.05, seed 1"
 
 
@@ -43,8 +46,8 @@ def test_the_table_rises_with_kl_and_marks_the_frontier():
     text = frontier.markdown([point("b", 2, 0.4), point("a", 1, 0.5)])
     rows = text.splitlines()[2:4]
     assert rows == [
-        "| **kl_coef a** | 1.00 | 50.0 | +2.0 [+1.0, +3.0] |",
-        "| kl_coef b | 2.00 | 40.0 | +2.0 [+1.0, +3.0] |",
+        "| **kl_coef a** | 1.00 | 50.0 | +2.0 [+1.0, +3.0] | statements |",
+        "| kl_coef b | 2.00 | 40.0 | +2.0 [+1.0, +3.0] | statements |",
     ]
 
 
