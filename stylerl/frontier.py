@@ -107,6 +107,7 @@ def section(sweep: Sweep) -> Markup:
             100 * point.compliance,
             str(number),
             "ppo" if point in best else "sft",
+            above=True,
         )
         for number, point in enumerate(ranked, start=1)
     ]

@@ -4,8 +4,10 @@ import math
 import re
 from xml.etree import ElementTree
 
+import pytest
+
 from stylerl.report import plots
-from stylerl.report.plots import Mark, Series
+from stylerl.report.plots import Dot, Mark, Series
 
 
 def drawing(figure: str) -> ElementTree.Element:
@@ -70,6 +72,23 @@ def test_every_word_is_escaped():
 
     assert "<script>" not in figure
     drawing(figure)
+
+
+@pytest.mark.parametrize(
+    ("dot", "place"),
+    [
+        # (5, 0.5) is drawn at 197, 92; (10, 0.5) at 350, 92
+        (Dot(5, 0.5, "a", "ppo"), ("205", "96", "start")),
+        (Dot(10, 0.5, "a", "ppo"), ("342", "96", "end")),
+        (Dot(5, 0.5, "a", "ppo", above=True), ("197", "84", "middle")),
+    ],
+)
+def test_a_dot_has_its_name_where_there_is_room(dot, place):
+    series = [Series("s", "ppo", [0, 1])]
+    figure = plots.lines("t", [0, 10], series, dots=[dot])
+
+    (name,) = (x for x in drawing(figure).findall(".//text") if x.text == "a")
+    assert (name.get("x"), name.get("y"), name.get("text-anchor")) == place
 
 
 def test_ticks_are_round_numbers():

@@ -284,7 +284,7 @@ def _frontier(
             for words, style, kl, numbers in points
         ]
         + [
-            plots.Dot(kl, y, str(update), "ppo")
+            plots.Dot(kl, y, str(update), "ppo", above=True)
             for update, kl, y in measured.itertuples()
         ],
     )

@@ -35,12 +35,13 @@ class Mark(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A single point with its name beside it."""
+    """A single point with its name beside it, or above it."""
 
     x: float
     y: float
     words: str
     style: str
+    above: bool = False
 
 
 class Scale(NamedTuple):
@@ -175,13 +176,16 @@ def _path(xs: Sequence[float], ys: Sequence[float], x: Scale, y: Scale) -> str:
 
 
 def _dot(dot: Dot, x: float, y: float) -> str:
-    """A dot, its name on the side where there is room."""
+    """A dot, its name above, or on the side where there is room."""
     left = x > (LEFT + WIDTH - RIGHT) / 2
     place, anchor = (x - 8, "end") if left else (x + 8, "start")
+    height = y + 4
+    if dot.above:
+        place, anchor, height = x, "middle", y - 8
     return (
         f'<circle class="dot {dot.style}" cx="{_at(x)}" cy="{_at(y)}" r="4">'
         f"<title>{escape(dot.words)}: {dot.x:.3g}, {dot.y:.3g}</title>"
-        f"</circle>{_text(place, y + 4, dot.words, anchor)}"
+        f"</circle>{_text(place, height, dot.words, anchor)}"
     )
 
 
