@@ -6,6 +6,7 @@ PRESET ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CODE := stylerl tasks flows docs tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 # Where torch comes from: what pip is configured to look at, if anything;
@@ -26,7 +27,7 @@ help:
 	@echo "make ui           MLflow UI on http://127.0.0.1:5000"
 	@echo "make serve        Prefect on http://127.0.0.1:4200, deployments"
 	@echo "                  rlhf/full and rlhf/smoke; Ctrl-C stops both"
-	@echo "make lint         ruff and mypy"
+	@echo "make lint         ruff, mypy, and our own judge on our own code"
 	@echo "make data         build data/ only"
 	@echo "make base         train the embedded base model again"
 	@echo "make results      the last run's numbers into README and model card"
@@ -49,6 +50,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/stylerl judge --config .flake8 $(CODE)
 
 data: data/manifest.json
 

@@ -19,7 +19,9 @@ class ConnectTimeout(Exception):
     """Named as httpx names it; httpx is not a dependency of ours."""
 
 
-def raising(error: BaseException, cause: BaseException | None = None):  # type: ignore[no-untyped-def]
+def raising(
+    error: BaseException, cause: BaseException | None = None
+) -> Callable[[], None]:
     def main() -> None:
         raise error from cause
 
