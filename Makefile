@@ -65,10 +65,10 @@ base: $(STAMP) data
 	$(BIN)/dvc push pretrain
 
 results: $(STAMP)
-	$(BIN)/python docs/results.py
+	$(BIN)/python tools/results.py
 
 screenshots: $(STAMP)
-	$(BIN)/python docs/screenshots.py
+	$(BIN)/python tools/screenshots.py
 
 lock: $(STAMP)
 	$(BIN)/pip freeze --exclude-editable | \

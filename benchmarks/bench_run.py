@@ -6,7 +6,7 @@ Run it in a clean clone after `make data`, so that nothing is cached.  What
 the run left in metrics/evaluate.json and metrics/reward.json goes to
 benchmarks/results/runs/NAME.json, with command, commit, date, machine,
 seconds by the wall clock and the memory of the largest process, and from
-there into the README (docs/results.py).  The runs are
+there into the README (tools/results.py).  The runs are
 
     seed-N      --set seed=N
     notebook    --preset notebook --set sft.base=artifacts/base

@@ -30,8 +30,8 @@ from websockets.sync.connection import Connection
 from flows import api
 from tasks import tracking
 
-DOCS = Path(__file__).resolve().parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 PORT = 5055  # of MLflow, so that a running `make ui` is left alone
 MLFLOW = f"http://127.0.0.1:{PORT}"
 WIDTH = 1440

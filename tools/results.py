@@ -1,18 +1,19 @@
-"""Write what a command can measure into README.md and docs/model-card.md.
+"""Write what a command can measure into the documents.
 
     make results          after `make run`
 
-Only the text between the markers `<!-- NAME -->` and `<!-- /NAME -->` is
-replaced: `results` from metrics/evaluate.json, artifacts/base/training.json
-and artifacts/filter/snippets.parquet, `seeds` and `original` from the presets
-and what benchmarks/bench_run.py kept, `tokenizer`, `reward` and `baselines`
-with the first table of benchmarks/results/NAME.md.
+A document says what it wants: the text between the markers `<!-- NAME -->`
+and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from
+metrics/evaluate.json and metrics/ppo.csv, from what benchmarks/bench_run.py
+kept of whole runs, from the first table of benchmarks/results/NAME.md, or from
+artifacts/base and artifacts/filter.
 """
 
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,72 +24,137 @@ from stylerl.errors import DataError
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = (
+    "README.md",
+    "docs/results.md",
+    "docs/model-card.md",
+    "docs/policy-card.md",
+)
+MARKED = re.compile(
+    r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL
+)
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
 SNIPPETS = "artifacts/filter/snippets.parquet"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
+HEADLINE_METRICS = (
+    "compliance", "parse_rate", "length_median", "statements", "distinct_3",
+    "kl", "bits_per_byte", "black",
+)  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
 )  # fmt: skip
 
 
 def main() -> int:
-    """Fill both documents."""
-    params = config.load(ROOT / "params.yaml")
-    metrics = storage.read_json(ROOT / "metrics/evaluate.json")
-    readme = ROOT / "README.md"
-    fill(
-        readme,
-        "results",
-        f"`preset: {params.preset}`, {timed(params.seed, metrics)}:\n\n"
-        + summary.markdown(metrics)
-        + alarms(),
-    )
-    fill(readme, "seeds", seeds())
-    fill(readme, "original", original())
-    for name in ("tokenizer", "reward", "baselines"):
-        fill(readme, name, table(BENCHMARKS / f"{name}.md"))
-    card = storage.read_json(ROOT / "artifacts/base/training.json")
-    text = describe(card) + "\n".join(
-        [
-            unseen(card),
-            measured(metrics, params.evaluate.temperature),
-            "",
-            *tables(card),
-        ]
-    )
-    fill(ROOT / "docs/model-card.md", "results", text)
+    """Fill every document."""
+    for name in DOCUMENTS:
+        fill(ROOT / name)
     return 0
 
 
-def fill(path: Path, name: str, text: str) -> None:
-    """Put `text` between the markers `name` of a document."""
-    marked = rf"(?<=<!-- {name} -->\n).*(?=<!-- /{name} -->)"
+def fill(path: Path) -> None:
+    """Put its text between each pair of markers of a document.
+
+    Raises:
+        DataError: there is no text of that name.
+    """
+
+    def text(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in TEXTS:
+            raise DataError(
+                f"{path} has markers <!-- {name} -->; the names are "
+                f"{', '.join(TEXTS)}"
+            )
+        return f"<!-- {name} -->\n{TEXTS[name]().rstrip()}\n<!-- /{name} -->"
+
     content = path.read_text(encoding="utf-8")
-    whole = text.rstrip() + "\n"
-    new, found = re.subn(marked, lambda _: whole, content, flags=re.S)
-    if not found:
-        raise DataError(f"{path} has no markers <!-- {name} -->")
-    storage.write_text(path, new)
+    storage.write_text(path, MARKED.sub(text, content))
 
 
-def timed(seed: int, metrics: Mapping[str, Any]) -> str:
-    """Where the metrics come from, and how long it took."""
-    run = storage.read_json(RUNS / f"seed-{seed}.json")
-    if run["evaluate"] != metrics:
+def measured() -> dict[str, Any]:
+    """The metrics of the last run."""
+    return storage.read_json(ROOT / "metrics/evaluate.json")
+
+
+def results() -> str:
+    """Everything that the last run measured, before and after."""
+    return f"{source()}:\n\n{summary.markdown(measured())}{alarms()}"
+
+
+def headline() -> str:
+    """What the last run did, in one sentence and a short table."""
+    metrics = measured()
+    lines = summary.markdown(metrics).splitlines()
+    labels = [m.label for m in summary.TABLE if m.key in HEADLINE_METRICS]
+    shown = tuple(f"| {label} |" for label in ("metric", *labels))
+    table = [line for line in lines if line.startswith((*shown, "|---|"))]
+    return "\n".join(
+        [
+            f"**{summary.headline(metrics)}**",
+            "",
+            f"{source()}. {summary.basis(metrics)}",
+            "",
+            *table[: len(shown) + 1],
+        ]
+    )
+
+
+def policy() -> str:
+    """The policy of the last run: its judge, its scores and its guards."""
+    metrics = measured()
+    judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
+    guards = [
+        f"| {guard.name} | {'held' if guard.held else '**failed**'} "
+        f"| {guard.words} |"
+        for guard in summary.guards(metrics)
+    ]
+    params = config.load(ROOT / "params.yaml")
+    ppo = params.ppo
+    return "\n".join(
+        [
+            headline(),
+            "",
+            summary.opinion(metrics),
+            "",
+            f"SFT learned {params.sft.snippets:,} compliant functions. PPO ran "
+            f"{ppo.updates} updates of {ppo.batch_size} episodes on "
+            f"{ppo.prompts} prompts with the reward {_words(ppo.reward)}. The "
+            f"judge's identity is `{judge}`.",
+            "",
+            "| guard | verdict | measured; the limit |",
+            "|---|---|---|",
+            *guards,
+            alarms(),
+        ]
+    )
+
+
+def source() -> str:
+    """Which run the metrics come from, and how long it took.
+
+    Raises:
+        DataError: no kept run has these metrics.
+    """
+    params = config.load(ROOT / "params.yaml")
+    run = storage.read_json(RUNS / f"seed-{params.seed}.json")
+    if run["evaluate"] != measured():
         raise DataError(
-            f"metrics/evaluate.json is not that of {RUNS}/seed-{seed}.json: "
-            f"run benchmarks/bench_run.py seed-{seed} --set seed={seed}"
+            f"metrics/evaluate.json is not that of "
+            f"{RUNS}/seed-{params.seed}.json: run benchmarks/bench_run.py "
+            f"seed-{params.seed} --set seed={params.seed}"
         )
     return (
-        f"`{run['command']}` at {run['commit']} in a clean clone, "
-        f"{run['date']}, {run['machine']}: {run['seconds'] / 60:.1f} minutes, "
-        f"the largest process {run['largest_process_gib']} GiB"
+        f"`preset: {params.preset}`, `{run['command']}` at {run['commit']} "
+        f"in a clean clone, {run['date']}, {run['machine']}: "
+        f"{run['seconds'] / 60:.1f} minutes, the largest process "
+        f"{run['largest_process_gib']} GiB"
     )
 
 
 def alarms() -> str:
-    """How often each alarm of PPO sounded, as a sentence."""
+    """In how many updates each alarm of PPO was raised, as a sentence."""
     table = pd.read_csv(ROOT / "metrics/ppo.csv")
     rows = table["alarms"].dropna().str.split("; ")
     counts = Counter(name for names in rows for name in names)
@@ -175,7 +241,7 @@ def original() -> str:
         for name in ("notebook", f"seed-{ours.seed}")
     ]
     compliance = summary.TABLE[0]
-    measured = {
+    cells_of = {
         "measured: AUROC of the classifier": lambda run: (
             f"{run['reward']['classifier']['auroc']:.2f}"
         ),
@@ -189,7 +255,7 @@ def original() -> str:
     }
     lines += [
         f"| {label} | {' | '.join(map(cell, runs))} |"
-        for label, cell in measured.items()
+        for label, cell in cells_of.items()
     ]
     return "\n".join(lines)
 
@@ -201,10 +267,19 @@ def _words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def table(path: Path) -> str:
-    """The first table of a Markdown page."""
-    blocks = path.read_text(encoding="utf-8").split("\n\n")
-    return next(block for block in blocks if block.startswith("|"))
+def table(name: str) -> str:
+    """The first table of a benchmark's results."""
+    text = (BENCHMARKS / f"{name}.md").read_text(encoding="utf-8")
+    return next(block for block in text.split("\n\n") if block[0] == "|")
+
+
+def base() -> str:
+    """The embedded base: shape, training, what it read and writes."""
+    card = storage.read_json(ROOT / "artifacts/base/training.json")
+    temperature = config.load(ROOT / "params.yaml").evaluate.temperature
+    return describe(card) + "\n".join(
+        [unseen(card), written(temperature), "", *tables(card)]
+    )
 
 
 def describe(card: dict) -> str:
@@ -237,11 +312,12 @@ def unseen(card: dict) -> str:
     )
 
 
-def measured(metrics: Mapping[str, Any], temperature: float) -> str:
+def written(temperature: float) -> str:
     """What the base writes on the evaluation's prompts, beside people."""
-    base, human, size = (metrics[k] for k in ("base", "human", "size"))
+    metrics = measured()
+    ours, human, size = (metrics[k] for k in ("base", "human", "size"))
     said = [
-        f"{metric.label} {summary.show(metric, base[metric.key])}"
+        f"{metric.label} {summary.show(metric, ours[metric.key])}"
         f" (the human's {summary.show(metric, human[metric.key])})"
         for metric in summary.TABLE
         if metric.key in BASE_METRICS
@@ -283,6 +359,19 @@ def tables(card: dict) -> list[str]:
         ),
     ]
 
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "headline": headline,
+    "results": results,
+    "policy": policy,
+    "seeds": seeds,
+    "original": original,
+    "base": base,
+    **{
+        path.stem: partial(table, path.stem)
+        for path in sorted(BENCHMARKS.glob("*.md"))
+    },
+}
 
 if __name__ == "__main__":
     sys.exit(main())
