@@ -118,8 +118,8 @@ def policy() -> str:
             "",
             summary.opinion(metrics),
             "",
-            f"SFT learned {params.sft.snippets:,} compliant functions. PPO ran "
-            f"{ppo.updates} updates of {ppo.batch_size} episodes on "
+            f"SFT learned {params.sft.snippets:,} compliant functions. PPO "
+            f"ran {ppo.updates} updates of {ppo.batch_size} episodes on "
             f"{ppo.prompts} prompts with the reward {_words(ppo.reward)}. The "
             f"judge's identity is `{judge}`.",
             "",
