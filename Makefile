@@ -44,7 +44,7 @@ ui: $(STAMP)
 	mlflow/server.sh
 
 serve: $(STAMP)
-	$(BIN)/python -m flows.serve
+	$(BIN)/stylerl serve
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

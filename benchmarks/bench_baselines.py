@@ -36,12 +36,12 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.evaluation import contenders, heldout, measures, opinions
+from stylerl.evaluation import contenders, display, heldout, measures, opinions
 from stylerl.evaluation.contenders import REFERENCE, Language, Source
 from stylerl.judge import Judge
+from stylerl.lm.sampling import whole_lines
 from stylerl.ppo import PPOTrainer
 from stylerl.report import summary
-from stylerl.sampling import whole_lines
 from tasks import ppo
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
@@ -136,7 +136,7 @@ def run_ppo(params: Params) -> Language:
 
 def untrained(params: Params) -> PPOTrainer:
     """What the stage `ppo` puts together, before its first update."""
-    trainer = ppo._trainer(params)
+    trainer = ppo.make_trainer(params)
     trainer.checkpoints = None
     return trainer
 
@@ -226,7 +226,7 @@ def report(
     completions: pd.DataFrame, found: dict[str, Trained], params: Params
 ) -> str:
     """The table as Markdown, with command, date and machine."""
-    shown = [metric for metric in summary.TABLE if metric.key in KEYS]
+    shown = [metric for metric in display.TABLE if metric.key in KEYS]
     head = [
         "from SFT by", "seconds", *(m.label for m in shown),
         "compliance over SFT, points",
@@ -244,8 +244,8 @@ def report(
         cells = [
             "nothing" if name == REFERENCE else name,
             "" if (spent := found[name].seconds) is None else f"{spent:.0f}",
-            *(summary.show(m, numbers.get(m.key)) for m in shown),
-            summary.show_gain(summary.OVER_SFT, over),
+            *(display.show(m, numbers.get(m.key)) for m in shown),
+            display.show_gain(summary.OVER_SFT, over),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     count = rows[REFERENCE]["prompt_id"].nunique()

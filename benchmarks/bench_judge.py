@@ -40,8 +40,8 @@ from typing import NamedTuple, TypeVar
 from tqdm import tqdm
 
 from stylerl.config import FilterConfig, JudgeConfig
-from stylerl.corpus import extract
 from stylerl.corrupt import roughen
+from stylerl.data.corpus import extract
 from stylerl.judge import Judge, Violation, crews
 from stylerl.judge.engine import Engine, arguments
 

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import psutil
 import torch
 
-from stylerl import models, storage
+from stylerl import storage
 from stylerl.config import JudgeConfig
 from stylerl.judge import Judge, crews
+from stylerl.lm import models
 from stylerl.reward.scorers import score_texts
 
 LABELS = Path("artifacts/label/labels.parquet")

@@ -32,11 +32,13 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl import models, storage
+from stylerl import storage
 from stylerl.config import JudgeConfig, RewardConfig
 from stylerl.judge import Judge, crews
-from stylerl.pretrain import train_tokenizer
-from stylerl.reward import metrics, pairs, scorers
+from stylerl.lm import models
+from stylerl.lm.pretrain import train_tokenizer
+from stylerl.reward import model_metrics as metrics
+from stylerl.reward import pairs, scorers
 
 LABELS = Path("artifacts/label/labels.parquet")
 RESULTS = Path(__file__).parent / "results" / "tokenizer.md"

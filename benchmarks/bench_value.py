@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from stylerl import config
-from stylerl.logprobs import response_states, right_pad
-from stylerl.policy import PolicyWithValue
+from stylerl.lm.logprobs import response_states, right_pad
 from stylerl.ppo import formulas
+from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import Rollouts
 from tasks import ppo
 
@@ -46,7 +46,7 @@ def main() -> None:
     count = parser.parse_args().batches
     params = config.load()
     settings = dataclasses.replace(params.ppo, checkpoint_every=0)
-    trainer = ppo._trainer(dataclasses.replace(params, ppo=settings))
+    trainer = ppo.make_trainer(dataclasses.replace(params, ppo=settings))
     batches = []
     for trainer.learner.done in range(count):
         batch = trainer.rollout()

@@ -25,10 +25,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl.logprobs import right_pad
-from stylerl.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.logprobs import right_pad
+from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer
-from stylerl.sampling import generate
 
 POSITIVE = {  # by weight
     "good": 1,

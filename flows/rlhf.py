@@ -1,9 +1,9 @@
 """The flow `rlhf`: from raw code to an aligned model, and the proof.
 
-The stages and their order stand in dvc.yaml.  One after the other they are
-brought up to date by a cached, retried task (stages.py); a run without
-changes does no work.  `stylerl run` calls the flow, flows/serve.py offers it
-as the deployments rlhf/full and rlhf/smoke.
+dvc.yaml declares the stages and their order.  One after the other they are
+brought up to date by a cached, retried task (stylerl/pipeline/stage_task.py);
+a run without changes does no work.  `stylerl run` calls the flow, `stylerl
+serve` offers it as the deployments rlhf/full and rlhf/smoke.
 """
 
 import logging
@@ -16,14 +16,16 @@ from prefect import flow
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
-from flows import stages, workspace
-from flows.report import REPORT
-from stylerl import config, preferences, promotion, storage
+from stylerl import config, storage
 from stylerl.errors import StylerlError
+from stylerl.evaluation import promotion
+from stylerl.evaluation.promotion import Decision
 from stylerl.judge import Judge
-from stylerl.promotion import Decision
+from stylerl.pipeline import graph, registry, tracking, workspace
+from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
-from tasks import graph, registry, tracking
+from stylerl.report.sweep import REPORT
+from stylerl.reward import preferences
 
 METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")

@@ -17,11 +17,11 @@ from typing import Any
 
 from prefect import flow
 
-from flows import workspace
 from flows.rlhf import rlhf
 from stylerl import storage
 from stylerl.config import RewardConfig
 from stylerl.errors import ConfigError
+from stylerl.pipeline import workspace
 
 WRITTEN = Path("artifacts/ppo/rollouts.jsonl")
 FOLDER = Path("rounds")

@@ -20,14 +20,16 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
-from flows import report, stages, workspace
 from flows.rlhf import METRICS, record, run_stages, say_errors_plainly
-from stylerl import config, frontier, storage
+from stylerl import config, storage
 from stylerl.errors import ConfigError
-from stylerl.frontier import Point
+from stylerl.evaluation import frontier
+from stylerl.evaluation.frontier import Point
 from stylerl.judge import Judge
+from stylerl.pipeline import stage_task as stages
+from stylerl.pipeline import tracking, workspace
 from stylerl.report import summary
-from tasks import tracking
+from stylerl.report import sweep as report
 
 GRID = {
     "ppo.kl_coef": [0.02, 0.05, 0.1],
@@ -112,7 +114,7 @@ def _publish(points: Sequence[Point], parent: tracking.Run) -> None:
     basis = summary.basis(storage.read_json(METRICS))
     judge = Judge(config.load().judge).identity
     report.keep_sweep(points, basis, judge)
-    text = frontier.markdown(points)
+    text = report.markdown(points)
     parent.log_tag("mlflow.note.content", text)
     create_markdown_artifact(
         text, key="frontier", description=f"{len(points)} points"

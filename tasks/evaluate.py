@@ -17,12 +17,13 @@ from rich.console import Console
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError
+from stylerl.evaluation import display, guards
 from stylerl.evaluation.contenders import Source
 from stylerl.evaluation.evaluation import Evaluation, evaluate
 from stylerl.judge import Judge
+from stylerl.pipeline import graph, machine, process, tracking
 from stylerl.report import page as report
 from stylerl.report import summary
-from tasks import graph, machine, process, tracking
 
 LOCK = Path("requirements.lock")
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
@@ -69,7 +70,7 @@ def main() -> None:
     console.print(summary.rich_table(result.metrics))
     for words in (summary.headline, summary.opinion):
         console.print(words(result.metrics), highlight=False)
-    for guard in summary.guards(result.metrics):
+    for guard in guards.guards(result.metrics):
         verdict = "held" if guard.held else "FAILED"
         console.print(f"{verdict}  {guard.name}: {guard.words}", markup=False)
     console.print(f"Report: {REPORT}")
@@ -83,7 +84,7 @@ def write(
     started: float,
 ) -> None:
     """Write the tables, the numbers and the page."""
-    basis: dict[Any, Any] = {  # what stylerl/comparison.py goes by
+    basis: dict[Any, Any] = {  # what stylerl/evaluation/comparison.py goes by
         "judge": judge.identity,
         "snippets": _digest(SNIPPETS),
         "seed": params.seed,
@@ -171,7 +172,7 @@ def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:
     """One row a prompt, each model's first completion and its outcome."""
     first = completions[
         (completions["sample"] == 0)
-        & completions["model"].isin(summary.MODELS)
+        & completions["model"].isin(display.MODELS)
     ]
     wide = first.pivot(
         index=["prompt_id", "prompt"],

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from stylerl import config, corpus, storage
-from tasks import process, tracking
+from stylerl import config, storage
+from stylerl.data import corpus
+from stylerl.pipeline import process, tracking
 
 CORPUS = Path("data/corpus.parquet")
 SNIPPETS = Path("artifacts/filter/snippets.parquet")

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stylerl import config, labels, storage
+from stylerl import config, storage
+from stylerl.data import labels
 from stylerl.judge import Judge, cluster
-from tasks import process, tracking
+from stylerl.pipeline import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 LABELS = Path("artifacts/label/labels.parquet")

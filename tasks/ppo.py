@@ -7,35 +7,24 @@ stage's key: what the same command would do, and nothing else.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl import config, draws, models, storage
-from stylerl.errors import ConfigError, DataError
+from stylerl import config, draws, storage
 from stylerl.judge import Judge
-from stylerl.labels import compliant_prompts
-from stylerl.policy import PolicyWithValue
-from stylerl.ppo import PPOTrainer, Step, health
-from stylerl.ppo.compute import Compute
-from stylerl.ppo.credit import Credit
+from stylerl.lm import models
+from stylerl.lm.sampling import generate
+from stylerl.pipeline import graph, process, tracking
+from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.processes import Processes
-from stylerl.reward import composite as rewards
 from stylerl.reward import functions
-from stylerl.reward.credit import LinterCredit
-from stylerl.reward.scorers import Scorer
-from stylerl.sampling import generate
-from tasks import graph, process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")
 SFT = Path("artifacts/sft")
-REWARD_MODELS = Path("artifacts/reward")
 CHECKPOINTS = Path("checkpoints/ppo")
 FOLDER = Path("artifacts/ppo")
 ROLLOUTS = FOLDER / "rollouts.jsonl"
@@ -64,7 +53,7 @@ def main() -> None:
     """
     params = config.load()
     if not Processes().main:
-        for _ in (trainer := _trainer(params)):
+        for _ in (trainer := make_trainer(params)):
             pass
         trainer.save_policy(FOLDER)
         return
@@ -75,7 +64,7 @@ def main() -> None:
         )
     with tracking.stage_run("ppo", config.to_dict(params.ppo)) as run:
         run.log_tag("judge", Judge(params.judge).identity)
-        trainer = _trainer(params)
+        trainer = make_trainer(params)
         trainer.resume()
         for update, numbers in enumerate(trainer.history, start=1):
             run.log_metrics(numbers, update)
@@ -124,60 +113,12 @@ def _sources(reward: Iterable[str]) -> Iterator[Path]:
                     yield Path(member).resolve()
 
 
-def _trainer(params: config.Params) -> PPOTrainer:
-    """Put models, prompts and reward together."""
-    device = Processes().device
-    tokenizer = models.load_tokenizer(SFT)
-    policy: Any = models.load_causal_lm(SFT, tokenizer=tokenizer)
-    policy.to(device)
-    settings, judge = params.ppo, Judge(params.judge)
-    models.sign(policy, judge.identity)
-
-    labels = storage.read_table(LABELS)
-
-    def draw(split: str, count: int) -> list[str]:
-        found = compliant_prompts(labels, split, params.seed)
-        return _fitting(found, count, settings, policy, tokenizer)
-
-    def expected(prompts: list[str], name: str) -> dict[str, float]:
-        return rewards.expected_sizes(
-            policy,
-            tokenizer,
-            prompts,
-            settings,
-            draws.seed_of(params.seed, name),
-            bf16=Compute.of(settings, device).bf16,
-        )
-
-    prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
-    if not prompts:
-        raise DataError(
-            "ppo needs prompts: compliant functions of the training split; "
-            f"{LABELS} has none that fits: raise label.snippets, lower "
-            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
-        )
-    validation = []
-    if settings.validate_every:
-        validation = _enough(
-            draw("valid", settings.validation_prompts), settings
-        )
-    sizes = expected(prompts, "reference")
-    if validation:
-        sizes = expected(validation, "validation reference") | sizes
-    reward = rewards.compose(
-        settings.reward, lambda name: _style(name, judge, device), sizes
-    )
-    return PPOTrainer(
-        settings,
-        policy=PolicyWithValue(policy, _critic(settings, device)),
-        tokenizer=tokenizer,
-        reward=reward,
-        prompts=prompts,
-        reference=_reference(params, tokenizer),
-        observe=rewards.Watch(judge, _watched(settings, judge, device)),
-        credit=_credit(settings, judge),
-        validation=validation,
-        seed=params.seed,
+def make_trainer(params: config.Params) -> PPOTrainer:
+    """The trainer of this stage, with its checkpoints."""
+    return build_trainer(
+        SFT,
+        params,
+        storage.read_table(LABELS),
         checkpoints=CHECKPOINTS / _key()[:16],
     )
 
@@ -185,130 +126,6 @@ def _trainer(params: config.Params) -> PPOTrainer:
 def _key() -> str:
     """The digest that names this execution, from the flow or by itself."""
     return os.environ.get(tracking.KEY) or graph.stage_key(graph.find("ppo"))
-
-
-def _reference(
-    params: config.Params, tokenizer: PreTrainedTokenizerBase
-) -> PreTrainedModel | None:
-    """What KL is measured from; None for the policy as it starts.
-
-    Raises:
-        ConfigError: it does not read the policy's tokens.
-    """
-    name, revision = params.ppo.reference, "main"
-    if name == "sft":
-        return None
-    if name == "base":
-        name, revision = params.sft.base, params.sft.revision
-    own = models.load_tokenizer(name, revision)
-    if own.get_vocab() != tokenizer.get_vocab():
-        raise ConfigError(
-            f"ppo.reference must read the policy's tokens; the tokenizer of "
-            f"{name} has others: name a model with the tokenizer of {SFT}"
-        )
-    return models.load_causal_lm(name, revision, tokenizer)
-
-
-def _credit(settings: config.PPOConfig, judge: Judge) -> Credit | None:
-    """Where in a completion the linter's part of the reward was lost.
-
-    Raises:
-        ConfigError: the linter has no part in the reward.
-    """
-    if settings.credit == "response":
-        return None
-    if "linter" not in settings.reward:
-        if settings.credit == "auto":
-            return None
-        raise ConfigError(
-            "ppo.credit: token charges what the linter takes, so `linter` "
-            f"must be a part of ppo.reward; got {', '.join(settings.reward)}"
-        )
-    return LinterCredit(judge, settings.reward["linter"])
-
-
-def _critic(
-    settings: config.PPOConfig, device: torch.device
-) -> PreTrainedModel | None:
-    """The reward model that a separate value model begins as."""
-    if settings.value == "shared":
-        return None
-    folder = REWARD_MODELS / settings.value_from
-    tokenizer = models.load_tokenizer(folder)
-    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
-    scorer: PreTrainedModel = model.to(device)
-    return scorer
-
-
-def _style(name: str, judge: Judge, device: torch.device) -> rewards.Style:
-    """What scores style: the linter, or a reward model."""
-    if name == "linter":
-        return rewards.linter_style(judge)
-    folder = Path(name) if "/" in name else REWARD_MODELS / name
-    tokenizer = models.load_tokenizer(folder)
-    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
-    model.to(device)
-    return rewards.learned_style(Scorer(model, tokenizer))
-
-
-def _watched(
-    settings: config.PPOConfig, judge: Judge, device: torch.device
-) -> rewards.Style | None:
-    """The reward model of ppo.watch, at the precision of PPO's passes."""
-    if settings.watch == "none":
-        return None
-    learned = _style(settings.watch, judge, device)
-    compute = Compute.of(settings, device)
-
-    def style(prompts: list[str], completions: list[str]) -> Sequence[float]:
-        with compute.autocast():
-            return learned(prompts, completions)
-
-    return style
-
-
-def _fitting(
-    prompts: Iterable[str],
-    count: int,
-    settings: config.PPOConfig,
-    policy: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> list[str]:
-    """The first prompts that leave the policy room to answer."""
-    limit = getattr(policy.config, "max_position_embeddings", None)
-    if limit is None:
-        return list(prompts)[:count]
-    room = limit - settings.max_new_tokens
-    fit = (
-        prompt
-        for prompt in prompts
-        if len(models.encode_prompt(tokenizer, prompt)) <= room
-    )
-    return list(islice(fit, count))
-
-
-def _enough(prompts: list[str], settings: config.PPOConfig) -> list[str]:
-    """The validation prompts; none where they are fewer than processes.
-
-    Raises:
-        DataError: they are, and the best update is to be chosen by them.
-    """
-    processes = Processes()
-    if len(prompts) >= processes.count:
-        return prompts
-    few = (
-        "to measure the policy on its way takes compliant functions of the "
-        f"validation split, at least {processes.count}; {LABELS} has "
-        f"{len(prompts)} that fit"
-    )
-    if settings.keep == "best":
-        raise DataError(
-            f"{few}: raise label.snippets, lower ppo.max_new_tokens, or set "
-            "ppo.keep: last"
-        )
-    if processes.main:
-        tqdm.write(f"ppo: {few}: it is not measured")
-    return []
 
 
 def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:

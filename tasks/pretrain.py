@@ -13,8 +13,10 @@ from pathlib import Path
 
 import torch
 
-from stylerl import config, corpus, models, pretrain, storage
-from tasks import process, tracking
+from stylerl import config, storage
+from stylerl.data import corpus
+from stylerl.lm import models, pretrain
+from stylerl.pipeline import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 BASE = Path("artifacts/base")

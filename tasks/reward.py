@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from stylerl import config, models, preferences, storage
+from stylerl import config, storage
 from stylerl.judge import Judge
-from stylerl.reward import material, refresh
-from stylerl.reward import metrics as reward_metrics
+from stylerl.lm import models
+from stylerl.pipeline import process, tracking
+from stylerl.reward import material, preferences, refresh
+from stylerl.reward import model_metrics as reward_metrics
 from stylerl.reward import scorers as reward
 from stylerl.reward.material import Material
-from tasks import process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")
 CLASSIFIER = Path("artifacts/reward/classifier")

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from stylerl import config, models, sft, storage
-from tasks import process, tracking
+from stylerl import config, storage
+from stylerl.lm import models, sft
+from stylerl.pipeline import process, tracking
 
 LABELS = Path("artifacts/label/labels.parquet")
 FOLDER = Path("artifacts/sft")

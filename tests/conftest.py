@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from stylerl.judge import Verdict, crews
-from stylerl.models import save_model
+from stylerl.lm.models import save_model
 
 CORPUS = [
     'def add(a, b):\n    """Return the sum."""\n    return a + b\n',

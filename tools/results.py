@@ -21,6 +21,7 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.errors import DataError
+from stylerl.evaluation import display, guards
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,7 +88,7 @@ def headline() -> str:
     """What the last run did, in one sentence and a short table."""
     metrics = measured()
     lines = summary.markdown(metrics).splitlines()
-    labels = [m.label for m in summary.TABLE if m.key in HEADLINE_METRICS]
+    labels = [m.label for m in display.TABLE if m.key in HEADLINE_METRICS]
     shown = tuple(f"| {label} |" for label in ("metric", *labels))
     table = [line for line in lines if line.startswith((*shown, "|---|"))]
     return "\n".join(
@@ -105,10 +106,10 @@ def policy() -> str:
     """The policy of the last run: its judge, its scores and its guards."""
     metrics = measured()
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
-    guards = [
+    held = [
         f"| {guard.name} | {'held' if guard.held else '**failed**'} "
         f"| {guard.words} |"
-        for guard in summary.guards(metrics)
+        for guard in guards.guards(metrics)
     ]
     params = config.load(ROOT / "params.yaml")
     ppo = params.ppo
@@ -125,7 +126,7 @@ def policy() -> str:
             "",
             "| guard | verdict | measured; the limit |",
             "|---|---|---|",
-            *guards,
+            *held,
             alarms(),
         ]
     )
@@ -167,7 +168,7 @@ def alarms() -> str:
 
 def seeds() -> str:
     """What PPO did to SFT in runs that differ in their seed, as a table."""
-    shown = [metric for metric in summary.TABLE if metric.key in SEED_METRICS]
+    shown = [metric for metric in display.TABLE if metric.key in SEED_METRICS]
     lines = [
         "| seed | minutes | "
         + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
@@ -177,8 +178,8 @@ def seeds() -> str:
     for path in sorted(RUNS.glob("seed-*.json")):
         run = storage.read_json(path)
         metrics = run["evaluate"]
-        gain = summary.show_gain(summary.TABLE[0], metrics["gain"])
-        failed = [g.name for g in summary.guards(metrics) if not g.held]
+        gain = display.show_gain(display.TABLE[0], metrics["gain"])
+        failed = [g.name for g in guards.guards(metrics) if not g.held]
         row = [
             path.stem.removeprefix("seed-"),
             f"{run['seconds'] / 60:.1f}",
@@ -190,10 +191,10 @@ def seeds() -> str:
     return "\n".join(lines)
 
 
-def _before_after(metrics: Mapping[str, Any], metric: summary.Metric) -> str:
+def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
     """SFT's value and PPO's."""
     return ", ".join(
-        summary.show(metric, metrics[model][metric.key])
+        display.show(metric, metrics[model][metric.key])
         for model in ("sft", "ppo")
     )
 
@@ -240,7 +241,7 @@ def original() -> str:
         storage.read_json(RUNS / f"{name}.json")
         for name in ("notebook", f"seed-{ours.seed}")
     ]
-    compliance = summary.TABLE[0]
+    compliance = display.TABLE[0]
     cells_of = {
         "measured: AUROC of the classifier": lambda run: (
             f"{run['reward']['classifier']['auroc']:.2f}"
@@ -248,7 +249,7 @@ def original() -> str:
         "measured: compliance %, SFT and PPO": lambda run: _before_after(
             run["evaluate"], compliance
         ),
-        "measured: PPO - SFT (95% interval)": lambda run: summary.show_gain(
+        "measured: PPO - SFT (95% interval)": lambda run: display.show_gain(
             compliance, run["evaluate"]["gain"]
         ),
         "measured: minutes": lambda run: f"{run['seconds'] / 60:.1f}",
@@ -317,9 +318,9 @@ def written(temperature: float) -> str:
     metrics = measured()
     ours, human, size = (metrics[k] for k in ("base", "human", "size"))
     said = [
-        f"{metric.label} {summary.show(metric, ours[metric.key])}"
-        f" (the human's {summary.show(metric, human[metric.key])})"
-        for metric in summary.TABLE
+        f"{metric.label} {display.show(metric, ours[metric.key])}"
+        f" (the human's {display.show(metric, human[metric.key])})"
+        for metric in display.TABLE
         if metric.key in BASE_METRICS
     ]
     return (

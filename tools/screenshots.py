@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from flows import api
-from tasks import tracking
+from stylerl.pipeline import server as api
+from stylerl.pipeline import tracking
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

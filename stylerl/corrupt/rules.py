@@ -16,7 +16,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from stylerl.corrupt import flakes, idioms, indent, lines, spacing
+from stylerl.corrupt import idioms, indent, lines, spacing
+from stylerl.corrupt import unused as flakes
 from stylerl.corrupt.lexemes import Code, Site, apply, read
 
 if TYPE_CHECKING:

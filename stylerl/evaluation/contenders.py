@@ -14,14 +14,14 @@ import pandas as pd
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl import models, sampling
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.heldout import Prompt
 from stylerl.judge import Judge
 from stylerl.judge.outcome import assess
+from stylerl.lm import models, sampling
+from stylerl.lm.training import multiplies_bf16
 from stylerl.reward import substance
-from stylerl.training import multiplies_bf16
 
 REFERENCE = "sft"  # what KL is measured against
 SCORED = 64  # texts scored at once; 256 took twice the time on a CPU

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stylerl import models
 from stylerl.config import EvaluateConfig
 from stylerl.evaluation import (
     baselines,
@@ -24,6 +23,7 @@ from stylerl.evaluation import (
 )
 from stylerl.evaluation.contenders import Source
 from stylerl.judge import Judge
+from stylerl.lm import models
 from stylerl.reward.scorers import score_texts
 
 CONTENDERS = ("base", "sft", "ppo")

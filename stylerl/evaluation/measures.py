@@ -18,7 +18,7 @@ from stylerl.evaluation.statistics import (
     simultaneous_intervals,
 )
 from stylerl.judge.outcome import Outcome
-from stylerl.reward import guards
+from stylerl.reward import gaming as guards
 
 GAINS = (
     "compliance",

@@ -36,7 +36,7 @@ from flake8.utils import normalize_pypi_name
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge.flakes import PreparedFlakes
+from stylerl.judge.prepared_flakes import PreparedFlakes
 from stylerl.judge.verdict import Verdict, Violation
 
 SNIPPET = "snippet.py"  # the name of a source that has none

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from stylerl import checkpoint, draws
+from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import TrainingError
-from stylerl.policy import PolicyWithValue, ResponseScores
+from stylerl.lm import checkpoint
 from stylerl.ppo import formulas, rollouts, sharding
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.meters import Tally
+from stylerl.ppo.policy import PolicyWithValue, ResponseScores
 from stylerl.ppo.processes import Processes
 from stylerl.ppo.rollouts import Rollouts
 

@@ -47,7 +47,7 @@ def check(
         raise ConfigError(
             "the tokenizer's pad token must exist and differ from eos; "
             f"got {tokenizer.pad_token!r}: use "
-            "stylerl.models.load_tokenizer"
+            "stylerl.lm.models.load_tokenizer"
         )
     if config.credit == "token" and not credit:
         raise ConfigError(

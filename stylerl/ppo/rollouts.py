@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stylerl.reward.functions import Named, RewardFunction, columns
-from stylerl.reward.guards import distinct_ngrams
+from stylerl.reward.gaming import distinct_ngrams
 
 Reward = RewardFunction
 Observer = Callable[[list[str], list[str], list[bool]], Named]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from stylerl.policy import PolicyWithValue
+from stylerl.ppo.policy import PolicyWithValue
 
 
 def shard(policy: PolicyWithValue) -> None:

@@ -36,18 +36,20 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl import checkpoint, draws
+from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
-from stylerl.policy import PolicyWithValue
+from stylerl.lm import checkpoint
+from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import health, preconditions, rollouts, selection, sharding
 from stylerl.ppo.compute import Compute, score
-from stylerl.ppo.credit import Charge, Credit, on_tokens
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
+from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.processes import Processes
 from stylerl.ppo.rollouts import Observer, Reward, Rollouts
-from stylerl.sampling import Completions, generate
+from stylerl.ppo.token_rewards import on_tokens
+from stylerl.reward.functions import Charge, Credit
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
@@ -106,7 +108,7 @@ class PPOTrainer:
         """Take over `policy`, to train it in place, on a GPU if there is one.
 
         Args:
-            config: see stylerl/config.py.
+            config: see stylerl/config/sections.py.
             policy: a causal language model, with a value head or without.
             tokenizer: its tokenizer; pad is not eos.
             reward: scores completions.

@@ -14,6 +14,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stylerl.evaluation import display, guards
 from stylerl.evaluation.baselines import kl_bound
 from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
@@ -31,7 +32,7 @@ DRIFT = {
     "judge/promised": ("promised by the reward model", "sft"),
     "judge/compliance": ("compliant", "ppo"),
 }
-CHANGE = summary.Metric("change", "PPO - SFT", 1, 1, -1)
+CHANGE = display.Metric("change", "PPO - SFT", 1, 1, -1)
 ENDS = {"": "change", "_low": "low", "_high": "high"}
 CURVES = {
     "objective/score": "score of the reward",
@@ -112,12 +113,12 @@ def render(evidence: Evidence) -> str:
         headline=summary.headline(metrics),
         opinion=summary.opinion(metrics),
         basis=summary.basis(metrics),
-        guards=summary.guards(metrics),
-        models=summary.MODELS,
+        guards=guards.guards(metrics),
+        models=display.MODELS,
         table=_table(metrics),
         baseline_heads=[
             metric.label
-            for metric in summary.TABLE
+            for metric in display.TABLE
             if metric.key in summary.BASELINE_KEYS
         ],
         baselines=summary.baselines(metrics),
@@ -151,25 +152,25 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "label": metric.label,
             "values": [
-                summary.show(metric, metrics[model].get(metric.key))
-                for model in summary.MODELS
+                display.show(metric, metrics[model].get(metric.key))
+                for model in display.MODELS
             ],
             "gains": [
                 {
-                    "words": summary.show_gain(metric, metrics[gain]),
-                    "sign": summary.gain_sign(metric, metrics[gain]),
+                    "words": display.show_gain(metric, metrics[gain]),
+                    "sign": display.gain_sign(metric, metrics[gain]),
                 }
                 for gain in ("gain", "gain_sft")
             ],
         }
-        for metric in summary.TABLE
+        for metric in display.TABLE
     ]
 
 
 def _outcomes(completions: pd.DataFrame) -> list[dict[str, Any]]:
     """Share of each outcome by model, in per cent."""
     shares = []
-    for model, label in summary.MODELS.items():
+    for model, label in display.MODELS.items():
         own = completions.loc[completions["model"] == model, "outcome"]
         percent = {
             str(outcome): 100 * float((own == outcome).mean())
@@ -181,14 +182,14 @@ def _outcomes(completions: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _rules(rules: pd.DataFrame) -> list[dict[Any, Any]]:
     """Rows of the rules table, with bar widths relative to the longest."""
-    models = list(summary.MODELS)
+    models = list(display.MODELS)
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
     rows = []
     for row in rules.to_dict("records"):
         sign = int(row["high"] < 0) - int(row["low"] > 0)
-        words = summary.show(CHANGE, row["change"], signed=True)
+        words = display.show(CHANGE, row["change"], signed=True)
         if np.isfinite(row["low"]):
-            words = summary.show_gain(
+            words = display.show_gain(
                 CHANGE,
                 {f"change{end}": row[key] for end, key in ENDS.items()},
             )
@@ -205,7 +206,7 @@ def _distributions(completions: pd.DataFrame) -> list[Markup]:
     longest = max(int(completions["tokens"].max()), 1)
     edges = np.linspace(0, longest, LENGTH_BINS + 1)
     scores, lengths = [], []
-    for model, label in summary.MODELS.items():
+    for model, label in display.MODELS.items():
         own = completions[completions["model"] == model]
         nearest = (own["score"] * 10).round().astype(int)
         share = [100 * float((nearest == tenth).mean()) for tenth in range(11)]
@@ -356,7 +357,7 @@ def _promises(completions: pd.DataFrame) -> list[Markup]:
         return []
     middles = [(place + 0.5) / PROMISES for place in range(PROMISES)]
     series = []
-    for model, label in summary.MODELS.items():
+    for model, label in display.MODELS.items():
         own = completions[completions["model"] == model]
         place = (own["reward"] * PROMISES).clip(0, PROMISES - 1).astype(int)
         kept = (own["outcome"] == Outcome.COMPLIANT).groupby(place)
@@ -418,7 +419,7 @@ def _sample(completions: pd.DataFrame, prompt_id: str, number: int) -> Sample:
     ].set_index("model")
     sides = [
         _side(label, model, chosen.loc[model])
-        for model, label in summary.MODELS.items()
+        for model, label in display.MODELS.items()
     ]
     return Sample(chosen.iloc[0]["prompt"], sides)
 

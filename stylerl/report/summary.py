@@ -1,105 +1,34 @@
-"""The before/after table and its meaning in words, from metrics/evaluate.json.
-
-One description of each metric serves the terminal, the HTML report and the
-Markdown of the orchestrator; docs/metrics.md defines them at length.
-"""
-
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+"""The before/after table in words, from metrics/evaluate.json."""
 
 import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-MODELS = {"base": "base", "sft": "SFT", "ppo": "PPO"}
+from stylerl.evaluation.display import (
+    MODELS,
+    TABLE,
+    Metric,
+    Metrics,
+    gain_sign,
+    metric_of,
+    show,
+    show_gain,
+)
+from stylerl.evaluation.guards import guards
+
 BASELINES = {
     "autopep8": "autopep8 on the base's text",
     "human": "the human's own text",
 }
 BEST_OF = "best_of_"  # and how many it chooses from
-KL_LIMIT = 15.0  # nats a response; docs/ppo.md, the alarm "KL explosion"
-SIZE_LIMIT = 0.2  # of SFT's length and statements
-DIVERSITY_LIMIT = 0.1  # of SFT's distinct-3
-FORGETTING_LIMIT = 0.1  # of SFT's bits per byte
-
-Metrics = Mapping[str, Any]
 
 
-class Metric(NamedTuple):
-    """How one number of the table is called and shown."""
-
-    key: str
-    label: str
-    scale: float  # the number is shown times this
-    digits: int
-    better: int  # +1 more is better, -1 less is, 0 neither
-
-
-TABLE = (
-    Metric("compliance", "compliance %", 100, 1, 1),
-    Metric("sound_share", "compliant, not trivial %", 100, 1, 1),
-    Metric("score", "style score", 1, 3, 1),
-    Metric("violations", "violations", 1, 2, -1),
-    Metric("parse_rate", "parse rate %", 100, 1, 1),
-    Metric("finished_rate", "finished %", 100, 1, 1),
-    Metric("length", "length, tokens", 1, 1, 0),
-    Metric("length_median", "length, median", 1, 1, 0),
-    Metric("statements", "statements", 1, 2, 0),
-    Metric("trivial_share", "trivial bodies %", 100, 1, -1),
-    Metric("distinct_3", "distinct-3 %", 100, 1, 0),
-    Metric("repeated_lines", "repeated lines %", 100, 1, -1),
-    Metric("comment_share", "comment lines %", 100, 1, -1),
-    Metric("noqa_share", "noqa %", 100, 1, -1),
-    Metric("copied_share", "prompt copied %", 100, 1, -1),
-    Metric("kl", "KL to SFT, nats", 1, 2, 0),
-    Metric("bits_per_byte", "bits per byte, human", 1, 3, -1),
-    Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
-    Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
-    Metric("black", "black changes, % of lines", 100, 1, -1),
-    Metric("promised", "P(compliant) promised %", 100, 1, 0),
-)
 OPINIONS = {
     "ruff": "ruff's findings in 10 lines",
     "black": "the share of lines that black would change",
 }
 OVER_SFT = Metric("over_sft", "compliance over SFT, points", 100, 1, 1)
 BASELINE_KEYS = ("compliance", "score", "parse_rate", "length", "statements")
-
-
-class Guard(NamedTuple):
-    """Something a gain in style must not have cost."""
-
-    name: str
-    held: bool
-    words: str
-
-
-def show(metric: Metric, value: float | None, signed: bool = False) -> str:
-    """A value as the table prints it; a dash where there is none."""
-    if value is None:
-        return "–"
-    text = f"{value * metric.scale:+.{metric.digits}f}"
-    zero = text.strip("+-0.") == ""
-    return text if signed and not zero else text.lstrip("+-" if zero else "+")
-
-
-def show_gain(metric: Metric, gain: Metrics) -> str:
-    """A difference with its interval, `+3.1 [+1.0, +5.2]`."""
-    if metric.key not in gain:
-        return "–"
-    centre, low, high = (
-        show(metric, gain[metric.key + end], signed=True)
-        for end in ("", "_low", "_high")
-    )
-    return f"{centre} [{low}, {high}]"
-
-
-def gain_sign(metric: Metric, gain: Metrics) -> int:
-    """+1 a clear gain, -1 a clear loss, 0 neither, by the interval."""
-    low = gain.get(f"{metric.key}_low", 0.0)
-    high = gain.get(f"{metric.key}_high", 0.0)
-    direction = (low > 0) - (high < 0)
-    return direction * metric.better
 
 
 def headline(metrics: Metrics) -> str:
@@ -152,7 +81,7 @@ def opinion(metrics: Metrics) -> str:
     found = {key: _said(key, metrics) for key in OPINIONS if key in gain}
     if not found:
         return "ruff and black could read no prompt's completions of both."
-    signs = {key: gain_sign(_metric(key), gain) for key in found}
+    signs = {key: gain_sign(metric_of(key), gain) for key in found}
     words = "; ".join(found.values())
     if gain["compliance_low"] <= 0:
         return f"Judges that no reward has seen: {words}."
@@ -181,31 +110,6 @@ def rule_changes(rules: pd.DataFrame) -> dict[str, list[str]]:
         "appeared": ~proven & (rules["sft"] == 0) & (rules["ppo"] > 0),
     }
     return {name: rules.loc[c, "rule"].tolist() for name, c in cases.items()}
-
-
-def guards(metrics: Metrics) -> list[Guard]:
-    """Whether PPO's gain cost parse rate, size, substance or distance."""
-    sft, ppo = metrics["sft"], metrics["ppo"]
-    kl = _metric("kl")
-    return [
-        _not_worse("parse rate", "parse_rate", metrics),
-        _not_worse("finished", "finished_rate", metrics),
-        _not_worse("trivial bodies", "trivial_share", metrics),
-        _near("median length", "length_median", SIZE_LIMIT, sft, ppo),
-        _near("statements", "statements", SIZE_LIMIT, sft, ppo),
-        _near("distinct-3", "distinct_3", DIVERSITY_LIMIT, sft, ppo),
-        Guard(
-            "KL to SFT",
-            ppo["kl"] <= KL_LIMIT,
-            f"{show_gain(kl, metrics['gain'])} nats a response; the limit is "
-            f"{KL_LIMIT:g}",
-        ),
-        _forgotten(sft, ppo),
-        _not_worse("repeated lines", "repeated_lines", metrics),
-        _not_worse("comment lines", "comment_share", metrics),
-        _not_worse("noqa", "noqa_share", metrics),
-        _not_worse("copied prompts", "copied_share", metrics),
-    ]
 
 
 def rich_table(metrics: Metrics) -> Table:
@@ -288,13 +192,9 @@ def best_of(metrics: Metrics) -> list[tuple[int, str]]:
     return sorted((int(name.removeprefix(BEST_OF)), name) for name in names)
 
 
-def _metric(key: str) -> Metric:
-    return next(metric for metric in TABLE if metric.key == key)
-
-
 def _said(key: str, metrics: Metrics) -> str:
     """What one judge found before and after."""
-    metric, gain = _metric(key), metrics["gain"]
+    metric, gain = metric_of(key), metrics["gain"]
     before, after = (show(metric, metrics[m][key]) for m in ("sft", "ppo"))
     unit = " points" if metric.scale == 100 else ""
     verb = {1: "fell", -1: "rose", 0: "did not clearly change"}
@@ -306,40 +206,3 @@ def _said(key: str, metrics: Metrics) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _not_worse(name: str, key: str, metrics: Metrics) -> Guard:
-    metric = _metric(key)
-    before, after = (
-        show(metric, metrics[model][key]) for model in ("sft", "ppo")
-    )
-    return Guard(
-        name,
-        gain_sign(metric, metrics["gain"]) >= 0,
-        f"{before}% to {after}%, {show_gain(metric, metrics['gain'])} points; "
-        "it must not be clearly worse",
-    )
-
-
-def _forgotten(sft: Metrics, ppo: Metrics) -> Guard:
-    """A model may not unlearn human code for its style."""
-    before, after = (model["bits_per_byte"] for model in (sft, ppo))
-    return Guard(
-        "bits per byte of human code",
-        after <= before * (1 + FORGETTING_LIMIT),
-        f"{before:.3f} to {after:.3f}, {100 * (after / before - 1):+.1f}%; "
-        f"at most {100 * FORGETTING_LIMIT:.0f}% more",
-    )
-
-
-def _near(
-    name: str, key: str, limit: float, sft: Metrics, ppo: Metrics
-) -> Guard:
-    before, after = sft[key], ppo[key]
-    change = after / before - 1 if before else float(after != before)
-    return Guard(
-        name,
-        abs(change) <= limit,
-        f"{before:.3g} to {after:.3g}, {round(100 * change):+d}%; the limit "
-        f"is {100 * limit:.0f}% either way",
-    )

@@ -30,10 +30,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import PPOConfig
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
-from stylerl.reward import functions, guards, substance
+from stylerl.lm.sampling import generate
+from stylerl.reward import functions, substance
+from stylerl.reward import gaming as guards
 from stylerl.reward.functions import Named
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
-from stylerl.sampling import generate
 
 USUAL_REPETITION = 0.25  # of lines: `else:`, `try:`, `return None`
 

@@ -10,11 +10,22 @@ import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from stylerl.errors import ConfigError, TrainingError
 
 Named = Mapping[str, Sequence[float]]
 RewardFunction = Callable[[list[str], list[str]], Sequence[float] | Named]
+
+
+class Charge(NamedTuple):
+    """An amount of the score, and the character that it is for."""
+
+    position: int  # in the completion; what lies before it counts as 0
+    amount: float
+
+
+Credit = Callable[[list[str], list[str]], Sequence[Sequence[Charge]]]
 
 
 def load(name: str) -> RewardFunction:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from stylerl.config import RewardConfig
 from stylerl.reward import pairs, refresh
-from stylerl.reward.pairs import Preference
+from stylerl.reward.preference_pair import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge

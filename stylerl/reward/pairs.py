@@ -10,29 +10,19 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from stylerl.corrupt import RULES, Pair, break_once, roughen
 from stylerl.corrupt.damage import damage
 from stylerl.corrupt.rules import breaks_only
+from stylerl.reward.preference_pair import UNPARSABLE, Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
-UNPARSABLE = "E999"  # flake8's code of what does not parse
 SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
-
-
-class Preference(NamedTuple):
-    """Two texts of which the judge, or a person, prefers the first."""
-
-    rule: str  # the rule they differ by, "" where several
-    chosen: str
-    rejected: str
-    gap: float = 0.0  # how much higher the judge scores it, in style score
-    margin: float = 0.0  # by how much its reward should win, where known
 
 
 def preferences(

@@ -15,7 +15,7 @@ import pandas as pd
 
 from stylerl.errors import DataError
 from stylerl.judge.outcome import Outcome, assess
-from stylerl.reward.pairs import Preference
+from stylerl.reward.preference_pair import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge

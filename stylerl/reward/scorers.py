@@ -31,11 +31,11 @@ from transformers import (
     TrainingArguments,
 )
 
-from stylerl import training
 from stylerl.config import RewardConfig
 from stylerl.errors import DataError, ModelError
-from stylerl.models import load_scorer, load_tokenizer
-from stylerl.reward.pairs import Preference
+from stylerl.lm import training
+from stylerl.lm.models import load_scorer, load_tokenizer
+from stylerl.reward.preference_pair import Preference
 
 PART = 8  # labels, or pairs, at once on a CPU
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0

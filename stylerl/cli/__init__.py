@@ -1,0 +1,1 @@
+"""The `stylerl` command: main.py declares it, one module for each long one."""

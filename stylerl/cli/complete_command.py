@@ -1,0 +1,124 @@
+"""One prompt, completed by several models side by side, with verdicts.
+
+What `stylerl complete "def add(a, b):"` shows: the same seed for every
+model, syntax colours, and what the judge charged underlined.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from stylerl.errors import ModelError
+from stylerl.judge import Judge
+from stylerl.judge.outcome import Assessment, Outcome, assess
+from stylerl.lm import models, sampling
+from stylerl.report import markup
+
+COLOURS = {
+    Outcome.COMPLIANT: "green",
+    Outcome.VIOLATIONS: "yellow",
+    Outcome.UNPARSABLE: "red",
+    Outcome.UNFINISHED: "red",
+}
+COLUMN = 50  # narrower columns are stacked instead; 160 hold three
+
+
+class Answer(NamedTuple):
+    """One model's completion and what the judge made of it."""
+
+    label: str
+    prompt: str
+    completion: str
+    assessment: Assessment
+
+
+def complete(
+    prompt: str,
+    sources: Mapping[str, str],
+    judge: Judge,
+    *,
+    max_new_tokens: int,
+    temperature: float,
+    seed: int,
+    stop_strings: Sequence[str] = (),
+    revision: str = "main",
+) -> list[Answer]:
+    """Complete `prompt` with each model of `sources` (label to folder).
+
+    Folders that do not exist yet are passed over.
+
+    Raises:
+        ModelError: none of the models exists, or one cannot be loaded.
+    """
+    prompt = prompt.rstrip("\n")  # the line end is the completion's
+    present = {
+        label: name for label, name in sources.items() if _present(name)
+    }
+    if not present:
+        raise ModelError(
+            "there is no model to complete with: "
+            f"{', '.join(sources.values())} do not exist; `dvc pull pretrain` "
+            "brings the embedded base, `stylerl run` makes the others"
+        )
+    answers = []
+    for label, name in present.items():
+        tokenizer = models.load_tokenizer(name, revision)
+        drawn = sampling.generate(
+            models.load_causal_lm(name, revision, tokenizer),
+            tokenizer,
+            [prompt],
+            max_new_tokens=max_new_tokens,
+            stop_strings=stop_strings,
+            temperature=temperature,
+            seed=seed,
+        )
+        verdict = judge.verdict(prompt + drawn.judged[0])
+        assessment = assess(prompt, drawn.finished[0], verdict)
+        answers.append(Answer(label, prompt, drawn.texts[0], assessment))
+    return answers
+
+
+def show(answers: Sequence[Answer], console: Console) -> None:
+    """Print the answers, beside each other where the terminal is wide."""
+    columns = max(1, min(len(answers), console.width // COLUMN))
+    grid = Table.grid(expand=True)
+    for _ in range(columns):
+        grid.add_column(ratio=1)
+    panels = [_panel(answer) for answer in answers]
+    for start in range(0, len(panels), columns):
+        grid.add_row(*panels[start:][:columns])
+    console.print(grid)
+
+
+def _present(name: str) -> bool:
+    """A local model exists; a hub name is taken at its word."""
+    return not name.startswith(("artifacts/", ".", "/")) or Path(name).is_dir()
+
+
+def highlight(source: str) -> Text:
+    """Python in syntax colours; what could steer a terminal is pictured."""
+    text = markup.visible(source)
+    code = Syntax("", "python", theme="ansi_dark").highlight(text)
+    code.rstrip()
+    return code
+
+
+def _panel(answer: Answer) -> Panel:
+    outcome, parsed, score, violations = answer.assessment
+    text = markup.visible(answer.prompt + answer.completion)
+    code = highlight(text)
+    for span in markup.spans(text, violations):
+        code.stylize("underline red", span.start, span.end)
+    code.stylize("dim", 0, len(answer.prompt))
+    notes = [
+        Text(f"{v.row}:{v.col} {v.code} {v.text}", "red") for v in violations
+    ]
+    verdict = Text(f"{outcome}, score {score:.1f}", COLOURS[outcome])
+    body: list[RenderableType] = [code, Text(), verdict, *notes]
+    return Panel(Group(*body), title=answer.label, title_align="left")

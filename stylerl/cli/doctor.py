@@ -1,0 +1,401 @@
+"""Preflight checks: what would go wrong, said before it does.
+
+Every check returns one `Finding`: what was looked at, what was found, and,
+where it is not well, what to do about it in plain words.  A check never
+changes anything and never needs the network, except where params.yaml names
+a model of the hub.
+"""
+
+import importlib.metadata
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+import torch
+from packaging.requirements import Requirement
+from rich.table import Table
+from rich.text import Text
+
+from stylerl import config, storage
+from stylerl.cli import rehearsal
+from stylerl.cli.rehearsal import Rehearsal
+from stylerl.config import Params
+from stylerl.errors import ConfigError, DataError, ModelError
+from stylerl.lm import models
+from stylerl.ppo import health, memory
+from stylerl.ppo.policy import PolicyWithValue
+
+DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
+PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
+WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
+ATTENTION_TOLERANCE = 1e-3  # of logits, fp32
+RATIO_TOLERANCE = 1e-3  # of log-probabilities, fp32
+SFT = "artifacts/sft"
+
+
+class Status(StrEnum):
+    """How a check came out; only FAIL stops a run."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(NamedTuple):
+    """One line of the doctor's table."""
+
+    check: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+
+def examine(root: Path) -> Iterator[Finding]:
+    """Check the machine, then what stands in `root`, one by one."""
+    yield check_packages()
+    yield check_torch()
+    yield check_git()
+    yield check_disk(root)
+    for port, server in PORTS.items():
+        yield check_port(port, server)
+    yield check_data(root / "data")
+    parameters = check_parameters(root / "params.yaml")
+    yield parameters
+    if parameters.status is not Status.FAIL:
+        params = config.load(root / "params.yaml")
+        yield from _examine_model(root, params)
+
+
+def _examine_model(root: Path, params: Params) -> Iterator[Finding]:
+    name = _rooted(root, params.sft.base)
+    model = check_model(name, params.sft.revision)
+    yield model
+    if model.status is Status.FAIL:
+        return
+    checks: tuple[Callable[[str, str], Finding], ...] = (
+        check_tokenizer,
+        check_attention,
+    )
+    for check in checks:
+        yield check(name, params.sft.revision)
+    yield from check_first_update(root, params)
+    if params.ppo.lora_rank:
+        yield check_adapters(name, params)
+    yield check_memory(name, params)
+
+
+def render(findings: list[Finding]) -> Table:
+    """The findings as a table for the terminal."""
+    colours = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
+    table = Table(show_header=False, box=None, padding=(0, 1))
+    for finding in findings:
+        colour = colours[finding.status]
+        table.add_row(
+            Text(f"{finding.status:>4}", colour),
+            finding.check,
+            Text(finding.detail),
+        )
+        if finding.remedy:
+            table.add_row("", "", Text(f"-> {finding.remedy}", colour))
+    return table
+
+
+def check_packages(distribution: str = "stylerl") -> Finding:
+    """Every dependency is installed in a version that its bound allows."""
+    wrong = []
+    for line in importlib.metadata.requires(distribution) or ():
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate():
+            continue
+        try:
+            found = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            found = ""
+        if not found or not requirement.specifier.contains(found, True):
+            wrong.append(f"{line} (found {found or 'none'})")
+    if wrong:
+        return Finding(
+            "packages",
+            Status.FAIL,
+            "; ".join(wrong),
+            "pip install -r requirements.lock, or remove .venv and run make",
+        )
+    return Finding("packages", Status.OK, "as pyproject.toml asks")
+
+
+def check_torch() -> Finding:
+    """Which Python and torch run, and on what."""
+    if torch.cuda.is_available():
+        place = torch.cuda.get_device_name(0)
+    else:
+        place = f"CPU, {torch.get_num_threads()} threads"
+    python = sys.version.split()[0]
+    return Finding(
+        "torch",
+        Status.OK,
+        f"{torch.__version__} on {place}, Python {python}",
+    )
+
+
+def check_git() -> Finding:
+    """`git` can be called: the commit of a run is recorded by it."""
+    if shutil.which("git") is None:
+        return Finding(
+            "git",
+            Status.WARN,
+            "not on PATH; runs will not record their commit",
+            "install git from your system's packages",
+        )
+    return Finding("git", Status.OK, "on PATH")
+
+
+def check_disk(root: Path, needed: float = DISK_GIB) -> Finding:
+    """There is room for one run."""
+    free = shutil.disk_usage(root).free / 2**30
+    detail = f"{free:.1f} GiB free; a default run takes about {needed:g}"
+    if free < needed:
+        return Finding("disk", Status.FAIL, detail, "free some, or move")
+    return Finding("disk", Status.OK, detail)
+
+
+def check_port(port: int, server: str) -> Finding:
+    """A server of ours could listen here."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return Finding(
+                f"port {port}",
+                Status.WARN,
+                f"taken; {server} would listen here",
+                "it may be running already; if not, stop what holds the port",
+            )
+    return Finding(f"port {port}", Status.OK, f"free for the {server}")
+
+
+def check_data(folder: Path) -> Finding:
+    """The corpus is there and has as many files as its manifest says."""
+    try:
+        manifest = storage.read_json(folder / "manifest.json")
+        rows = pq.read_metadata(folder / "corpus.parquet").num_rows
+    except (DataError, OSError, ValueError) as error:
+        cause = str(error).splitlines()[0]
+        return Finding("data", Status.FAIL, cause, "stylerl collect")
+    if rows != manifest["files"]:
+        return Finding(
+            "data",
+            Status.FAIL,
+            f"corpus.parquet holds {rows} files, manifest.json says "
+            f"{manifest['files']}",
+            "rm -r data, then stylerl collect",
+        )
+    return Finding("data", Status.OK, f"{rows} files, as its manifest says")
+
+
+def check_parameters(path: Path) -> Finding:
+    """params.yaml obeys the rules of stylerl/config/sections.py."""
+    try:
+        params = config.load(path)
+    except ConfigError as error:
+        return Finding(
+            "params.yaml",
+            Status.FAIL,
+            str(error),
+            "correct it, or stylerl params --preset default",
+        )
+    return Finding("params.yaml", Status.OK, f"preset {params.preset}")
+
+
+def check_model(name: str, revision: str) -> Finding:
+    """The base model can be loaded."""
+    try:
+        size = memory.shape_of(name, revision)
+    except ModelError as error:
+        return Finding(
+            "base model",
+            Status.FAIL,
+            str(error),
+            "dvc pull pretrain brings the embedded one; or name another in "
+            "sft.base",
+        )
+    return Finding(
+        "base model", Status.OK, f"{size.parameters / 1e6:.1f}M parameters"
+    )
+
+
+def check_tokenizer(name: str, revision: str) -> Finding:
+    """The tokenizer keeps every character, and pad is not eos."""
+    tokenizer = models.load_tokenizer(name, revision)
+    ids = tokenizer.encode(WHITESPACE, add_special_tokens=False)
+    back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    if back != WHITESPACE:
+        return Finding(
+            "tokenizer",
+            Status.FAIL,
+            f"{WHITESPACE!r} comes back as {back!r}",
+            "style lives in whitespace: choose a model whose tokenizer is "
+            "byte-level",
+        )
+    if tokenizer.pad_token_id == tokenizer.eos_token_id:
+        return Finding(
+            "tokenizer",
+            Status.FAIL,
+            "pad is eos, so the end of a text could not be learnt",
+            "give the tokenizer a pad token of its own",
+        )
+    return Finding("tokenizer", Status.OK, "keeps whitespace; pad is not eos")
+
+
+def check_attention(name: str, revision: str) -> Finding:
+    """The fused attention computes what the plain one does."""
+    tokenizer = models.load_tokenizer(name, revision)
+    ids = torch.tensor([models.encode_prompt(tokenizer, WHITESPACE)])
+    mask = torch.ones_like(ids)
+    logits = []
+    for attention in ("sdpa", "eager"):
+        model = models.load_causal_lm(name, revision, tokenizer, attention)
+        with torch.inference_mode():
+            logits.append(model(input_ids=ids, attention_mask=mask).logits)
+    gap = float((logits[0] - logits[1]).abs().max())
+    if gap > ATTENTION_TOLERANCE:
+        return Finding(
+            "attention",
+            Status.FAIL,
+            f"sdpa and eager differ by {gap:.2g} in the logits",
+            "update transformers: pip install -r requirements.lock",
+        )
+    return Finding("attention", Status.OK, f"sdpa = eager to {gap:.1g}")
+
+
+def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
+    """PPO's invariants, on the SFT model where there is one by now."""
+    name, revision = _rooted(root, params.sft.base), params.sft.revision
+    if (root / SFT).is_dir():
+        name, revision = os.fspath(root / SFT), "main"
+    try:
+        found = rehearsal.rehearse(name, revision, params)
+    except ModelError as error:
+        yield Finding(
+            "rehearsal",
+            Status.FAIL,
+            str(error),
+            "lower ppo.max_new_tokens, or choose another model",
+        )
+        return
+    yield _ratio(found)
+    yield _padding(found)
+    yield _endings(found, params.ppo.max_new_tokens)
+    yield _reward(found)
+
+
+def _ratio(found: Rehearsal) -> Finding:
+    if not abs(found.ratio) < RATIO_TOLERANCE:
+        return Finding(
+            "ratio",
+            Status.FAIL,
+            "the same weights give a text another probability the second "
+            f"time: {1 + found.ratio:.4g} times the first",
+            "something in the model is random, such as a dropout of its "
+            "own: choose a stock Llama, GPT-2 or similar model",
+        )
+    return Finding("ratio", Status.OK, "1 before the first step")
+
+
+def _padding(found: Rehearsal) -> Finding:
+    if not (found.padding < RATIO_TOLERANCE and found.alike):
+        return Finding(
+            "padding",
+            Status.FAIL,
+            "a text is scored or sampled otherwise beside a longer one "
+            f"(log-probabilities differ by {found.padding:.2g})",
+            "the model does not heed attention_mask or position_ids: choose "
+            "a stock Llama, GPT-2 or similar model",
+        )
+    return Finding("padding", Status.OK, "changes no score and no sample")
+
+
+def _endings(found: Rehearsal, limit: int) -> Finding:
+    detail = (
+        f"{found.ended:.0%} of {rehearsal.SAMPLES} samples end within "
+        f"{limit} tokens"
+    )
+    if found.ended < 0.5:
+        return Finding(
+            "endings",
+            Status.WARN,
+            detail,
+            "ppo.missing_eos_penalty would charge most: raise "
+            "ppo.max_new_tokens, or let SFT teach it to end",
+        )
+    return Finding("endings", Status.OK, detail)
+
+
+def _reward(found: Rehearsal) -> Finding:
+    detail = (
+        f"the linter's rewards of {rehearsal.SAMPLES} samples have a "
+        f"standard deviation of {found.spread:.2f}"
+    )
+    if found.spread < health.FLAT:
+        return Finding(
+            "reward",
+            Status.WARN,
+            detail,
+            "all texts are worth the same, so there is nothing to learn: "
+            "lower ppo.temperature, or train the base or SFT model longer "
+            "so that its texts parse",
+        )
+    return Finding("reward", Status.OK, detail)
+
+
+def check_adapters(name: str, params: Params) -> Finding:
+    """LoRA finds the layers it is to adapt."""
+    ppo, model = params.ppo, models.load_causal_lm(name, params.sft.revision)
+    policy, size = PolicyWithValue(model), model.num_parameters()
+    try:
+        policy.add_adapters(ppo.lora_rank, ppo.lora_alpha, ppo.lora_targets, 0)
+    except ConfigError as error:
+        return Finding(
+            "adapters",
+            Status.FAIL,
+            str(error),
+            "set ppo.lora_targets to [all-linear], or ppo.lora_rank to 0",
+        )
+    trained = sum(weight.numel() for weight in policy.trained().values())
+    return Finding(
+        "adapters",
+        Status.OK,
+        f"LoRA trains {trained:,} of {size:,} parameters",
+    )
+
+
+def check_memory(name: str, params: Params) -> Finding:
+    """PPO, the largest stage, would fit into what is free."""
+    needed = memory.ppo_bytes(
+        memory.shape_of(name, params.sft.revision), params.ppo
+    )
+    free = memory.available_bytes()
+    detail = (
+        f"{free / 2**30:.1f} GiB free; PPO takes about {needed / 2**30:.1f}"
+    )
+    if needed > free:
+        return Finding(
+            "memory",
+            Status.FAIL,
+            detail,
+            "set ppo.micro_batch to a smaller number than it is, but not 0",
+        )
+    return Finding("memory", Status.OK, detail)
+
+
+def _rooted(root: Path, name: str) -> str:
+    """A model folder relative to `root`, a hub name as it is."""
+    local = root / name
+    relative = name.startswith(("artifacts/", ".")) or local.is_dir()
+    return os.fspath(local) if relative else name

@@ -1,0 +1,294 @@
+"""`stylerl prefer`: ask a person which of two completions is better.
+
+Shows a prompt and two completions, takes A, B or a tie and how sure the
+person is, and saves each answer before the next question.  The pairs of
+which the reward model is least sure come first; what has been answered is
+not asked again.  Nothing on the screen tells which text is whose.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from stylerl import config, draws, storage
+from stylerl.config import Params
+from stylerl.data.prompts import compliant_prompts
+from stylerl.errors import DataError
+from stylerl.pipeline import workspace
+from stylerl.reward import preferences
+from stylerl.reward.preferences import CONFIDENCE, Answer, Choice, Pair
+
+LABELS = Path("artifacts/label/labels.parquet")
+POLICIES = (Path("artifacts/sft"), Path("artifacts/ppo"))
+PAIRWISE = Path("artifacts/reward/pairwise")
+BESIDE = 112  # columns from which two texts stand beside each other anyway
+KEYS = {"a": Choice.A, "b": Choice.B, "t": Choice.TIE}
+QUIT = "q"
+
+Ask = Callable[[str], str]  # shows a question, returns what was typed
+
+
+def run(annotator: str, source: Path | None, pool: int) -> None:
+    """Ask until all is answered or the person quits.
+
+    Pairs are those of the file `source`, or sampled for `pool` training
+    prompts.
+
+    Raises:
+        ConfigError: params.yaml breaks a rule.
+        DataError: there is nobody at the terminal, or nothing to ask.
+        ModelError: a model cannot be loaded.
+    """
+    _check(annotator, pool)
+    params, console = config.load(workspace.PARAMS), Console()
+    path = Path(params.reward.preferences)
+    if lost := preferences.repair(path):
+        _say(
+            console,
+            f"the last line of {path} was cut short and has been taken off; "
+            f"its question is asked again: {lost!r}",
+        )
+    pairs = preferences.read_pairs(source) if source else sample(params, pool)
+    before = preferences.load(path) if path.exists() else []
+    done = {answer.pair for answer in before if answer.annotator == annotator}
+    waiting = by_doubt([pair for pair in pairs if pair not in done])
+    _say(
+        console,
+        f"{len(waiting)} of {len(pairs)} pairs wait for {annotator}; answers "
+        f"go to {path}",
+    )
+    given = session(waiting, annotator, params.seed, path, console, input)
+    _say(console, f"{given} answers saved to {path}")
+    if path.exists():
+        console.print(report(preferences.load(path)))
+
+
+def agreement() -> None:
+    """Print how far the annotators agree.
+
+    Raises:
+        ConfigError: params.yaml breaks a rule.
+        DataError: there are no answers, or one cannot be read.
+    """
+    params = config.load(workspace.PARAMS)
+    answers = preferences.load(Path(params.reward.preferences))
+    Console().print(report(answers))
+
+
+def _check(annotator: str, pool: int) -> None:
+    """Refuse what could only fail later."""
+    if not annotator.strip():
+        raise DataError("--annotator must be a name; got an empty one")
+    if pool < 1:
+        raise DataError(f"--pool must be at least 1; got {pool}")
+    if not sys.stdin.isatty():
+        raise DataError(
+            "stylerl prefer asks a person, so its input must be a terminal; "
+            "start it from one, without a pipe (--agreement needs none)"
+        )
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False)
+
+
+def session(
+    pairs: Sequence[Pair],
+    annotator: str,
+    seed: int,
+    path: Path,
+    console: Console,
+    ask: Ask,
+) -> int:
+    """Put each pair to the person and save what they say; how many.
+
+    Ends early at `q` or at the end of the input; what was answered stays.
+    """
+    for number, pair in enumerate(pairs):
+        swapped = preferences.is_swapped(pair, annotator, seed)
+        title = f"pair {number + 1} of {len(pairs)}"
+        console.print(view(pair, swapped, title, console.width))
+        try:
+            choice = _choice(ask, swapped)
+            confidence = _confidence(ask) if choice else None
+        except EOFError:
+            return number
+        if choice is None or confidence is None:
+            return number
+        answer = Answer(annotator, pair, choice, confidence)
+        preferences.append(path, answer)
+    return len(pairs)
+
+
+def view(pair: Pair, swapped: bool, title: str, width: int) -> Group:
+    """Prompt, A and B: beside each other unless lines would break.
+
+    `swapped` shows the pair's `b` as A.
+    """
+    from stylerl.cli.complete_command import highlight
+
+    texts = [pair.b, pair.a] if swapped else [pair.a, pair.b]
+    texts = [text.removeprefix("\n") for text in texts]
+    longest = max(len(line) for text in texts for line in text.split("\n"))
+    columns = 2 if width >= BESIDE or 2 * (longest + 4) <= width else 1
+    grid = Table.grid(expand=True)
+    for _ in range(columns):
+        grid.add_column(ratio=1)
+    panels = [
+        Panel(highlight(text), title=name, title_align="left")
+        for name, text in zip("AB", texts, strict=True)
+    ]
+    for start in range(0, len(panels), columns):
+        grid.add_row(*panels[start:][:columns])
+    prompt = Panel(highlight(pair.prompt), title=title, title_align="left")
+    return Group(prompt, grid)
+
+
+def _choice(ask: Ask, swapped: bool) -> Choice | None:
+    """What the person prefers, as the pair names it; None to quit."""
+    typed = _one_of(
+        ask,
+        f"Which is better? a, b, t for a tie, {QUIT} to quit: ",
+        [*KEYS, QUIT],
+    )
+    if typed == QUIT:
+        return None
+    if swapped:
+        typed = {"a": "b", "b": "a"}.get(typed, typed)
+    return KEYS[typed]
+
+
+def _confidence(ask: Ask) -> int | None:
+    """How sure the person is, a key of CONFIDENCE; None to quit."""
+    scale = ", ".join(f"{n} {words}" for n, words in CONFIDENCE.items())
+    typed = _one_of(ask, f"How sure? {scale}: ", [*map(str, CONFIDENCE), QUIT])
+    return None if typed == QUIT else int(typed)
+
+
+def _one_of(ask: Ask, question: str, allowed: Sequence[str]) -> str:
+    """Ask until one of the allowed answers is given."""
+    while True:
+        typed = ask(question).strip().lower()
+        if typed in allowed:
+            return typed
+        question = f"Please type {', '.join(allowed)}: "
+
+
+def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs, the one that the reward model is least sure of first.
+
+    In the order given, where no reward model has been trained yet.
+    """
+    if not pairs or not PAIRWISE.is_dir():
+        return list(pairs)
+    from stylerl.lm import models
+    from stylerl.reward.scorers import score_texts
+
+    tokenizer = models.load_tokenizer(PAIRWISE)
+    model = models.load_scorer(PAIRWISE, tokenizer=tokenizer)
+    texts = [pair.prompt + each for pair in pairs for each in pair[1:]]
+    scores = score_texts(model, tokenizer, texts).reshape(-1, 2).tolist()
+    both = {pair: (a, b) for pair, (a, b) in zip(pairs, scores, strict=True)}
+    return preferences.least_sure(pairs, both)
+
+
+def sample(params: Params, count: int) -> list[Pair]:
+    """A pair for each of `count` training prompts, where two differ.
+
+    One completion is the SFT model's and one PPO's; before there is a PPO
+    model both are the SFT model's.  Completions that were cut are left out.
+
+    Raises:
+        DataError: there are no models, no prompts, or no pairs.
+    """
+    from stylerl.lm import models, sampling
+
+    present = [folder for folder in POLICIES if folder.is_dir()]
+    if not present:
+        raise DataError(
+            f"pairs are sampled from {POLICIES[0]}, which does not exist; "
+            "`stylerl run` makes it, or name a file: --from pairs.jsonl"
+        )
+    prompts = training_prompts(storage.read_table(LABELS), count, params.seed)
+    drawn = []
+    for side, folder in enumerate((present[0], present[-1])):
+        tokenizer = models.load_tokenizer(folder)
+        drawn.append(
+            sampling.generate(
+                models.load_causal_lm(folder, tokenizer=tokenizer),
+                tokenizer,
+                prompts,
+                max_new_tokens=params.ppo.max_new_tokens,
+                min_new_tokens=params.ppo.min_new_tokens,
+                stop_strings=params.ppo.stop_strings,
+                temperature=params.ppo.temperature,
+                seed=draws.seed_of(params.seed, f"prefer {side}"),
+                desc=f"{folder.name}: completions",
+            )
+        )
+    one, other = drawn
+    pairs = [
+        Pair.of(prompt, one.texts[i], other.texts[i])
+        for i, prompt in enumerate(prompts)
+        if one.finished[i] and other.finished[i]
+        if one.texts[i] != other.texts[i]
+    ]
+    if not pairs:
+        raise DataError(
+            "a pair needs two completions that end and differ; "
+            f"{len(prompts)} prompts gave none: raise --pool or "
+            "ppo.max_new_tokens"
+        )
+    return pairs
+
+
+def training_prompts(labels: pd.DataFrame, count: int, seed: int) -> list[str]:
+    """Draw prompts of compliant training functions.
+
+    Raises:
+        DataError: there are none.
+    """
+    prompts = compliant_prompts(labels, "train", seed)
+    if not prompts:
+        raise DataError(
+            "pairs need prompts: compliant functions of the training split; "
+            f"{LABELS} has none: raise label.snippets, or name a file: "
+            "--from pairs.jsonl"
+        )
+    return prompts[:count]
+
+
+def report(answers: Sequence[Answer]) -> Group:
+    """Who answered how often, and how far they agree."""
+    counts = pd.Series([answer.annotator for answer in answers], dtype=str)
+    lines = [
+        f"{name}: {count} answers"
+        for name, count in counts.value_counts().sort_index().items()
+    ] or ["no answers yet"]
+    table = Table("annotators", "pairs", "agreement", "Cohen's kappa")
+    found = preferences.agreements(answers)
+    for each in found:
+        table.add_row(
+            Text(" · ".join(each.annotators)),
+            str(each.pairs),
+            f"{each.raw:.0%}",
+            _number(each.kappa),
+        )
+    if not found:
+        return Group(
+            Text("\n".join(lines)),
+            "Agreement needs a pair that two annotators have answered.",
+        )
+    alpha = _number(preferences.krippendorff_alpha(answers))
+    last = f"Krippendorff's alpha of all annotators: {alpha}"
+    return Group(Text("\n".join(lines)), table, last)
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.2f}"

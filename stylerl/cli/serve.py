@@ -1,0 +1,74 @@
+"""Serve the deployments rlhf/full and rlhf/smoke: `make serve`.
+
+Starts a Prefect server on 127.0.0.1:4200 where none answers, then waits for
+runs.  From another shell, in the same folder:
+
+    prefect deployment run rlhf/full --watch
+    prefect deployment run rlhf/full -p preset=gpu
+    prefect deployment run rlhf/full -p 'params={"ppo.kl_coef": 0.1}'
+
+Ctrl-C ends the runs, the deployments and the server.  A server on which
+the deployments belong to a work pool (prefect.yaml) is left as it is.
+"""
+
+import os
+import signal
+import sys
+
+from stylerl.errors import StylerlError
+from stylerl.pipeline import server as api
+
+DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
+
+
+def main() -> None:
+    """Run until interrupted, or until an error ends it with code 1."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
+    try:
+        with api.server():
+            _serve()
+    except StylerlError as error:
+        sys.exit(f"stylerl: {error}")
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+
+
+def _serve() -> None:
+    import prefect
+    from prefect.deployments.runner import RunnerDeployment
+
+    from flows.rlhf import rlhf
+
+    for name in DEPLOYMENTS:
+        _refuse_pooled(f"{rlhf.name}/{name}")
+    deployments = (
+        RunnerDeployment.from_flow(rlhf, name, parameters={"preset": preset})
+        for name, preset in DEPLOYMENTS.items()
+    )
+    prefect.serve(*deployments, limit=1)
+
+
+def _refuse_pooled(name: str) -> None:
+    """Raise StylerlError where a work pool has this deployment already.
+
+    Prefect would serve it all the same, and then not find its code.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    with get_client(sync_client=True) as client:
+        try:
+            pool = client.read_deployment_by_name(name).work_pool_name
+        except ObjectNotFound:
+            return
+    if pool:
+        raise StylerlError(
+            f"a deployment may be served only where no work pool has it; "
+            f"{name} belongs to {pool} on {api.url()}: start `prefect worker "
+            f"start --pool {pool}`, or `prefect deployment delete {name}`"
+        )
+
+
+if __name__ == "__main__":
+    main()

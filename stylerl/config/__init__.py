@@ -1,0 +1,47 @@
+"""Parameters: one frozen dataclass for each stage, checked on entry.
+
+sections.py declares every option with its default and its meaning.
+`params.yaml` is rendered from it (files.py), a preset (presets/NAME.yaml)
+changes some of its numbers, and each stage receives the dataclass of its own
+section, already validated.
+"""
+
+from stylerl.config.files import (
+    PRESETS,
+    from_preset,
+    load,
+    override,
+    render,
+)
+from stylerl.config.sections import (
+    REWARD_NAMES,
+    EvaluateConfig,
+    FilterConfig,
+    JudgeConfig,
+    LabelConfig,
+    Params,
+    PPOConfig,
+    PretrainConfig,
+    RewardConfig,
+    SFTConfig,
+)
+from stylerl.config.settings import to_dict
+
+__all__ = [
+    "PRESETS",
+    "REWARD_NAMES",
+    "EvaluateConfig",
+    "FilterConfig",
+    "JudgeConfig",
+    "LabelConfig",
+    "PPOConfig",
+    "Params",
+    "PretrainConfig",
+    "RewardConfig",
+    "SFTConfig",
+    "from_preset",
+    "load",
+    "override",
+    "render",
+    "to_dict",
+]

@@ -1,0 +1,520 @@
+"""One frozen dataclass for each section of params.yaml.
+
+The only place where an option, its default, its bounds and its meaning are
+written down.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stylerl.config.settings import setting
+from stylerl.errors import ConfigError
+
+
+def _refuse_empty(name: str, texts: tuple[str, ...]) -> None:
+    if "" in texts:
+        raise ConfigError(
+            f"{name} must not be empty texts; every text would end at once: "
+            "remove ''"
+        )
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """The style guide: which flake8 rules count, and at what width."""
+
+    select: tuple[str, ...] = setting(
+        ("E", "W", "F"), "rule prefixes that count"
+    )
+    ignore: tuple[str, ...] = setting(
+        (
+            "E121",
+            "E123",
+            "E126",
+            "E226",
+            "E24",
+            "W503",
+            "W504",
+            "F821",
+            "F822",
+        ),
+        "rule prefixes that do not count: flake8's own default list (but "
+        "E704, a body on the line of its def), and names that a snippet cut "
+        "from its file cannot define",
+    )
+    max_line_length: int = setting(79, "columns", least=20, most=1000)
+    plugins: tuple[str, ...] = setting(
+        (), "installed flake8 plugins to use, by distribution name"
+    )
+    config: str | None = setting(
+        None,
+        "a setup.cfg, tox.ini or .flake8 whose options replace select, "
+        "ignore and max_line_length",
+    )
+    time_limit: float = setting(
+        10.0, "seconds flake8 may spend on one source", above=0
+    )
+
+
+@dataclass(frozen=True)
+class FilterConfig:
+    """From raw files to snippets, split without leakage."""
+
+    unit: str = setting(
+        "function",
+        "what a snippet is: every function of a file, or the file whole",
+        choices=("function", "file"),
+    )
+    min_chars: int = setting(60, "shortest snippet, characters", least=1)
+    max_chars: int = setting(400, "longest snippet, characters", least=1)
+    max_files: int = setting(
+        0, "read only so many files, drawn by hash; 0 reads all", least=0
+    )
+    valid_share: float = setting(
+        0.05, "share of groups that measure training", least=0, most=0.5
+    )
+    test_share: float = setting(
+        0.1, "share of groups that only evaluation sees", least=0, most=0.5
+    )
+    split_seed: int = setting(
+        171,
+        "of the split; the embedded base has trained on the default's "
+        "training split, so another one lets it see test code",
+        least=0,
+    )
+    jobs: int = setting(0, "processes; 0 takes every core", least=0)
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """Snippets, some of them roughened, with flake8's verdict on each."""
+
+    snippets: int = setting(12000, "snippets to label", least=1)
+    rough_share: float = setting(
+        0.5, "share of snippets whose body is roughened", least=0, most=1
+    )
+    jobs: int = setting(0, "processes; 0 takes every core", least=0)
+    engine: str = setting(
+        "local",
+        "who judges: processes of this machine, or the workers of a Dask "
+        "cluster; the labels are the same",
+        choices=("local", "dask"),
+    )
+    scheduler: str | None = setting(
+        None, "the Dask scheduler, such as tcp://127.0.0.1:8786"
+    )
+
+    def __post_init__(self) -> None:
+        if self.engine == "dask" and not self.scheduler:
+            raise ConfigError(
+                "label.scheduler must name a Dask scheduler, such as "
+                "tcp://127.0.0.1:8786, where label.engine is dask; got "
+                f"{self.scheduler!r}"
+            )
+
+    @property
+    def cluster(self) -> str | None:
+        """The scheduler to ask; None for this machine's own processes."""
+        return self.scheduler if self.engine == "dask" else None
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """The embedded base model: tokenizer and language model from scratch."""
+
+    vocabulary: int = setting(4096, "tokens of the byte-level BPE", least=300)
+    hidden: int = setting(256, "width of the model", least=8)
+    layers: int = setting(8, "transformer blocks", least=1)
+    heads: int = setting(4, "attention heads", least=1)
+    context: int = setting(512, "longest sequence, tokens", least=32)
+    rough_share: float = setting(
+        0.7, "share of snippets whose body is roughened", least=0, most=1
+    )
+    tokens: int = setting(13_000_000, "training budget, tokens", least=1)
+    batch_tokens: int = setting(8192, "tokens an optimiser step", least=1)
+    learning_rate: float = setting(3e-3, "peak of AdamW's rate", above=0)
+    weight_decay: float = setting(0.1, "on matrices only", least=0)
+    warmup: float = setting(
+        0.02, "share of steps that warm up", least=0, most=1
+    )
+    decay: float = setting(
+        0.3, "share of steps that decay to zero", least=0, most=1
+    )
+    compile: bool = setting(
+        True, "fuse the model with torch.compile (needs a C++ compiler)"
+    )
+    threads: int = setting(1, "CPU threads; 0 leaves torch's choice", least=0)
+    checkpoint_every: int = setting(
+        100,
+        "steps between checkpoints to resume from; 0 writes none",
+        least=0,
+    )
+
+
+@dataclass(frozen=True)
+class SFTConfig:
+    """Supervised fine-tuning on compliant snippets."""
+
+    base: str = setting(
+        "artifacts/base", "model to start from: a folder or a hub name"
+    )
+    revision: str = setting("main", "revision of a hub model")
+    snippets: int = setting(1500, "compliant snippets to learn", least=1)
+    epochs: float = setting(1.0, "passes over them", above=0)
+    batch_size: int = setting(32, "snippets an optimiser step", least=1)
+    learning_rate: float = setting(2e-4, "peak of AdamW's rate", above=0)
+    warmup: float = setting(
+        0.05, "share of steps that warm up", least=0, most=1
+    )
+    max_tokens: int = setting(320, "longer snippets are left out", least=8)
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Reward models: P(compliant), and pairwise Bradley-Terry."""
+
+    base: str = setting(
+        "artifacts/sft", "model to start from: a folder or a hub name"
+    )
+    revision: str = setting("main", "revision of a hub model")
+    labels: int = setting(2500, "labels the classifier learns", least=1)
+    pairs: int = setting(800, "pairs the pairwise model learns", least=1)
+    held_out: int = setting(
+        400, "held-out labels, and minimal pairs, to measure on", least=1
+    )
+    epochs: float = setting(1.0, "passes over them", above=0)
+    batch_size: int = setting(32, "texts an optimiser step", least=1)
+    learning_rate: float = setting(3e-4, "peak of AdamW's rate", above=0)
+    warmup: float = setting(
+        0.05, "share of steps that warm up", least=0, most=1
+    )
+    max_tokens: int = setting(320, "texts are cut to this length", least=8)
+    centring: float = setting(
+        0.01, "pull of the pairwise rewards towards 0", least=0
+    )
+    margin: float = setting(
+        0.0,
+        "log-odds by which the pairwise rewards must differ for each point "
+        "of style score between two texts (one violation is 0.1)",
+        least=0,
+    )
+    broken: float = setting(
+        0.1,
+        "share of the labels and of the pairs whose worse text does not parse",
+        least=0,
+        most=0.9,
+    )
+    rollouts: str = setting(
+        "rollouts.jsonl",
+        "completions of an earlier policy to learn from besides, labelled by "
+        "the judge: a copy of artifacts/ppo/rollouts.jsonl",
+    )
+    preferences: str = setting(
+        "preferences.jsonl",
+        "what people answered to `stylerl prefer`: pairs that the pairwise "
+        "model learns besides",
+    )
+
+
+_MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
+REWARD_NAMES = (
+    rf"{_MODEL}|(mean|worst) of {_MODEL}( and {_MODEL})+"
+    r"|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
+)
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation; names follow arXiv 1707.06347."""
+
+    reward: Mapping[str, float] = setting(
+        {
+            "linter": 1.5,
+            "substance": 1.0,
+            "repetition": 1.0,
+            "unparsable": 1.0,
+        },
+        "the parts of the reward and their weights: linter, classifier, "
+        "pairwise or the folder of a reward model, `mean of A and B` or "
+        "`worst of A and B` of these; substance, repetition, unparsable; or "
+        "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
+        least=0,
+        names=REWARD_NAMES,
+    )
+    substance_target: float = setting(
+        1.0,
+        "size at which the substance part is whole, as a multiple of what "
+        "the reference writes",
+        above=0,
+    )
+    watch: str = setting(
+        "classifier",
+        "reward model that is asked beside the reward, and never rewards, to "
+        "show how far it drifts from the linter; none asks none",
+        choices=("none", "classifier", "pairwise"),
+    )
+    reference: str = setting(
+        "sft",
+        "what KL is measured from: sft, base (the model of sft.base), or a "
+        "model's folder, such as an earlier policy's",
+    )
+    value: str = setting(
+        "shared",
+        "where the value head stands: on the policy's trunk, or on a "
+        "separate model that begins as the reward model of value_from",
+        choices=("shared", "separate"),
+    )
+    value_from: str = setting(
+        "classifier",
+        "reward model that a separate value model begins as",
+        choices=("classifier", "pairwise"),
+    )
+    credit: str = setting(
+        "auto",
+        "where the reward stands: whole on the last action (response), or "
+        "what the linter charges on the tokens that wrote it, and the rest "
+        "there (token); auto takes token where the linter is in the reward",
+        choices=("auto", "response", "token"),
+    )
+    prompts: int = setting(
+        512, "prompts to draw episodes from, of the training split", least=1
+    )
+    prompt_texts: tuple[str, ...] = setting(
+        (), "literal prompts; empty draws them from the training split"
+    )
+    updates: int = setting(90, "rollout batches, one update each", least=0)
+    batch_size: int = setting(64, "episodes a rollout batch", least=1)
+    minibatches: int = setting(4, "optimiser steps an epoch", least=1)
+    epochs: int = setting(1, "passes over a rollout batch", least=1)
+    micro_batch: int = setting(
+        8, "sequences a forward pass; 0 takes the minibatch whole", least=0
+    )
+    max_new_tokens: int = setting(128, "tokens a completion", least=1)
+    min_new_tokens: int = setting(
+        0,
+        "tokens before which a completion does not end; more than 0 makes "
+        "the estimate of KL biased",
+        least=0,
+    )
+    stop_strings: tuple[str, ...] = setting(
+        (), "texts that end a completion as eos does, and are no part of it"
+    )
+    temperature: float = setting(0.8, "of sampling and training", above=0)
+    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", above=0)
+    value_learning_rate: float | None = setting(
+        1e-3, "the value head's own rate; null takes the policy's", above=0
+    )
+    schedule: str = setting(
+        "linear",
+        "how the rate falls after the warm-up, to zero after the last "
+        "update; constant does not",
+        choices=("constant", "cosine", "linear"),
+    )
+    warmup: float = setting(
+        0.05, "share of updates that warm up", least=0, most=1
+    )
+    value_warmup: int = setting(
+        0, "first updates that train the value head alone", least=0
+    )
+    adam_eps: float = setting(1e-5, "Adam's epsilon", above=0)
+    max_grad_norm: float = setting(1.0, "gradients are clipped to", above=0)
+    gamma: float = setting(1.0, "discount", least=0, most=1)
+    lam: float = setting(1.0, "GAE's lambda", least=0, most=1)
+    scale_rewards: bool = setting(
+        True,
+        "divide rewards by the running size of the returns, so that neither "
+        "the reward's scale nor kl_coef's lets the value loss drown the "
+        "policy's",
+    )
+    whiten_rewards: bool = setting(
+        False, "divide rewards by their standard deviation, keep the mean"
+    )
+    advantage_clip: float | None = setting(
+        None, "whitened advantages are cut to this size", above=0
+    )
+    cliprange: float = setting(0.2, "of the policy ratio", above=0)
+    cliprange_high: float | None = setting(
+        None, "its upper side (clip-higher); null takes cliprange", above=0
+    )
+    dual_clip: float | None = setting(
+        None,
+        "least surrogate, in advantages, where these are negative",
+        above=1,
+    )
+    cliprange_value: float = setting(0.2, "of the value", above=0)
+    vf_coef: float = setting(0.1, "weight of the value loss", least=0)
+    entropy_coef: float = setting(
+        0.009, "weight of the entropy bonus", least=0
+    )
+    target_kl: float | None = setting(
+        None, "an update stops early once approxkl passes this", above=0
+    )
+    ratio_guard: float | None = setting(
+        None, "a minibatch with a larger mean ratio is skipped", above=1
+    )
+    lora_rank: int = setting(
+        0,
+        "rank of LoRA adapters, trained in place of the weights at some ten "
+        "times their rate; 0 trains the weights",
+        least=0,
+    )
+    lora_alpha: float = setting(
+        32.0, "adapters' outputs are scaled by lora_alpha / lora_rank", above=0
+    )
+    lora_targets: tuple[str, ...] = setting(
+        ("all-linear",),
+        "layers that get adapters, by the last part of their name, such as "
+        "q_proj; all-linear takes all but the output embedding",
+    )
+    keep: str = setting(
+        "last",
+        "which update's weights are the result: the last, or the best by "
+        "held-out compliance within kl_budget",
+        choices=("last", "best"),
+    )
+    kl_budget: float | None = setting(
+        10.0,
+        "nats a response from the reference that the best update may have",
+        above=0,
+    )
+    validate_every: int = setting(
+        18,
+        "updates between measurements of the policy on validation prompts; 0 "
+        "measures none",
+        least=0,
+    )
+    validation_prompts: int = setting(
+        64, "prompts of the validation split to measure on", least=1
+    )
+    kl_coef: float = setting(
+        0.05, "weight of the KL penalty to the reference", least=0
+    )
+    kl_penalty: str = setting(
+        "reward",
+        "where the penalty goes: k1 in each token's reward, or k3 in the loss",
+        choices=("reward", "loss"),
+    )
+    kl_control: str = setting(
+        "fixed",
+        "how kl_coef moves towards kl_target: not, by Ziegler's "
+        "proportional controller, or by 2% an update",
+        choices=("fixed", "proportional", "two_percent"),
+    )
+    kl_target: float = setting(
+        6.0, "nats a response that kl_control aims at", above=0
+    )
+    kl_horizon: int = setting(
+        10_000, "episodes in which the proportional controller acts", least=1
+    )
+    score_clip: float | None = setting(
+        None, "scores are cut to this size", above=0
+    )
+    scale_scores: bool = setting(
+        False, "divide scores by their running standard deviation"
+    )
+    missing_eos_penalty: float = setting(
+        1.0, "taken from the score of a completion that was cut", least=0
+    )
+    precision: str = setting(
+        "auto",
+        "of forward passes: bf16 autocast or fp32; auto takes bf16 where "
+        "the hardware multiplies it",
+        choices=("auto", "bf16", "fp32"),
+    )
+    gradient_checkpointing: bool = setting(
+        False, "compute activations twice to save memory"
+    )
+    checkpoint_every: int = setting(
+        15,
+        "updates between checkpoints to resume from; 0 writes none",
+        least=0,
+    )
+    on_alarm: str = setting(
+        "warn",
+        "what a grave alarm does: warn, stop, or rollback to the last "
+        "healthy checkpoint at half the learning rate",
+        choices=("warn", "stop", "rollback"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.minibatches > self.batch_size:
+            raise ConfigError(
+                f"ppo.minibatches must be at most ppo.batch_size, "
+                f"{self.batch_size}; got {self.minibatches}"
+            )
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ConfigError(
+                f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
+                f"{self.max_new_tokens}; got {self.min_new_tokens}"
+            )
+        _refuse_empty("ppo.stop_strings", self.stop_strings)
+        if self.keep == "best" and self.validate_every == 0:
+            raise ConfigError(
+                "ppo.keep: best chooses by measurements; set "
+                "ppo.validate_every to 1 or more"
+            )
+        if self.on_alarm == "rollback" and self.checkpoint_every == 0:
+            raise ConfigError(
+                "ppo.on_alarm: rollback needs checkpoints to go back to; set "
+                "ppo.checkpoint_every to 1 or more"
+            )
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Before and after, on prompts that no training saw."""
+
+    split: str = setting(
+        "test",
+        "where prompts come from: choose settings on valid, report on test",
+        choices=("test", "valid"),
+    )
+    prompts: int = setting(500, "held-out prompts", least=1)
+    prompt_texts: tuple[str, ...] = setting(
+        (), "literal prompts; empty draws them from the split"
+    )
+    samples: int = setting(4, "completions a prompt and model", least=1)
+    best_of: int = setting(
+        16,
+        "completions of SFT that the reward model chooses from, beside the "
+        "choice from `samples`; 1 asks for none",
+        least=1,
+    )
+    best_of_prompts: int = setting(
+        50, "prompts of the choice from best_of, the first ones", least=1
+    )
+    max_new_tokens: int = setting(160, "tokens a completion", least=1)
+    stop_strings: tuple[str, ...] = setting(
+        (), "texts that end a completion; those of ppo.stop_strings, if any"
+    )
+    temperature: float = setting(0.8, "of sampling", above=0)
+    precision: str = setting(
+        "auto",
+        "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
+        "where the hardware multiplies it",
+        choices=("auto", "bf16", "fp32"),
+    )
+    batch_size: int = setting(128, "completions sampled at once", least=1)
+    bootstrap: int = setting(2000, "resamples for the intervals", least=100)
+    human_snippets: int = setting(
+        200, "held-out snippets for bits per byte", least=1
+    )
+
+    def __post_init__(self) -> None:
+        _refuse_empty("evaluate.stop_strings", self.stop_strings)
+
+
+@dataclass(frozen=True)
+class Params:
+    """All of params.yaml; each field below is one section of it."""
+
+    preset: str = "default"
+    seed: int = setting(0, "of every draw in every stage", least=0)
+    judge: JudgeConfig = JudgeConfig()
+    filter: FilterConfig = FilterConfig()
+    label: LabelConfig = LabelConfig()
+    pretrain: PretrainConfig = PretrainConfig()
+    sft: SFTConfig = SFTConfig()
+    reward: RewardConfig = RewardConfig()
+    ppo: PPOConfig = PPOConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()

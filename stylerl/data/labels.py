@@ -1,0 +1,140 @@
+"""The label stage: snippets, some roughened, with the judge's verdict.
+
+Which snippets are drawn, and what becomes of each, follows from the seed
+and the snippet's own id alone: the order of the input, or other snippets
+coming or going, changes nothing.  The test split is never labelled.
+"""
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from stylerl.config import LabelConfig
+from stylerl.corrupt import roughen
+from stylerl.errors import DataError
+
+if TYPE_CHECKING:
+    from stylerl.judge import Judge
+
+LABELLED = ("train", "valid")
+VALID_SHARE = 0.1  # of the labels; the rest is for training
+
+
+def label(
+    snippets: pd.DataFrame, config: LabelConfig, judge: "Judge", seed: int
+) -> pd.DataFrame:
+    """Draw snippets, roughen a share of their bodies, and judge them all.
+
+    `snippets` has the columns of artifacts/filter/snippets.parquet; the
+    result those of artifacts/label/labels.parquet, in the order of drawing,
+    so that its first rows are a random sample.
+
+    Raises:
+        DataError: no snippet of the train or valid split is given.
+    """
+    drawn = draw(snippets, config.snippets, seed).to_dict("records")
+    rough = [
+        _roughened(row, config.rough_share, seed)
+        for row in tqdm(drawn, desc="roughen", unit=" snippets")
+    ]
+    table = pd.DataFrame(rough).drop_duplicates("id", ignore_index=True)
+    texts = table["text"].tolist()
+    found = pd.DataFrame.from_records(
+        (
+            (
+                [violation.code for violation in each.violations],
+                each.score,
+                each.parsed,
+                each.compliant,
+            )
+            for each in judge.verdicts(texts, config.jobs, desc="label")
+        ),
+        columns=["codes", "score", "parsed", "compliant"],
+    )
+    labels = pd.concat([table, found], axis=1)
+    labels.attrs["judge"] = judge.identity  # parquet keeps it
+    return labels
+
+
+def draw(snippets: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:
+    """Up to `count` rows of train and valid, those of the lowest hash.
+
+    VALID_SHARE of them are of the valid split, where it has as many.
+    """
+    keys = [
+        hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()
+        for name in snippets["id"]
+    ]
+    ordered = snippets.assign(key=keys).sort_values("key")
+    wanted = {"valid": round(VALID_SHARE * count)}
+    wanted["train"] = count - wanted["valid"]
+    drawn = pd.concat(
+        ordered[ordered["split"] == split].head(wanted[split])
+        for split in LABELLED
+    )
+    if drawn.empty:
+        raise DataError(
+            "labelling needs snippets of the splits train or valid; got "
+            f"none among {len(snippets)}: run the filter stage on more data"
+        )
+    return drawn.sort_values("key")
+
+
+def summary(labels: pd.DataFrame, identity: str) -> dict[str, Any]:
+    """metrics/label.json: what was labelled, and what the judge found.
+
+    `violations` counts the snippets that break a rule at least once.
+    """
+    rough = labels["rules"].map(len) > 0
+    return {
+        "judge": identity,
+        "snippets": {
+            split: int((labels["split"] == split).sum()) for split in LABELLED
+        },
+        "as_found": _group(labels[~rough]),
+        "roughened": _group(labels[rough]),
+        "corruptions": _count(labels["rules"]),
+        "violations": _count(labels["codes"].map(set)),
+    }
+
+
+def _roughened(
+    row: Mapping[Any, Any], share: float, seed: int
+) -> dict[str, Any]:
+    """One row before judging; its body is roughened with chance `share`."""
+    rng = random.Random(f"{seed}:{row['id']}")
+    text, rules = row["text"], list[str]()
+    if rng.random() < share:
+        text, rules = roughen(text, row["body_start"], rng)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {
+        "id": digest[:16],
+        "text": text,
+        "body_start": int(row["body_start"]),
+        "split": row["split"],
+        "source_id": row["id"],
+        "rules": rules,
+    }
+
+
+def _group(labels: pd.DataFrame) -> dict[str, float]:
+    """Count, compliance, parse rate and mean score of some labels."""
+    if labels.empty:
+        return {"snippets": 0}
+    return {
+        "snippets": len(labels),
+        "compliance": round(float(labels["compliant"].mean()), 6),
+        "parse_rate": round(float(labels["parsed"].mean()), 6),
+        "score": round(float(labels["score"].mean()), 6),
+    }
+
+
+def _count(names: Iterable[Iterable[str]]) -> dict[str, int]:
+    """How many rows hold each name, the most frequent first."""
+    counts = Counter(name for row in names for name in row)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

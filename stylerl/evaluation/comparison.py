@@ -1,0 +1,102 @@
+"""Two runs on the same held-out prompts: what the one has over the other.
+
+An evaluation's table of completions says in its `attrs` who judged, what the
+prompts were drawn from and how it was sampled.  Two tables are compared only
+where all of that agrees: a judge that counts less would pass for a gain.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from stylerl.config import EvaluateConfig
+from stylerl.errors import DataError
+from stylerl.evaluation import measures
+
+MODELS = ("sft", "ppo")
+RESAMPLES = EvaluateConfig.bootstrap
+PASSING = {  # change no completion of SFT's or PPO's
+    "batch_size",
+    "best_of",
+    "best_of_prompts",
+    "bootstrap",
+    "human_snippets",
+}
+
+
+class Difference(NamedTuple):
+    """One model in two runs, measured on the same prompts."""
+
+    model: str
+    before: dict[str, float]  # of the first run, by metric
+    after: dict[str, float]  # of the second
+    gain: dict[str, float]  # second less first: KEY, KEY_low, KEY_high
+
+
+def compare(
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[Difference]:
+    """The SFT models and the policies of two runs, second less first.
+
+    Args:
+        before: the first run's table of completions.
+        after: the second run's.
+        resamples: of the paired bootstrap by prompt.
+        seed: of the resampling.
+
+    Raises:
+        DataError: the tables have not the same judge, data and sampling.
+    """
+    check_comparable(before, after)
+    return [
+        Difference(
+            model,
+            measures.measure(first),
+            measures.measure(second),
+            measures.gains(second, first, resamples, seed),
+        )
+        for model in MODELS
+        for first, second in [(_of(before, model), _of(after, model))]
+    ]
+
+
+def check_comparable(before: pd.DataFrame, after: pd.DataFrame) -> None:
+    """Refuse two evaluations that do not measure the same.
+
+    Raises:
+        DataError: the first difference, and what to do about it.
+    """
+    for table in (before, after):
+        if "judge" not in table.attrs:
+            raise DataError(
+                "a table of completions must say who judged it; this one "
+                "does not, so an earlier version wrote it: evaluate again"
+            )
+    found = [*_differences(before.attrs, after.attrs)]
+    if not found and _prompts(before) != _prompts(after):
+        found = ["the prompts"]
+    if found:
+        raise DataError(
+            "two runs are compared on the same prompts, by the same judge; "
+            f"these differ in {'; '.join(found)}: evaluate both alike"
+        )
+
+
+def _differences(before: Any, after: Any) -> Iterator[str]:
+    """Each setting in which two evaluations differ, and its two values."""
+    for key in sorted((before.keys() | after.keys()) - PASSING):
+        values = before.get(key), after.get(key)
+        if values[0] != values[1]:
+            yield f"{key}, {values[0]} and {values[1]}"
+
+
+def _prompts(table: pd.DataFrame) -> set[tuple[str, str]]:
+    return set(zip(table["prompt_id"], table["prompt"], strict=True))
+
+
+def _of(table: pd.DataFrame, model: str) -> pd.DataFrame:
+    return table[table["model"] == model]

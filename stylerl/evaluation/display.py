@@ -1,0 +1,81 @@
+"""How each number of an evaluation is called, and how it is shown.
+
+One description of each metric serves the terminal, the HTML report, the
+guards and the Markdown of the orchestrator; docs/metrics.md defines them at
+length.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+MODELS = {"base": "base", "sft": "SFT", "ppo": "PPO"}
+
+Metrics = Mapping[str, Any]
+
+
+class Metric(NamedTuple):
+    """How one number of the table is called and shown."""
+
+    key: str
+    label: str
+    scale: float  # the number is shown times this
+    digits: int
+    better: int  # +1 more is better, -1 less is, 0 neither
+
+
+TABLE = (
+    Metric("compliance", "compliance %", 100, 1, 1),
+    Metric("sound_share", "compliant, not trivial %", 100, 1, 1),
+    Metric("score", "style score", 1, 3, 1),
+    Metric("violations", "violations", 1, 2, -1),
+    Metric("parse_rate", "parse rate %", 100, 1, 1),
+    Metric("finished_rate", "finished %", 100, 1, 1),
+    Metric("length", "length, tokens", 1, 1, 0),
+    Metric("length_median", "length, median", 1, 1, 0),
+    Metric("statements", "statements", 1, 2, 0),
+    Metric("trivial_share", "trivial bodies %", 100, 1, -1),
+    Metric("distinct_3", "distinct-3 %", 100, 1, 0),
+    Metric("repeated_lines", "repeated lines %", 100, 1, -1),
+    Metric("comment_share", "comment lines %", 100, 1, -1),
+    Metric("noqa_share", "noqa %", 100, 1, -1),
+    Metric("copied_share", "prompt copied %", 100, 1, -1),
+    Metric("kl", "KL to SFT, nats", 1, 2, 0),
+    Metric("bits_per_byte", "bits per byte, human", 1, 3, -1),
+    Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
+    Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
+    Metric("black", "black changes, % of lines", 100, 1, -1),
+    Metric("promised", "P(compliant) promised %", 100, 1, 0),
+)
+
+
+def metric_of(key: str) -> Metric:
+    """The metric of a key."""
+    return next(metric for metric in TABLE if metric.key == key)
+
+
+def show(metric: Metric, value: float | None, signed: bool = False) -> str:
+    """A value as the table prints it; a dash where there is none."""
+    if value is None:
+        return "–"
+    text = f"{value * metric.scale:+.{metric.digits}f}"
+    zero = text.strip("+-0.") == ""
+    return text if signed and not zero else text.lstrip("+-" if zero else "+")
+
+
+def show_gain(metric: Metric, gain: Metrics) -> str:
+    """A difference with its interval, `+3.1 [+1.0, +5.2]`."""
+    if metric.key not in gain:
+        return "–"
+    centre, low, high = (
+        show(metric, gain[metric.key + end], signed=True)
+        for end in ("", "_low", "_high")
+    )
+    return f"{centre} [{low}, {high}]"
+
+
+def gain_sign(metric: Metric, gain: Metrics) -> int:
+    """+1 a clear gain, -1 a clear loss, 0 neither, by the interval."""
+    low = gain.get(f"{metric.key}_low", 0.0)
+    high = gain.get(f"{metric.key}_high", 0.0)
+    direction = (low > 0) - (high < 0)
+    return direction * metric.better

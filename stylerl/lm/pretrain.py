@@ -1,0 +1,393 @@
+"""The embedded base model: a tokenizer and a small Llama from scratch.
+
+What it is: a stock transformers model of some seven million parameters that
+writes short Python functions, so that everything else can be tried offline.
+Seven tenths of its reading has a roughened body under a clean signature
+(stylerl/corrupt/rules.py): like code at large, it leaves something to align.
+
+How a document looks: <eos> text <eos>.  Documents are batched by length, so
+little is padded and none sees another; the matrices are trained by Muon
+(Jordan et al. 2024) and the rest by AdamW, under a schedule that warms up,
+holds, and decays linearly to zero (arXiv 2405.18392).
+
+A run that was killed goes on from its last checkpoint, to the same bits.  On
+a CUDA device the same recipe runs there.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import tokenizers
+import torch
+from tqdm import tqdm
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from stylerl.config import PretrainConfig
+from stylerl.corrupt import roughen
+from stylerl.data import corpus
+from stylerl.errors import DataError
+from stylerl.lm import checkpoint
+
+PAD, EOS = "<|pad|>", "<|eos|>"
+MUON_RATE = 0.02  # of the matrices, at the peak
+MAX_NORM = 1.0  # gradients are clipped to
+TOKENIZER_TEXTS = 40_000
+MEASURE_EVERY = 500  # steps
+
+
+class Progress(NamedTuple):
+    """The state of training after one optimiser step."""
+
+    step: int
+    tokens: int
+    loss: float  # nats a token, smoothed over some 50 steps
+    valid_bits: float | None  # bits per byte of held-out code, when measured
+
+
+class Place(NamedTuple):
+    """How far the reading has come."""
+
+    epoch: int
+    taken: int  # batches of this epoch
+    order: Any  # of the generator, before it shuffled this epoch
+
+
+def train_tokenizer(
+    texts: Sequence[str], vocabulary: int
+) -> PreTrainedTokenizerFast:
+    """A byte-level BPE that gives every text back, space for space."""
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False
+    )
+    model.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[PAD, EOS],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    model.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=model,
+        pad_token=PAD,
+        bos_token=EOS,
+        eos_token=EOS,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def new_model(
+    config: PretrainConfig, tokenizer: PreTrainedTokenizerFast
+) -> LlamaForCausalLM:
+    """A Llama of the configured shape with random weights."""
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden,
+            intermediate_size=8 * config.hidden // 3 // 32 * 32,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            max_position_embeddings=config.context,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.eos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    model.set_attn_implementation("eager")  # at this length twice SDPA's speed
+    return model
+
+
+def roughened(
+    snippets: pd.DataFrame, share: float, seed: int, epoch: int
+) -> list[str]:
+    """The texts, a share of their bodies roughened, anew in each epoch."""
+    texts = []
+    columns = snippets["id"], snippets["text"], snippets["body_start"]
+    for name, text, start in zip(*columns, strict=True):
+        rng = random.Random(f"{seed}:{epoch}:{name}")
+        if rng.random() < share:
+            text, _ = roughen(text, start, rng)
+        texts.append(text)
+    return texts
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerFast, texts: list[str], context: int
+) -> list[list[int]]:
+    """Token ids of <eos> text <eos>; texts over `context` are left out."""
+    eos = tokenizer.eos_token_id
+    rows = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    return [[eos, *ids, eos] for ids in rows if len(ids) + 2 <= context]
+
+
+def batches(
+    documents: list[list[int]], tokens: int, rng: random.Random
+) -> Iterator[list[list[int]]]:
+    """Shuffled batches of documents of like length, `tokens` in each."""
+    order = sorted(
+        range(len(documents)),
+        key=lambda i: (len(documents[i]) // 8, rng.random()),
+    )
+    groups: list[list[list[int]]] = [[]]
+    longest = 0
+    for i in order:
+        longest = max(longest, len(documents[i]))
+        if groups[-1] and longest * (len(groups[-1]) + 1) > tokens:
+            groups.append([])
+            longest = len(documents[i])
+        groups[-1].append(documents[i])
+    rng.shuffle(groups)
+    yield from groups
+
+
+def pad(documents: list[list[int]], pad_id: int) -> torch.Tensor:
+    """(B, T) ids, padded on the right."""
+    width = max(map(len, documents))
+    return torch.tensor([d + [pad_id] * (width - len(d)) for d in documents])
+
+
+def loss_of(
+    model: Callable[..., Any], ids: torch.Tensor, pad_id: int
+) -> torch.Tensor:
+    """Sum of nats over the real tokens of a (B, T) batch."""
+    targets = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=pad_id)
+    logits = model(input_ids=ids, use_cache=False).logits.float()
+    return torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1),
+        targets.flatten(),
+        ignore_index=pad_id,
+        reduction="sum",
+    )
+
+
+def train(
+    snippets: pd.DataFrame,
+    config: PretrainConfig,
+    seed: int,
+    checkpoints: Path | None = None,
+) -> Iterator[tuple[Progress, LlamaForCausalLM, PreTrainedTokenizerFast]]:
+    """Train from scratch, yielding after every optimiser step.
+
+    Args:
+        snippets: rows of snippets.parquet; train is learnt, valid measured.
+        checkpoints: a folder of this run's own.  What stands there is gone
+            on from, after its measured steps have been yielded once more.
+
+    Raises:
+        DataError: one of the two splits is empty.
+    """
+    learnt = snippets[snippets["split"] == "train"]
+    held_out = snippets[snippets["split"] == "valid"].head(1000)
+    if learnt.empty or held_out.empty:
+        raise DataError(
+            "pretraining needs snippets in the splits train and valid; "
+            f"got {len(learnt)} and {len(held_out)}"
+        )
+    torch.manual_seed(seed)
+    rng = random.Random(seed)
+    tokenizer = train_tokenizer(
+        roughened(
+            learnt.sample(
+                min(TOKENIZER_TEXTS, len(learnt)), random_state=seed
+            ),
+            config.rough_share,
+            seed,
+            0,
+        ),
+        config.vocabulary,
+    )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = new_model(config, tokenizer)
+    model.to(device)  # type: ignore[arg-type]
+    if device.type == "cuda":
+        model.set_attn_implementation("sdpa")
+    optimizers = _optimizers(model, config)
+    fast = torch.compile(model, dynamic=True) if config.compile else model
+    start = Place(1, 0, rng.getstate())
+    seen, step, smooth = 0, 0, math.log(config.vocabulary)
+    measured: list[Progress] = []
+    saved = checkpoint.latest(checkpoints) if checkpoints else None
+    if saved:
+        start, seen, step, smooth, measured = _restore(
+            saved, model, optimizers
+        )
+    for progress in measured:
+        yield progress, model, tokenizer
+    bar = tqdm(
+        desc="pretrain", total=config.tokens, initial=seen, unit=" tokens"
+    )
+    for place, batch in _endless(learnt, tokenizer, config, seed, start):
+        ids = pad(batch, tokenizer.pad_token_id).to(device)
+        count = sum(len(document) - 1 for document in batch)
+        for optimizer in optimizers:
+            _set_rate(optimizer, schedule(seen / config.tokens, config))
+        with torch.autocast(device.type, torch.bfloat16):
+            loss = loss_of(fast, ids, tokenizer.pad_token_id) / count
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        seen, step = seen + count, step + 1
+        smooth += (loss.item() - smooth) / min(step, 50)
+        bar.update(count)
+        bar.set_postfix(loss=f"{smooth:.3f}")
+        done = seen >= config.tokens
+        bits = None
+        if step % MEASURE_EVERY == 0 or done:
+            bits = bits_per_byte(model, tokenizer, list(held_out["text"]))
+        progress = Progress(step, seen, smooth, bits)
+        if bits is not None:
+            measured.append(progress)
+        every = config.checkpoint_every
+        if checkpoints and every and step % every == 0 and not done:
+            state = [place, seen, step, smooth, measured]
+            _save(checkpoints, step, state, model, optimizers)
+        yield progress, model, tokenizer
+        if done:
+            return
+
+
+def _endless(
+    snippets: pd.DataFrame,
+    tokenizer: PreTrainedTokenizerFast,
+    config: PretrainConfig,
+    seed: int,
+    start: Place,
+) -> Iterator[tuple[Place, list[list[int]]]]:
+    """Batches from `start` on, without end, roughened anew in each epoch."""
+    epoch, done, order = start
+    rng = random.Random()
+    rng.setstate(order)
+    while True:
+        order = rng.getstate()
+        texts = roughened(snippets, config.rough_share, seed, epoch)
+        documents = encode(tokenizer, texts, config.context)
+        shuffled = batches(documents, config.batch_tokens, rng)
+        for taken, batch in enumerate(shuffled, start=1):
+            if taken > done:
+                yield Place(epoch, taken, order), batch
+        epoch, done = epoch + 1, 0
+
+
+def _save(
+    folder: Path,
+    step: int,
+    state: list[Any],
+    model: LlamaForCausalLM,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> None:
+    """Write a checkpoint: weights, both optimisers, and where we are."""
+    weights = {k: p.detach() for k, p in model.named_parameters()}
+    tensors = {"model": weights}  # tied ones once
+    for number, optimizer in enumerate(optimizers):
+        tensors[f"optimizer_{number}"] = checkpoint.optimiser_tensors(
+            optimizer
+        )
+    checkpoint.save(
+        folder, checkpoint.Checkpoint(step, tensors, {"run": state})
+    )
+
+
+def _restore(
+    saved: checkpoint.Checkpoint,
+    model: LlamaForCausalLM,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> tuple[Place, int, int, float, list[Progress]]:
+    """Undo `_save`; what it was given as `state`."""
+    for name, parameter in model.named_parameters():
+        parameter.data.copy_(saved.tensors["model"][name])
+    for number, optimizer in enumerate(optimizers):
+        checkpoint.restore_optimiser(
+            optimizer, saved.tensors[f"optimizer_{number}"]
+        )
+    (epoch, taken, order), seen, step, smooth, measured = saved.state["run"]
+    version, internal, gauss = order
+    place = Place(epoch, taken, (version, tuple(internal), gauss))
+    return place, seen, step, smooth, [Progress(*each) for each in measured]
+
+
+def schedule(done: float, config: PretrainConfig) -> float:
+    """Share of the peak rate when a share `done` of the budget is spent."""
+    warm = done / config.warmup if done < config.warmup else 1.0
+    decay = (1 - done) / config.decay if done > 1 - config.decay else 1.0
+    return max(0.01, min(warm, decay))
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * share
+
+
+def _optimizers(
+    model: LlamaForCausalLM, config: PretrainConfig
+) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the blocks, AdamW for all the rest."""
+    inner = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    chosen = set(map(id, inner))
+    rest = [p for p in model.parameters() if id(p) not in chosen]
+    muon = torch.optim.Muon(
+        [{"params": inner, "peak": MUON_RATE}],
+        lr=MUON_RATE,
+        momentum=0.95,
+        weight_decay=config.weight_decay,
+    )
+    adam = torch.optim.AdamW(
+        [{"params": rest, "peak": config.learning_rate}],
+        lr=config.learning_rate,
+        betas=(0.9, 0.95),
+        weight_decay=0.0,
+    )
+    return [muon, adam]
+
+
+@torch.inference_mode()
+def bits_per_byte(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    texts: list[str],
+) -> float:
+    """Mean bits the model needs for one byte of `texts`, ends included.
+
+    Raises:
+        DataError: no text fits the model's context.
+    """
+    context = model.config.max_position_embeddings
+    documents = encode(tokenizer, texts, context)
+    if not documents:
+        raise DataError(
+            f"none of {len(texts)} texts fits the context of {context}"
+        )
+    size = sum(
+        len(str(tokenizer.decode(document[1:-1])).encode())
+        for document in documents
+    )
+    nats = 0.0
+    for batch in batches(documents, 8192, random.Random(0)):
+        ids = pad(batch, tokenizer.pad_token_id).to(model.device)
+        nats += loss_of(model, ids, tokenizer.pad_token_id).item()
+    return nats / math.log(2) / size
+
+
+def describe(snippets: pd.DataFrame, config: PretrainConfig) -> dict[str, Any]:
+    """What the model card needs to know of the training data."""
+    learnt = snippets[snippets["split"] == "train"]
+    counts = learnt[["distribution", "version", "licence"]].value_counts(
+        sort=False
+    )
+    return {
+        "snippets": len(learnt),
+        "digest": corpus.digest("".join(learnt["id"])),
+        "rough_share": config.rough_share,
+        "distributions": counts.reset_index().to_numpy().tolist(),
+    }

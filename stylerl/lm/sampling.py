@@ -1,0 +1,377 @@
+"""Sampling completions, and the log-probabilities of given ones.
+
+Generation is a plain decode loop over a KV cache: prompts are left-padded,
+position ids are counted over real tokens, finished rows leave the batch.
+Each row draws from a random stream of its own, fixed by (seed, row): the
+same seed gives the same completions whatever else is in the batch, and
+comparing two models "on the same seeds" means something.
+
+Notation: B sequences, R tokens of a response, V vocabulary.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
+
+from stylerl.draws import generator
+from stylerl.errors import ModelError
+from stylerl.lm.logprobs import response_states, right_pad, token_scores
+from stylerl.lm.models import encode_prompt
+
+ROOM = 64  # static caches are multiples of this, so that few are compiled
+
+
+@dataclass(frozen=True)
+class Completions:
+    """What was sampled for a list of prompts, in their order.
+
+    `ids` holds the sampled tokens, the closing eos included; `texts` is
+    their text without it, up to the first stop string.  A completion that
+    reached the token limit before either is not `finished`.
+    """
+
+    prompt_ids: list[list[int]]
+    ids: list[list[int]]
+    finished: list[bool]
+    texts: list[str]
+
+    @property
+    def judged(self) -> list[str]:
+        """The texts to judge: a cut completion without its last line."""
+        return [
+            text if finished else whole_lines(text)
+            for text, finished in zip(self.texts, self.finished, strict=True)
+        ]
+
+
+def whole_lines(text: str) -> str:
+    """The text up to its last line end: the line that was cut is dropped."""
+    return text[: text.rfind("\n") + 1]
+
+
+def generate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[str],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    seed: int = 0,
+    rows: Sequence[int] | None = None,
+    batch_size: int = 64,
+    min_new_tokens: int = 0,
+    stop_strings: Sequence[str] = (),
+    stop_at_eos: bool = True,
+    bf16: bool = False,
+    static: bool | None = None,
+    desc: str | None = None,
+) -> Completions:
+    """Sample one completion a prompt from softmax(logits / temperature).
+
+    `rows` numbers the prompts, 0, 1, ... by default: prompt i draws from the
+    stream of (seed, rows[i]).  Temperature 0 takes the likeliest token.
+    A completion ends with eos, or with the token that completes one of
+    `stop_strings` in its decoded text; not before `min_new_tokens`, until
+    when eos is not drawn.  `bf16` samples from a copy of the model in
+    bfloat16, two to three times as fast where the CPU has it.  `static`
+    keeps the shapes of every step, which on a GPU is then captured as a
+    graph; None does so on a GPU alone.  A progress bar named `desc` counts
+    completions.
+
+    Raises:
+        ModelError: a prompt and its completion do not fit the model.
+    """
+    prompt_ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
+    _check_context(model, prompt_ids, max_new_tokens)
+    if bf16:
+        model = copy.deepcopy(model).bfloat16()
+    if static is None:
+        static = model.device.type == "cuda"
+    stop = _Stop(
+        tokenizer,
+        tokenizer.eos_token_id if stop_at_eos else None,
+        tuple(stop_strings),
+        min_new_tokens,
+    )
+    ids: list[list[int]] = [[] for _ in prompts]
+    order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
+    with tqdm(
+        total=len(prompts), desc=desc, unit="sample", disable=desc is None
+    ) as bar:
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            numbers = [i if rows is None else rows[i] for i in batch]
+            sampled = _decode(
+                model,
+                [prompt_ids[i] for i in batch],
+                _uniforms(seed, numbers, max_new_tokens),
+                temperature,
+                stop,
+                static,
+            )
+            for i, tokens in zip(batch, sampled, strict=True):
+                ids[i] = tokens
+            bar.update(len(batch))
+    return Completions(
+        prompt_ids,
+        ids,
+        [stop.ends(tokens) for tokens in ids],
+        [stop.text(tokens) for tokens in ids],
+    )
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """When a response has ended, and what text it then is."""
+
+    tokenizer: PreTrainedTokenizerBase
+    eos: int | None
+    strings: tuple[str, ...]
+    least: int  # tokens before which nothing ends
+
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Whether the last of these tokens is the response's last."""
+        if len(ids) < max(self.least, 1):
+            return False
+        if ids[-1] == self.eos:
+            return True
+        return bool(self.strings) and self._cut(self._decode(ids)) is not None
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text without eos, up to the stop string that ended it."""
+        text = self._decode(ids)
+        return text[: self._cut(text)] if self.ends(ids) else text
+
+    def bars(self, step: int) -> bool:
+        """Whether eos may not be token `step`, counted from 0."""
+        return self.eos is not None and step + 1 < self.least
+
+    def _cut(self, text: str) -> int | None:
+        """Where the first stop string begins; None where there is none."""
+        places = [text.find(string) for string in self.strings]
+        return min((at for at in places if at >= 0), default=None)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        ended = bool(ids) and ids[-1] == self.eos
+        return decode(self.tokenizer, [*(ids[:-1] if ended else ids)])
+
+
+def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    """The text of sampled tokens, whitespace untouched."""
+    text = tokenizer.decode(
+        ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+    return str(text)
+
+
+@torch.inference_mode()
+def response_logprobs(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: Sequence[Sequence[int]],
+    ids: Sequence[Sequence[int]],
+    *,
+    temperature: float = 1.0,
+    batch_size: int = 32,
+    desc: str | None = None,
+) -> list[Tensor]:
+    """Log-probabilities of given responses: one (r,) fp32 tensor each."""
+    result = [torch.empty(0)] * len(ids)
+    size = [len(p) + len(r) for p, r in zip(prompt_ids, ids, strict=True)]
+    order = sorted(
+        (i for i in range(len(ids)) if ids[i]), key=size.__getitem__
+    )
+    with tqdm(
+        total=len(order), desc=desc, unit="text", disable=desc is None
+    ) as bar:
+        for rows in _batches(order, batch_size):
+            batch = right_pad(
+                [[*prompt_ids[i], *ids[i]] for i in rows],
+                tokenizer.pad_token_id,
+            )
+            starts, lengths = (
+                torch.tensor([len(source[i]) for i in rows])
+                for source in (prompt_ids, ids)
+            )
+            hidden, tokens = response_states(
+                model, *(t.to(model.device) for t in (batch, starts, lengths))
+            )
+            scores = token_scores(model, hidden, tokens, temperature)
+            each = scores.logprobs.cpu().split(lengths.tolist())
+            for i, logprobs in zip(rows, each, strict=True):
+                result[i] = logprobs.clone()
+            bar.update(len(rows))
+    return result
+
+
+class _Preallocated(DynamicLayer):
+    """One layer's keys and values, in a buffer made once.
+
+    transformers' own layer concatenates, which copies the whole cache at
+    every token: on a CPU that is half of the decoding time.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.used = 0
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append (B, heads, new, D) states; return all of them."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.all_keys = self._buffer(key_states)
+            self.all_values = self._buffer(value_states)
+        end = self.used + key_states.shape[-2]
+        self.all_keys[:, :, self.used : end] = key_states
+        self.all_values[:, :, self.used : end] = value_states
+        self.used = end
+        self.keys = self.all_keys[:, :, :end]
+        self.values = self.all_values[:, :, :end]
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep only these rows."""
+        for name in ("all_keys", "all_values"):
+            old = getattr(self, name)
+            new = old.new_empty(len(indices), *old.shape[1:])
+            new[:, :, : self.used] = old[indices, :, : self.used]
+            setattr(self, name, new)
+
+    def _buffer(self, states: Tensor) -> Tensor:
+        b, heads, _, d = states.shape
+        return states.new_empty(b, heads, self.capacity, d)
+
+
+@torch.inference_mode()
+def _decode(
+    lm: PreTrainedModel,
+    prompts: list[list[int]],
+    noise: Tensor,
+    temperature: float,
+    stop: _Stop,
+    static: bool,
+) -> list[list[int]]:
+    """Sample until `stop` or until `noise`, (B, R) in [0, 1), is used up.
+
+    Where `static`, every step but the first has the same shapes: cache and
+    mask are whole from the start, and finished rows stay.
+    """
+    pad = stop.tokenizer.pad_token_id
+    rows = torch.arange(len(prompts))  # the original row of each live row
+    ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
+    lengths = torch.tensor([len(row) for row in prompts])
+    width, limit = ids.shape[1], noise.shape[1]
+    room = -(-(width + limit) // ROOM) * ROOM if static else width + limit
+    mask = torch.arange(width) >= width - lengths[:, None]
+    mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
+    padded = static or bool((lengths < width).any())
+    layers = lm.config.get_text_config().num_hidden_layers
+    layer = StaticLayer if static else _Preallocated
+    cache = Cache([layer(room) for _ in range(layers)])
+    forward = lm
+    ids, mask, lengths, noise = (
+        tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
+    )
+    positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
+    responses: list[list[int]] = [[] for _ in prompts]
+    ended: set[int] = set()
+    for step in range(limit):
+        seen = room if static else width + step
+        logits = forward(
+            input_ids=ids,
+            attention_mask=mask[:, :seen] if padded else None,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]  # (live, V)
+        if stop.bars(step):
+            logits[:, stop.eos] = -torch.inf
+        tokens = _choose(logits, noise[:, step], temperature)
+        for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+            if row not in ended:
+                responses[row].append(token)
+                if stop.ends(responses[row]):
+                    ended.add(row)
+        live = torch.tensor([row not in ended for row in rows.tolist()])
+        if not live.any():
+            break
+        positions = lengths[:, None] + step
+        ids = tokens[:, None]
+        if static:
+            forward = _captured(lm)
+        elif int(live.sum()) <= 0.9 * len(live):
+            keep = live.nonzero().flatten()
+            rows = rows[keep]
+            keep = keep.to(lm.device)
+            cache.batch_select_indices(keep)
+            ids, mask, lengths, noise, positions = (
+                t[keep] for t in (ids, mask, lengths, noise, positions)
+            )
+    return responses
+
+
+def _captured(lm: PreTrainedModel) -> Any:
+    """The decode step; on a GPU as one graph.
+
+    There, launching the kernels of a token takes longer than they run.
+    """
+    if lm.device.type == "cuda":
+        return torch.compile(lm, mode="reduce-overhead", dynamic=False)
+    return lm
+
+
+def _choose(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
+
+    In float64, since a vocabulary's sum in fp32 is off by more than the
+    smallest probabilities.
+    """
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    scaled = logits.float() / temperature
+    cdf = torch.softmax(scaled, dim=-1).double().cumsum(dim=-1)
+    at = noise.double()[:, None] * cdf[:, -1:]
+    found = torch.searchsorted(cdf, at, right=True).squeeze(-1)
+    return found.clamp(max=logits.shape[-1] - 1)
+
+
+def _uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
+    """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
+    return torch.stack(
+        [
+            torch.rand(
+                count, generator=generator(seed, row), dtype=torch.float64
+            )
+            for row in rows
+        ]
+    )
+
+
+def _batches(items: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _check_context(
+    lm: PreTrainedModel, prompts: list[list[int]], new: int
+) -> None:
+    """Raise ModelError where a completion could outgrow the positions."""
+    limit = getattr(lm.config, "max_position_embeddings", None)
+    longest = max((len(ids) for ids in prompts), default=0)
+    if limit is not None and longest + new > limit:
+        raise ModelError(
+            f"a prompt and its completion must fit the model's {limit} "
+            f"positions; the longest prompt has {longest} tokens and "
+            f"max_new_tokens is {new}: lower it or leave long prompts out"
+        )

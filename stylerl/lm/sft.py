@@ -1,0 +1,208 @@
+"""Supervised fine-tuning: the base model reads compliant code alone.
+
+A snippet is learnt as PPO and the evaluation ask for it: eos + prompt, with
+signature and docstring, then body + eos, and the loss is on the latter alone.
+A model that learns whole texts writes a second docstring after a prompt in
+which the author wrote none.  TRL's SFTTrainer gets token ids, so that it
+neither tokenises nor asks the hub; dropout is off (Huang et al., arXiv
+2403.17031, detail 7).
+"""
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from torch.nn import functional
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl.config import SFTConfig
+from stylerl.errors import DataError
+from stylerl.lm import training
+from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+
+HELD_OUT = 300  # compliant snippets of the valid split to measure on
+DIGITS = 6
+
+
+class FineTuned(NamedTuple):
+    """The model in fp32, its tokenizer, and metrics/sft.json."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    metrics: dict[str, Any]
+
+
+class Snippet(NamedTuple):
+    """Code in two parts: what is given, and what is learnt."""
+
+    prompt: str
+    body: str
+
+    def encode(
+        self, tokenizer: PreTrainedTokenizerBase
+    ) -> tuple[list[int], list[int]]:
+        """Token ids of prompt and body, and the same with -100 for those
+        that are given; each part is tokenised alone, as in sampling."""
+        given = encode_prompt(tokenizer, self.prompt)
+        body = tokenizer.encode(self.body, add_special_tokens=False)
+        learnt = [*body, tokenizer.eos_token_id]
+        return [*given, *learnt], [*([-100] * len(given)), *learnt]
+
+
+class Likelihood(NamedTuple):
+    """How well a model predicts bodies from their prompts."""
+
+    loss: float  # nats a token, eos included
+    bits_per_byte: float  # bits for a body and its eos, by its UTF-8 bytes
+
+    def rounded(self) -> dict[str, float]:
+        """Both by name, without the last bits that threads disturb."""
+        return {k: round(v, DIGITS) for k, v in self._asdict().items()}
+
+
+def fine_tune(
+    labels: pd.DataFrame,
+    config: SFTConfig,
+    seed: int,
+    log: training.Log | None = None,
+) -> FineTuned:
+    """Train the base model on the compliant rows of labels.parquet.
+
+    `log` receives loss and rate with the optimiser step.
+
+    Raises:
+        DataError: no compliant snippet is left in a split.
+        ModelError: the base model cannot be loaded.
+        TrainingError: the loss is not finite.
+    """
+    tokenizer = load_tokenizer(config.base, config.revision)
+    model = load_causal_lm(config.base, config.revision, tokenizer)
+    usable = compliant_snippets(labels)
+    limit = training.token_limit(model, config.max_tokens)
+    learnt, dropped = _fitting(
+        usable["train"], tokenizer, config.snippets, limit
+    )
+    held_out, _ = _fitting(usable["valid"], tokenizer, HELD_OUT, limit)
+    before = likelihood(model, tokenizer, held_out, config.batch_size)
+    loss = _train(model, tokenizer, learnt, config, seed, log)
+    after = likelihood(model, tokenizer, held_out, config.batch_size)
+    metrics = {
+        "snippets": len(learnt),
+        "too_long": dropped,
+        "train_loss": round(loss, DIGITS),
+        "valid": {"before": before.rounded(), "after": after.rounded()},
+    }
+    return FineTuned(model, tokenizer, metrics)
+
+
+def compliant_snippets(labels: pd.DataFrame) -> dict[str, list[Snippet]]:
+    """The compliant snippets of each split, in the table's order.
+
+    Raises:
+        DataError: a split has none.
+    """
+    snippets: dict[str, list[Snippet]] = {"train": [], "valid": []}
+    columns = ("split", "text", "body_start")
+    clean = labels[labels["compliant"] & labels["split"].isin(snippets)]
+    for split, text, at in zip(*(clean[c] for c in columns), strict=True):
+        at = max(at, 0)  # a whole file has no body, and is learnt whole
+        snippets[split].append(Snippet(text[:at], text[at:]))
+    for split, found in snippets.items():
+        if not found:
+            raise DataError(
+                f"fine-tuning needs compliant snippets in the {split} "
+                f"split; got none among {len(labels)} labels: raise "
+                "label.snippets, or lower label.rough_share"
+            )
+    return snippets
+
+
+@torch.inference_mode()
+def likelihood(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    snippets: Sequence[Snippet],
+    batch_size: int,
+) -> Likelihood:
+    """Mean loss a token, and bits per byte, of snippets that fit the model."""
+    rows = [snippet.encode(tokenizer) for snippet in snippets]
+    every = [ids for ids, _ in rows]
+    nats, tokens = 0.0, 0
+    for batch in training.batches_by_length(every, batch_size):
+        ids, mask = training.pad_right(
+            [every[i] for i in batch], tokenizer.pad_token_id
+        )  # (B, T)
+        targets, _ = training.pad_right([rows[i][1] for i in batch], -100)
+        ids, mask = ids.to(model.device), mask.to(model.device)
+        targets = targets[:, 1:].to(model.device)
+        logits = model(input_ids=ids, attention_mask=mask).logits
+        nats += functional.cross_entropy(
+            logits[:, :-1].float().flatten(0, 1),
+            targets.flatten(),
+            reduction="sum",
+        ).item()
+        tokens += int((targets != -100).sum())
+    size = sum(len(snippet.body.encode()) for snippet in snippets)
+    return Likelihood(nats / tokens, nats / math.log(2) / size)
+
+
+def _fitting(
+    snippets: Sequence[Snippet],
+    tokenizer: PreTrainedTokenizerBase,
+    count: int,
+    limit: int,
+) -> tuple[list[Snippet], int]:
+    """The first `count` snippets of at most `limit` tokens, and how many of
+    those before the last of them were longer."""
+    fitting: list[Snippet] = []
+    too_long = 0
+    for snippet in snippets:
+        if len(fitting) == count:
+            break
+        if len(snippet.encode(tokenizer)[0]) > limit:
+            too_long += 1
+        else:
+            fitting.append(snippet)
+    if not fitting:
+        raise DataError(
+            f"fine-tuning needs snippets of at most {limit} tokens; all "
+            f"{len(snippets)} compliant ones are longer: raise sft.max_tokens "
+            "up to the model's context, or lower filter.max_chars"
+        )
+    return fitting, too_long
+
+
+def _train(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    snippets: Sequence[Snippet],
+    config: SFTConfig,
+    seed: int,
+    log: training.Log | None,
+) -> float:
+    """Run TRL's SFTTrainer; the mean training loss in nats a token."""
+    from datasets import Dataset
+    from trl import SFTConfig as Arguments
+    from trl import SFTTrainer
+
+    ids, learnt = zip(
+        *(snippet.encode(tokenizer) for snippet in snippets), strict=True
+    )
+    dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = SFTTrainer(
+            model=model,
+            args=Arguments(
+                **training.arguments(config, seed, Path(scratch)),
+                max_length=None,
+            ),
+            train_dataset=dataset,
+            processing_class=tokenizer,
+        )
+        loss = training.run(trainer, "sft", log)
+    model.eval()
+    return loss

@@ -1,0 +1,190 @@
+"""What every supervised trainer of ours shares: settings, batches, a bar.
+
+SFT and both reward models run on transformers' Trainer (TRL's are subclasses
+of it).  Here are the settings they have in common, the way a text becomes
+token ids, and a callback that shows progress and hands the numbers on.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import torch
+from tqdm import tqdm
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from stylerl.config import RewardConfig, SFTConfig
+from stylerl.errors import TrainingError
+from stylerl.lm.models import encode_prompt
+
+Log = Callable[[Mapping[str, float], int], None]  # numbers and their step
+LOG_STEPS = 5
+
+
+def arguments(
+    config: SFTConfig | RewardConfig, seed: int, scratch: Path
+) -> dict[str, Any]:
+    """TrainingArguments shared by all: nothing saved, nothing sent.
+
+    bf16 autocast where the hardware multiplies bf16, batches of like length,
+    AdamW with a linear warm-up and decay.  `scratch` is a folder that
+    nothing should be found in afterwards.
+    """
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
+    cuda = torch.cuda.is_available()
+    return {
+        "output_dir": str(scratch),
+        "per_device_train_batch_size": config.batch_size,
+        "num_train_epochs": config.epochs,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": min(config.warmup, 0.999),
+        "train_sampling_strategy": "group_by_length",
+        "gradient_checkpointing": None,
+        "bf16": multiplies_bf16(),
+        "use_cpu": not cuda,
+        "dataloader_pin_memory": cuda,
+        "seed": seed,
+        "logging_steps": LOG_STEPS,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
+def multiplies_bf16() -> bool:
+    """Whether bf16 autocast is faster than fp32 on this machine."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities()
+    return bool(
+        capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+    )
+
+
+def run(trainer: Trainer, stage: str, log: Log | None = None) -> float:
+    """Train to the end under a progress bar; the mean loss of all steps.
+
+    Afterwards the model computes in its own precision again: accelerate
+    leaves its autocast around `forward` otherwise.
+
+    Raises:
+        TrainingError: the loss is not finite.
+    """
+    model: Any = trainer.model
+    if not torch.cuda.is_available():  # a quarter faster on short texts
+        model.set_attn_implementation("eager")
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_Progress(stage, log))
+    loss = float(trainer.train().training_loss)
+    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    return loss
+
+
+def encode_document(
+    tokenizer: PreTrainedTokenizerBase, text: str
+) -> list[int]:
+    """Token ids of a whole text: eos (or bos), the text, eos."""
+    ids = encode_prompt(tokenizer, text)
+    return [*ids, tokenizer.eos_token_id]
+
+
+def token_limit(model: PreTrainedModel, most: int) -> int:
+    """`most`, or the model's own context where that is shorter."""
+    context = getattr(model.config, "max_position_embeddings", None)
+    return min(most, context or most)
+
+
+def pad_right(
+    rows: Sequence[Sequence[int]], pad_token_id: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and attention mask, both (B, T), padded behind the text."""
+    width = max(len(row) for row in rows)
+    ids = torch.full((len(rows), width), pad_token_id)  # (B, T)
+    mask = torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row)
+        mask[i, : len(row)] = 1
+    return ids, mask
+
+
+def batches_by_length(
+    rows: Sequence[Sequence[int]], batch_size: int
+) -> Iterator[list[int]]:
+    """Indices of `rows` in batches of like length, the longest first."""
+    order = sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i))
+    for begin in range(0, len(order), batch_size):
+        yield order[begin : begin + batch_size]
+
+
+class _Progress(TrainerCallback):
+    """A bar named after the stage; stops a run whose loss is not finite."""
+
+    def __init__(self, stage: str, log: Log | None) -> None:
+        self.stage = stage
+        self.log = log
+        self.bar: tqdm[Any] | None = None
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        self.bar = tqdm(total=state.max_steps, desc=self.stage, unit=" steps")
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        assert self.bar is not None
+        self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        loss = (logs or {}).get("loss")
+        if logs is None or loss is None:
+            return
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"{self.stage}: the loss must stay finite; it is {loss} at "
+                f"step {state.global_step}: lower {self.stage}.learning_rate"
+            )
+        if self.bar is not None:
+            self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        if self.log:
+            kept = ("loss", "learning_rate", "grad_norm", "accuracy")
+            numbers = {k: float(logs[k]) for k in kept if k in logs}
+            self.log(numbers, state.global_step)
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        if self.bar is not None:
+            self.bar.close()

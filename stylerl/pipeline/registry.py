@@ -1,0 +1,136 @@
+"""The registered model: a version for each policy, and which is champion.
+
+Speaks to MLflow through tracking.py, and forgives as it does: a registry
+that does not answer costs no run.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stylerl.errors import DataError
+from stylerl.evaluation.promotion import ALREADY, Decision, Table
+from stylerl.lm import serving
+from stylerl.pipeline import tracking
+
+MODEL = "stylerl"
+CHAMPION = "champion"  # the alias of the version to serve
+EVALUATION = "evaluation"  # a version's tag: the run that judged it
+
+
+def register(
+    run_id: str | None,
+    folder: str,
+    digest: str,
+    tags: Mapping[str, str],
+    defaults: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Register a policy that can be served; its version.
+
+    A digest that samples alike is registered once: a later run of the same
+    bytes gets the version that is there.  The alias is `promote`'s to move.
+
+    Args:
+        run_id: the run that made the policy.
+        folder: its folder.
+        digest: of the folder.
+        tags: of the version.
+        defaults: how it samples unless asked otherwise, see serving.PARAMS.
+    """
+    versions: list[str] = []
+    params = {**serving.PARAMS, **(defaults or {})}
+    sampling = hashlib.sha256(json.dumps(params).encode()).hexdigest()
+
+    def find_or_add() -> None:
+        client = tracking.connect()
+        known = client.search_model_versions(
+            f"name = '{MODEL}' and tags.digest = '{digest}' "
+            f"and tags.sampling = '{sampling}'"
+        )
+        same = {"digest": digest, "sampling": sampling}
+        labels = {**same, "folder": folder, **tags}
+        versions.append(
+            str(known[0].version)
+            if known
+            else _add(client, run_id, folder, labels, params)
+        )
+
+    tracking.forgive(find_or_add)
+    return versions[0] if versions else None
+
+
+def promote(
+    version: str, evaluation: str, gate: Callable[[Table | None], Decision]
+) -> Decision | None:
+    """Let `gate` say whether a version becomes champion; None if MLflow fails.
+
+    The version's tags then hold the run that evaluated it and the decision.
+
+    Args:
+        version: of the registered model.
+        evaluation: the run of its stage `evaluate`.
+        gate: decides, given a way to read the champion's completions.
+    """
+    decisions: list[Decision] = []
+
+    def decide() -> None:
+        client = tracking.connect()
+        holder = client.get_registered_model(MODEL).aliases.get(CHAMPION)
+        if holder is None:
+            decision = gate(None)
+        elif str(holder) == version:
+            decision = Decision([ALREADY])
+        else:
+            tags = client.get_model_version(MODEL, str(holder)).tags
+            decision = gate(lambda: _completions(str(holder), tags))
+        if decision.promoted:
+            client.set_registered_model_alias(MODEL, CHAMPION, version)
+        labels = {EVALUATION: evaluation, "promotion": decision.words}
+        for name, value in labels.items():
+            client.set_model_version_tag(MODEL, version, name, value)
+        decisions.append(decision)
+
+    tracking.forgive(decide)
+    return decisions[0] if decisions else None
+
+
+def _completions(version: str, tags: Mapping[str, str]) -> pd.DataFrame:
+    """What a version wrote when it was evaluated."""
+    if EVALUATION not in tags:
+        raise DataError(
+            f"version {version} of {MODEL} must have been evaluated by a "
+            "run of the flow; it has no such tag"
+        )
+    return tracking.completions(tags[EVALUATION])
+
+
+def _add(
+    client: "tracking.MlflowClient",
+    run_id: str | None,
+    folder: str,
+    labels: dict[str, str],
+    params: Mapping[str, Any],
+) -> str:
+    if not client.search_registered_models(f"name = '{MODEL}'"):
+        client.create_registered_model(MODEL)
+    model = client.create_logged_model(
+        tracking.experiment(client), MODEL, source_run_id=run_id, tags=labels
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, MODEL)
+        tracking.save_pyfunc(path, serving, folder, params)
+        client.log_model_artifacts(model.model_id, str(path))
+    client.finalize_logged_model(model.model_id, "READY")
+    version = client.create_model_version(
+        MODEL,
+        source=f"models:/{model.model_id}",
+        run_id=run_id,
+        tags=labels,
+        model_id=model.model_id,
+    )
+    return str(version.version)

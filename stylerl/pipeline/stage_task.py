@@ -1,0 +1,214 @@
+"""One stage of dvc.yaml as a Prefect task.
+
+DVC alone knows whether a stage's outputs on disk are right (`stale`), and
+makes them right (`dvc repro`).  Prefect's record of an earlier execution
+counts only while DVC vouches for the bytes: otherwise the task is told to
+refresh it.  So `Cached` means both: this key has run, and its outputs stand.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TaskRunContext
+from prefect.tasks import Task, exponential_backoff
+
+from stylerl.errors import DataError, StylerlError
+from stylerl.pipeline import child, graph, process, tracking, workspace
+
+RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
+KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
+BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
+BUSY_PAUSE = 2.0  # seconds before DVC is asked again
+HINTS = (  # of DVC's, after every stage
+    "To track the changes with git",
+    "git add ",
+    "To enable auto staging",
+    "dvc config core.autostage",
+    "Use `dvc push`",
+    "No remote provided and no default",  # the base's stage names its own
+)
+DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
+T = TypeVar("T")
+
+
+class StageFailure(StylerlError):
+    """A stage failed in a way that trying again cannot help."""
+
+
+class TransientFailure(StageFailure):
+    """A stage failed in a way that may pass: memory, the network."""
+
+
+def track_data() -> None:
+    """Let data.dvc name the data as it is now.
+
+    Raises:
+        DataError: there is no data.
+        StageFailure: DVC cannot read it.
+    """
+    if not Path("data").exists():
+        raise DataError("data/ does not exist; `stylerl collect` builds it")
+    done = subprocess.run(
+        [*DVC, "commit", "--force", "data.dvc"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise StageFailure(f"DVC cannot track data/: {done.stderr.strip()}")
+
+
+def _cache_key(_: TaskRunContext, inputs: dict[str, Any]) -> str:
+    return f"{inputs['name']}-{inputs['key']}"
+
+
+def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
+    """Whether a retry makes sense."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, TransientFailure)
+
+
+RETRY_TRANSIENT: dict[str, Any] = {
+    "retries": RETRIES,
+    "retry_delay_seconds": exponential_backoff(backoff_factor=2),
+    "retry_jitter_factor": 0.5,
+    "retry_condition_fn": _is_transient,
+}
+
+
+@task(
+    name="probe",
+    task_run_name="probe",
+    cache_policy=NO_CACHE,
+    **RETRY_TRANSIENT,
+)
+def stale() -> set[str]:
+    """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
+
+    Raises:
+        StageFailure: DVC cannot tell.
+    """
+
+    def ask() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*DVC, "status", "--json"], capture_output=True, text=True
+        )
+
+    done = _in_turn(ask, lambda done: done.stderr if done.returncode else "")
+    if done.returncode != 0:
+        raise StageFailure(
+            f"DVC cannot tell what is up to date: {done.stderr.strip()}"
+        )
+    return set(json.loads(done.stdout))
+
+
+def _in_turn(attempt: Callable[[], T], error: Callable[[T], str]) -> T:
+    """Try until no other DVC process works on the same files.
+
+    DVC waits by itself for its lock on the repository, but not for the ones
+    on paths, which a `dvc repro` by hand holds as long as its stage runs.
+    """
+    waits = False
+    while busy := _blocked_by(error(result := attempt())):
+        if not waits:
+            get_run_logger().warning(
+                "another DVC process works in this folder; waiting for it to "
+                "end. DVC says: %s",
+                busy,
+            )
+        waits = True
+        time.sleep(BUSY_PAUSE)
+        workspace.drop_dead_locks()
+    return result
+
+
+def _blocked_by(error: str) -> str:
+    """What DVC says of another process; empty where it was something else."""
+    return error.strip() if any(words in error for words in BUSY) else ""
+
+
+@task(
+    name="stage",
+    task_run_name="{name}",
+    cache_policy=CacheKeyFnPolicy(cache_key_fn=_cache_key),
+    persist_result=True,
+    **RETRY_TRANSIENT,
+)
+def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
+    """Let DVC bring one stage up to date; what it left behind.
+
+    Args:
+        name: the stage in dvc.yaml.
+        key: its `graph.stage_key`.
+        parent: MLflow run of the flow, empty where there is none.
+
+    Raises:
+        TransientFailure: it may work in a moment.
+        StageFailure: it will not.
+    """
+    stage = graph.find(name)
+    command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        tracking.KEY: key,
+        tracking.PARENT: parent,
+    }
+
+    def work() -> child.Outcome:
+        return child.run([*DVC, *command, name], _log, environment)
+
+    try:
+        outcome = _in_turn(work, lambda done: done.tail if done.code else "")
+    finally:
+        if parent:
+            tracking.end_children(parent)
+    if outcome.code != 0:
+        raise _failure(stage, outcome)
+    return {
+        "key": key,
+        "outs": graph.outputs(name),
+        "run": tracking.stage_run_id(key),
+    }
+
+
+def _log(line: str) -> None:
+    """One line of a stage's output, in the log of its task run."""
+    if not line.strip().startswith(HINTS):
+        get_run_logger().info("%s", line)
+
+
+def _failure(stage: graph.Stage, outcome: child.Outcome) -> StageFailure:
+    """What went wrong, in one message, and whether it may pass."""
+    told = re.search(r"exited with (-?\d+)", outcome.tail)
+    code = int(told[1]) if told else outcome.code
+    prefix = f"stage {stage.name} failed"
+    if code in KILLED:
+        return TransientFailure(
+            f"{prefix}: it was killed (signal 9), most likely for want of "
+            "memory; a smaller batch_size or micro_batch needs less"
+        )
+    if code == process.TRANSIENT:
+        return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
+    if stage.frozen:
+        return StageFailure(
+            f"{prefix}: {', '.join(stage.outs)} is neither in DVC's cache "
+            "nor in its remote; `make base` trains it\n" + outcome.tail
+        )
+    if code == process.USER_ERROR:
+        return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
+    return StageFailure(
+        f"{prefix} with exit code {code}; its output stands above"
+    )
+
+
+def _last_error(tail: str) -> str:
+    """The line that names the stage's exception."""
+    lines = re.findall(r"^\w+Error: .*$", tail, re.MULTILINE)
+    return lines[-1] if lines else tail

@@ -1,0 +1,401 @@
+"""MLflow: what every run leaves behind.  The one file that imports mlflow.
+
+A flow is a parent run, each stage that does work a child of it; `dvc repro`
+alone makes the same stage runs without a parent.  The flow hands its run and
+the stage's key down by the environment (PARENT, KEY).
+
+A log must never cost a training run: whatever MLflow refuses is said once on
+standard error, and the stage goes on.  The store is mlflow/mlflow.db with
+its files in mlflow/artifacts, unless MLFLOW_TRACKING_URI names a server.
+"""
+
+import functools
+import importlib.metadata
+import json
+import os
+import re
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import stylerl
+from stylerl import storage
+from stylerl.errors import DataError, StylerlError
+from stylerl.pipeline import graph, machine
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+
+PARENT = "STYLERL_PARENT_RUN"
+KEY = "STYLERL_STAGE_KEY"
+EXPERIMENT = "stylerl"
+COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
+LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
+UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
+SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
+LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
+
+
+def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
+    """Make a method of Run do nothing once MLflow has failed."""
+
+    @functools.wraps(method)
+    def call(run: "Run", *args: Any, **kwargs: Any) -> None:
+        if run.client and not forgive(lambda: method(run, *args, **kwargs)):
+            run.client = None
+
+    return call
+
+
+class Run:
+    """One MLflow run; without a client, every call returns at once."""
+
+    def __init__(self, name: str, tags: dict[str, str]) -> None:
+        self.id = ""
+        self.url = ""
+        self.client: Any = None
+        forgive(lambda: self._open(name, tags))
+
+    def _open(self, name: str, tags: dict[str, str]) -> None:
+        client = connect()
+        folder = experiment(client)
+        run = client.create_run(folder, tags=tags, run_name=name)
+        self.id = run.info.run_id
+        self.url = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
+        self.client = client
+
+    @_unless_gone
+    def close(self, status: str) -> None:
+        """End the run as FINISHED, FAILED or KILLED."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        unit = 1 if sys.platform == "darwin" else 1024
+        self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
+        if self.client:  # logging has not failed
+            self.client.set_terminated(self.id, status)
+
+    @_unless_gone
+    def log_params(self, params: Mapping[str, Any]) -> None:
+        """Record parameters; nested sections become dotted names."""
+        from mlflow.entities import Param
+
+        values = [
+            Param(name, str(value)[:LONGEST_VALUE])
+            for name, value in _flat(params)
+        ]
+        self.client.log_batch(self.id, params=values)
+
+    @_unless_gone
+    def log_metrics(
+        self, metrics: Mapping[str, Any], step: int | None = None
+    ) -> None:
+        """Record numbers; nested ones get dotted names, None is left out."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        numbers = [
+            Metric(name, float(value), now, step or 0)
+            for name, value in _flat(metrics)
+            if value is not None
+        ]
+        self.client.log_batch(self.id, metrics=numbers)
+
+    @_unless_gone
+    def log_table(self, name: str, table: "pd.DataFrame") -> None:
+        """Record a table that the UI can show and compare, `NAME.json`."""
+        self.client.log_table(self.id, table, name)
+
+    @_unless_gone
+    def log_file(self, path: Path) -> None:
+        """Record a file, or every file of a folder."""
+        if path.is_dir():
+            self.client.log_artifacts(self.id, str(path), path.name)
+        else:
+            self.client.log_artifact(self.id, str(path))
+
+    @_unless_gone
+    def log_tag(self, name: str, value: str) -> None:
+        """Set a tag."""
+        self.client.set_tag(self.id, name, value)
+
+    @_unless_gone
+    def log_inputs(self, digests: Mapping[str, str]) -> None:
+        """Record what was read, by path and DVC digest."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        context = [InputTag("mlflow.data.context", "input")]
+        inputs = [
+            DatasetInput(
+                Dataset(path, digest[:36], "dvc", json.dumps({"path": path})),
+                context,
+            )
+            for path, digest in digests.items()
+        ]
+        if inputs:
+            self.client.log_inputs(self.id, datasets=inputs)
+
+
+@contextmanager
+def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
+    """The run of one stage, a child of the flow's run where there is one.
+
+    Recorded by itself: the stage's key, its parameters, the digests of its
+    inputs, the machine, the commit, time and peak memory.
+    """
+    tags = {"stage": stage, **_origin(f"python -m tasks.{stage}")}
+    digests: dict[str, str] = {}
+    try:
+        declared = graph.find(stage)
+        tags["stage_key"] = os.environ.get(KEY) or graph.stage_key(declared)
+        digests = graph.datasets(declared)
+    except StylerlError:
+        tags["stage_key"] = "outside a pipeline"
+    if parent := os.environ.get(PARENT):
+        tags["mlflow.parentRunId"] = parent
+    with _running(stage, tags) as run:
+        run.log_params(params)
+        run.log_inputs(digests)
+        yield run
+
+
+@contextmanager
+def flow_run(
+    name: str, params: Mapping[str, Any], kind: str = "rlhf", parent: str = ""
+) -> Iterator[Run]:
+    """The parent run of one flow: all parameters, the lock, the machine.
+
+    A point of a sweep is such a run too, under the sweep's own.
+    """
+    tags = {"flow": kind, **_origin("flows/rlhf.py")}
+    if parent:
+        tags["mlflow.parentRunId"] = parent
+    with _running(name, tags) as run:
+        run.log_params(params)
+        if (lock := Path("requirements.lock")).exists():
+            run.log_file(lock)
+        yield run
+
+
+def stage_run_id(key: str) -> str | None:
+    """The latest finished run of a stage key, None where there is none."""
+    found: list[str] = []
+
+    def search() -> None:
+        client = connect()
+        runs = client.search_runs(
+            [experiment(client)],
+            f"tags.stage_key = '{key}' and attributes.status = 'FINISHED'",
+            max_results=1,
+        )
+        found.extend(run.info.run_id for run in runs)
+
+    forgive(search)
+    return found[0] if found else None
+
+
+def seconds_by_stage() -> dict[str, float]:
+    """How long the execution of each stage took that its key names now.
+
+    Stages that MLflow has no finished run of are left out.
+    """
+    found: dict[str, float] = {}
+
+    def search() -> None:
+        client = connect()
+        for stage in graph.load():
+            if run_id := stage_run_id(graph.stage_key(stage)):
+                info = client.get_run(run_id).info
+                found[stage.name] = (info.end_time - info.start_time) / 1000
+
+    forgive(search)
+    return found
+
+
+def completions(run: str) -> "pd.DataFrame":
+    """The table of completions that a run's evaluation left.
+
+    Args:
+        run: id or name of a flow's run, or of its stage `evaluate`.
+
+    Raises:
+        DataError: there is no such run, or it left no table.
+    """
+    from mlflow.exceptions import MlflowException
+
+    client = connect()
+    try:
+        found = _find_run(client, run)
+        stage = found.data.tags.get("run.evaluate", found.info.run_id)
+        with tempfile.TemporaryDirectory() as folder:
+            path = client.download_artifacts(stage, COMPLETIONS, folder)
+            return storage.read_table(Path(path))
+    except (MlflowException, OSError) as error:
+        raise DataError(
+            f"run {run} has no table of completions in {store()}; one that "
+            f"`stylerl run` evaluated has: {error}"
+        ) from error
+
+
+def end_children(parent: str) -> None:
+    """Mark runs that were killed, and could not say so, as KILLED."""
+
+    def end() -> None:
+        client = connect()
+        for run in client.search_runs(
+            [experiment(client)],
+            f"tags.mlflow.parentRunId = '{parent}' "
+            "and attributes.status = 'RUNNING'",
+        ):
+            client.set_terminated(run.info.run_id, "KILLED")
+
+    forgive(end)
+
+
+def save_pyfunc(
+    path: Path, loader: ModuleType, folder: str, params: Mapping[str, Any]
+) -> None:
+    """Write a model that `mlflow models serve` can load, without pickle.
+
+    It takes a column `prompt` and gives `completion` and `finished`.  The
+    code goes with it: it answers as it did when it was saved, whatever
+    becomes of the library in the meantime.
+
+    Args:
+        path: the new folder.
+        loader: a module of a package whose `_load_pyfunc(folder)` gives an
+            object with `predict(prompts, params)`.
+        folder: what the loader is to load.
+        params: what may be given beside the prompts, and the defaults:
+            numbers and lists of texts.
+    """
+    from mlflow import pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+
+    types = {int: "long", float: "double"}
+    specs = [
+        ParamSpec(name, "string", value, shape=(-1,))
+        if isinstance(value, list)
+        else ParamSpec(name, types[type(value)], value)
+        for name, value in params.items()
+    ]
+    completion = ColSpec("string", "completion")
+    finished = ColSpec("boolean", "finished")
+    pyfunc.save_model(
+        str(path),
+        loader_module=loader.__name__,
+        data_path=folder,
+        code_paths=[str(Path(str(stylerl.__file__)).parent)],
+        signature=ModelSignature(
+            Schema([ColSpec("string", "prompt")]),
+            Schema([completion, finished]),
+            ParamSchema(specs),
+        ),
+        input_example={"prompt": ["def add(a, b):"]},
+        pip_requirements=[
+            f"{name}=={importlib.metadata.version(name)}"
+            for name in SERVED_WITH
+        ],
+    )
+
+
+def connect() -> "MlflowClient":
+    """A client of the tracking store, which is made on first use (~6 s)."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    import mlflow
+
+    mlflow.set_tracking_uri(store())  # where `models:/` is looked up
+    return mlflow.MlflowClient()
+
+
+def store() -> str:
+    """MLFLOW_TRACKING_URI, or the workspace's own database."""
+    folder = Path("mlflow").resolve()
+    folder.mkdir(exist_ok=True)
+    local = f"sqlite:///{folder / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or local
+
+
+def experiment(client: "MlflowClient") -> str:
+    """The experiment's id; it is made where it does not exist."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    if found := client.get_experiment_by_name(name):
+        return found.experiment_id
+    local = store().startswith("sqlite:")
+    artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
+    return client.create_experiment(name, artifacts, UI_LAYOUT)
+
+
+def forgive(call: Callable[[], None]) -> bool:
+    """Whether the call worked; what went wrong is printed, not raised."""
+    try:
+        call()
+    except Exception as error:
+        print(f"MLflow: not logged: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _origin(source: str) -> dict[str, str]:
+    """Where a run comes from: program, machine, packages, commit."""
+    return {
+        "mlflow.source.name": source,
+        "mlflow.source.type": "LOCAL",
+        **machine.describe(),
+    }
+
+
+@contextmanager
+def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
+    """Open a run and close it with the status of the block's outcome."""
+    run = Run(name, dict(tags))
+    try:
+        yield run
+    except BaseException as error:
+        failed = isinstance(error, Exception)
+        run.log_tag("error", f"{type(error).__name__}: {error}"[:5000])
+        run.close("FAILED" if failed else "KILLED")
+        raise
+    run.close("FINISHED")
+
+
+def _find_run(client: "MlflowClient", run: str) -> Any:
+    """The run of an id or a name.
+
+    Raises:
+        DataError: no run has it, or several have.
+    """
+    if re.fullmatch("[0-9a-f]{32}", run):
+        return client.get_run(run)
+    name = run.replace("'", "")
+    found = client.search_runs(
+        [experiment(client)], f"attributes.run_name = '{name}'"
+    )
+    if len(found) != 1:
+        ids = ", ".join(each.info.run_id for each in found) or "none"
+        raise DataError(
+            f"a run's name must name one run; {run!r} names {len(found)} "
+            f"({ids}) in {store()}: give the run's id, as the UI shows it"
+        )
+    return found[0]
+
+
+def _ui() -> str:
+    """Where a browser finds the runs."""
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return uri.rstrip("/") if uri.startswith("http") else LOCAL_UI
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:
+    """(dotted name, value) of each leaf."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

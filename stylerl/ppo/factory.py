@@ -1,0 +1,248 @@
+"""From a model folder and parameters to a trainer, in one call.
+
+    trainer = build_trainer("artifacts/sft", params, labels)
+    for step in trainer:
+        ...
+
+The policy, its reference and critic, the reward, what is watched beside it,
+and the prompts are those that the section `ppo` of the parameters asks for.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from tqdm import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl import draws
+from stylerl.config import Params, PPOConfig
+from stylerl.data.prompts import compliant_prompts
+from stylerl.errors import ConfigError, DataError
+from stylerl.judge import Judge
+from stylerl.lm import models
+from stylerl.ppo.compute import Compute
+from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.processes import Processes
+from stylerl.ppo.trainer import PPOTrainer
+from stylerl.reward import composite as rewards
+from stylerl.reward.functions import Credit
+from stylerl.reward.linter_credit import LinterCredit
+from stylerl.reward.scorers import Scorer
+
+REWARD_MODELS = Path("artifacts/reward")
+
+
+def build_trainer(
+    model: str | Path,
+    params: Params,
+    labels: pd.DataFrame | None = None,
+    *,
+    reward_models: Path = REWARD_MODELS,
+    checkpoints: Path | None = None,
+) -> PPOTrainer:
+    """Put models, prompts and reward together.
+
+    Args:
+        model: folder or hub name of the model to start from.
+        params: the sections ppo and judge, the seed, and sft.base where
+            ppo.reference is base.
+        labels: rows of labels.parquet to draw prompts from; None where
+            ppo.prompt_texts holds them.
+        reward_models: the folder with classifier/ and pairwise/.
+        checkpoints: a folder to resume from; None keeps none.
+
+    Raises:
+        ConfigError: the parameters do not fit together.
+        DataError: there is no prompt.
+        ModelError: a model cannot be loaded.
+    """
+    device = Processes().device
+    tokenizer = models.load_tokenizer(model)
+    policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
+    policy.to(device)
+    settings, judge = params.ppo, Judge(params.judge)
+    models.sign(policy, judge.identity)
+
+    # Prompts: of the training split to learn on, of validation to measure.
+    def draw(split: str, count: int) -> list[str]:
+        if labels is None:
+            return []
+        found = compliant_prompts(labels, split, params.seed)
+        return fitting_prompts(found, count, settings, policy, tokenizer)
+
+    prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
+    if not prompts:
+        raise DataError(
+            "ppo needs prompts: compliant functions of the training split; "
+            "the labels have none that fits: raise label.snippets, lower "
+            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
+        )
+    validation = []
+    if settings.validate_every:
+        validation = _enough(
+            draw("valid", settings.validation_prompts), settings
+        )
+
+    # Reward: how much is asked for with each prompt, then its parts.
+    def expected(prompts: list[str], name: str) -> dict[str, float]:
+        return rewards.expected_sizes(
+            policy,
+            tokenizer,
+            prompts,
+            settings,
+            draws.seed_of(params.seed, name),
+            bf16=Compute.of(settings, device).bf16,
+        )
+
+    sizes = expected(prompts, "reference")
+    if validation:
+        sizes = expected(validation, "validation reference") | sizes
+
+    def style(name: str) -> rewards.Style:
+        return _style(name, judge, reward_models, device)
+
+    watched = None if settings.watch == "none" else style(settings.watch)
+    return PPOTrainer(
+        settings,
+        policy=PolicyWithValue(
+            policy, _critic(settings, reward_models, device)
+        ),
+        tokenizer=tokenizer,
+        reward=rewards.compose(settings.reward, style, sizes),
+        prompts=prompts,
+        reference=_reference(params, tokenizer),
+        observe=rewards.Watch(judge, _at_precision(watched, settings, device)),
+        credit=_credit(settings, judge),
+        validation=validation,
+        seed=params.seed,
+        checkpoints=checkpoints,
+    )
+
+
+def _reference(
+    params: Params, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel | None:
+    """What KL is measured from; None for the policy as it starts.
+
+    Raises:
+        ConfigError: it does not read the policy's tokens.
+    """
+    name, revision = params.ppo.reference, "main"
+    if name == "sft":
+        return None
+    if name == "base":
+        name, revision = params.sft.base, params.sft.revision
+    own = models.load_tokenizer(name, revision)
+    if own.get_vocab() != tokenizer.get_vocab():
+        raise ConfigError(
+            f"ppo.reference must read the policy's tokens; the tokenizer of "
+            f"{name} has others: name a model with the policy's tokenizer"
+        )
+    return models.load_causal_lm(name, revision, tokenizer)
+
+
+def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
+    """Where in a completion the linter's part of the reward was lost.
+
+    Raises:
+        ConfigError: the linter has no part in the reward.
+    """
+    if settings.credit == "response":
+        return None
+    if "linter" not in settings.reward:
+        if settings.credit == "auto":
+            return None
+        raise ConfigError(
+            "ppo.credit: token charges what the linter takes, so `linter` "
+            f"must be a part of ppo.reward; got {', '.join(settings.reward)}"
+        )
+    return LinterCredit(judge, settings.reward["linter"])
+
+
+def _critic(
+    settings: PPOConfig, reward_models: Path, device: torch.device
+) -> PreTrainedModel | None:
+    """The reward model that a separate value model begins as."""
+    if settings.value == "shared":
+        return None
+    folder = reward_models / settings.value_from
+    tokenizer = models.load_tokenizer(folder)
+    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
+    scorer: PreTrainedModel = model.to(device)
+    return scorer
+
+
+def _style(
+    name: str, judge: Judge, reward_models: Path, device: torch.device
+) -> rewards.Style:
+    """What scores style: the linter, or a reward model."""
+    if name == "linter":
+        return rewards.linter_style(judge)
+    folder = Path(name) if "/" in name else reward_models / name
+    tokenizer = models.load_tokenizer(folder)
+    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
+    model.to(device)
+    return rewards.learned_style(Scorer(model, tokenizer))
+
+
+def _at_precision(
+    learned: rewards.Style | None, settings: PPOConfig, device: torch.device
+) -> rewards.Style | None:
+    """A reward model at the precision of PPO's forward passes."""
+    if learned is None:
+        return None
+    compute = Compute.of(settings, device)
+
+    def style(prompts: list[str], completions: list[str]) -> Sequence[float]:
+        with compute.autocast():
+            return learned(prompts, completions)
+
+    return style
+
+
+def fitting_prompts(
+    prompts: Iterable[str],
+    count: int,
+    settings: PPOConfig,
+    policy: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> list[str]:
+    """The first prompts that leave the policy room to answer."""
+    limit = getattr(policy.config, "max_position_embeddings", None)
+    if limit is None:
+        return list(prompts)[:count]
+    room = limit - settings.max_new_tokens
+    fit = (
+        prompt
+        for prompt in prompts
+        if len(models.encode_prompt(tokenizer, prompt)) <= room
+    )
+    return list(islice(fit, count))
+
+
+def _enough(prompts: list[str], settings: PPOConfig) -> list[str]:
+    """The validation prompts; none where they are fewer than processes.
+
+    Raises:
+        DataError: they are, and the best update is to be chosen by them.
+    """
+    processes = Processes()
+    if len(prompts) >= processes.count:
+        return prompts
+    few = (
+        "to measure the policy on its way takes compliant functions of the "
+        f"validation split, at least {processes.count}; the labels have "
+        f"{len(prompts)} that fit"
+    )
+    if settings.keep == "best":
+        raise DataError(
+            f"{few}: raise label.snippets, lower ppo.max_new_tokens, or set "
+            "ppo.keep: last"
+        )
+    if processes.main:
+        tqdm.write(f"ppo: {few}: it is not measured")
+    return []

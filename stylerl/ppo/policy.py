@@ -1,0 +1,221 @@
+"""The policy that PPO trains: a causal language model with a value head.
+
+Both stand on one trunk, so that one forward pass gives the log-probability
+of each response token and the value of the state before it; or the value
+head has a trunk of its own, which begins as a reward model's.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl.errors import ModelError
+from stylerl.lm.adapters import Adapters
+from stylerl.lm.logprobs import response_states, token_scores
+from stylerl.lm.models import fuse_gelu, vocabulary_size, write_model
+from stylerl.storage import replacing
+
+VALUE_HEAD = "value_head.safetensors"
+VALUE_TRUNK = "value_trunk.safetensors"
+
+
+@contextmanager
+def attention(name: str, *models: PreTrainedModel) -> Iterator[None]:
+    """Compute with another implementation of attention inside the block."""
+    before = [model.config._attn_implementation for model in models]
+    for model in models:
+        model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        for model, old in zip(models, before, strict=True):
+            model.set_attn_implementation(old)
+
+
+class ResponseScores(NamedTuple):
+    """Per response token of a batch, laid end to end, (N,) fp32 each."""
+
+    logprobs: Tensor  # nats
+    entropy: Tensor  # nats, of the whole distribution
+    values: Tensor  # of the state before the token
+
+
+class PolicyWithValue(nn.Module):
+    """A causal language model and a value head on a trunk.
+
+    Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
+    head starts at zero, so that every value is 0 before the first step.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, critic: PreTrainedModel | None = None
+    ) -> None:
+        """Wrap `model`, with values from its own trunk or from `critic`'s.
+
+        Raises:
+            ModelError: the logits are not linear in the last hidden state,
+                or `critic` cannot read the policy's tokens.
+        """
+        super().__init__()
+        self.model = model
+        self.adapters: Adapters | None = None
+        fuse_gelu(model)
+        self.value_trunk: PreTrainedModel | None = None
+        if critic is not None:
+            _check_critic(critic, model)
+            fuse_gelu(critic)
+            trunk: Any = critic.base_model
+            self.value_trunk = trunk
+        settings = (critic or model).config.get_text_config()
+        self.value_head = nn.Linear(settings.hidden_size, 1)
+        nn.init.zeros_(self.value_head.weight)
+        nn.init.zeros_(self.value_head.bias)
+        self.value_head.to(model.device)
+        self._check_logits()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    def forward(
+        self,
+        ids: Tensor,
+        starts: Tensor,
+        lengths: Tensor,
+        temperature: float,
+        *,
+        value_only: bool = False,
+    ) -> ResponseScores:
+        """Score the response tokens of right-padded sequences.
+
+        `ids` is (B, T), prompt and response; `starts` and `lengths` are
+        their lengths in tokens, (B,).  Log-probabilities are taken at
+        `temperature`.  With `value_only` the gradient reaches the value
+        head, and its own trunk, and nothing else.
+        """
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and not value_only
+        ):
+            hidden, tokens = response_states(self.model, ids, starts, lengths)
+            scores = token_scores(self.model, hidden, tokens, temperature)
+        if self.value_trunk is not None:
+            hidden, _ = response_states(self.value_trunk, ids, starts, lengths)
+        return ResponseScores(*scores, self.values(hidden))
+
+    def values(self, hidden: Tensor) -> Tensor:
+        """State values in fp32, (..., H) -> (...)."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            values: Tensor = self.value_head(hidden.float())
+        return values.squeeze(-1)
+
+    def enable_gradient_checkpointing(self) -> None:
+        """Compute activations again in the backward pass.
+
+        transformers does so in training mode alone, which is why every
+        dropout is set to zero first; it then has no KV cache, which is why
+        sampling is done in evaluation mode.
+        """
+        for module in self.modules():
+            for name in ("p", "attention_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)
+        self.model.gradient_checkpointing_enable()
+        if self.value_trunk is not None:
+            self.value_trunk.gradient_checkpointing_enable()
+        self.train()
+
+    def add_adapters(
+        self, rank: int, alpha: float, targets: Sequence[str], seed: int
+    ) -> None:
+        """Freeze the model; from here on its LoRA adapters are trained.
+
+        Raises:
+            ConfigError: the model has no layer of `targets`.
+        """
+        self.adapters = Adapters(self.model, rank, alpha, targets, seed)
+
+    def adapters_off(self) -> AbstractContextManager[None]:
+        """Inside the block the model is the one that was adapted."""
+        return self.adapters.off() if self.adapters else nullcontext()
+
+    def trained(self) -> dict[str, Tensor]:
+        """What training moves: every weight once, or adapters and head."""
+        return {
+            name: weight.detach()
+            for name, weight in self.named_parameters()
+            if weight.requires_grad
+        }
+
+    def unloaded(self) -> "PolicyWithValue":
+        """A policy of the same shape, with weights still to be loaded."""
+        model = type(self.model)(self.model.config)
+        model.generation_config = self.model.generation_config
+        trunk = self.value_trunk
+        if trunk is not None:
+            trunk = type(trunk)(trunk.config).eval()
+        found = PolicyWithValue(model.eval(), trunk)
+        if self.adapters:
+            found.add_adapters(*self.adapters.settings)
+        return found
+
+    def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        """Write a stock model folder with the value head beside it.
+
+        Adapters are merged into the weights.
+        """
+        model = self.adapters.merged() if self.adapters else self.model
+        with replacing(Path(folder)) as scratch:
+            write_model(model, tokenizer, scratch)
+            save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
+            if self.value_trunk is not None:
+                save_file(self.value_trunk.state_dict(), scratch / VALUE_TRUNK)
+
+    def load_value_head(self, folder: Path) -> None:
+        """Take the value head, and its trunk, that `save` left in `folder`."""
+        self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
+        if self.value_trunk is not None:
+            self.value_trunk.load_state_dict(load_file(folder / VALUE_TRUNK))
+
+    def _check_logits(self) -> None:
+        """Some families scale or cap their logits after the embedding."""
+        ids = torch.arange(4, device=self.device)[None]
+        output: Any = self.model.get_output_embeddings()
+        with torch.inference_mode():
+            theirs = self.model(input_ids=ids).logits
+            ours = output(self.model.base_model(ids).last_hidden_state)
+        if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4):
+            raise ModelError(
+                "the logits must be the output embedding of the last hidden "
+                f"state; {type(self.model).__name__} changes them "
+                "afterwards: choose a Llama, GPT-2 or similar model"
+            )
+
+
+def _check_critic(critic: PreTrainedModel, model: PreTrainedModel) -> None:
+    """A value model sees the policy's tokens, and none that come later."""
+    theirs, ours = vocabulary_size(critic), vocabulary_size(model)
+    if theirs != ours:
+        raise ModelError(
+            f"a separate value model must read the policy's {ours} tokens; "
+            f"{type(critic).__name__} has {theirs}: train the reward model "
+            "from the SFT model (reward.base), or set ppo.value: shared"
+        )
+    ids = torch.arange(4, device=critic.device)[None]
+    with torch.inference_mode():
+        whole, begun = (
+            critic.base_model(part).last_hidden_state[:, 0]
+            for part in (ids, ids[:, :2])
+        )
+    if not torch.allclose(whole, begun, rtol=1e-4, atol=1e-4):
+        raise ModelError(
+            "a separate value model must not look ahead; "
+            f"{type(critic).__name__} does: train the reward model from the "
+            "SFT model (reward.base), or set ppo.value: shared"
+        )

@@ -1,0 +1,43 @@
+"""Where the linter's part of a reward was lost: one charge a violation."""
+
+from dataclasses import dataclass
+
+from stylerl.judge import Judge
+from stylerl.judge.outcome import Assessment
+from stylerl.judge.positions import offset
+from stylerl.reward.composite import assess_all, style_of
+from stylerl.reward.functions import Charge
+
+
+@dataclass(frozen=True)
+class LinterCredit:
+    """Charges for `composite.linter_style`, as the trainer takes them.
+
+    What a completion misses of the full style reward is shared equally by
+    its violations.  One that does not parse has no charges: it is worth the
+    same wherever it broke.
+    """
+
+    judge: Judge
+    weight: float = 1.0  # of the linter's part in the reward
+
+    def __call__(
+        self, prompts: list[str], completions: list[str]
+    ) -> list[list[Charge]]:
+        """The charges of each completion, at characters of its own."""
+        finished = [True] * len(prompts)
+        assessed = assess_all(self.judge, prompts, completions, finished)
+        rows = zip(prompts, completions, assessed, strict=True)
+        return [self._charges(*row) for row in rows]
+
+    def _charges(
+        self, prompt: str, completion: str, found: Assessment
+    ) -> list[Charge]:
+        if not found.parsed or not found.violations:
+            return []
+        missed = 1 - style_of(found)
+        amount = -self.weight * missed / len(found.violations)
+        return [
+            Charge(offset(prompt + completion, each) - len(prompt), amount)
+            for each in found.violations
+        ]

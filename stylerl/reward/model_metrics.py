@@ -1,0 +1,226 @@
+"""How good a reward model is: ranking, calibration, and by rule.
+
+Pure functions of labels and scores, N texts each, and `measure`, which
+applies them to both reward models on held-out labels and minimal pairs.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from transformers import PreTrainedTokenizerBase
+
+from stylerl.reward.material import Material
+from stylerl.reward.preference_pair import UNPARSABLE, Preference
+from stylerl.reward.scorers import Scorer, encode_texts, score_texts
+
+BINS = 10
+DIGITS = 6
+MOST = sys.maxsize  # tokens: texts are not cut
+
+
+class Calibration(NamedTuple):
+    """Predicted against observed compliance, by bins of equal width."""
+
+    error: float  # expected calibration error
+    table: pd.DataFrame  # predicted, observed, count; filled bins only
+
+
+class Measured(NamedTuple):
+    """metrics/reward.json and metrics/reward_calibration.csv."""
+
+    metrics: dict[str, Any]
+    calibration: pd.DataFrame
+
+
+def measure(
+    classifier: Scorer, pairwise: Scorer, exam: Material, batch_size: int
+) -> Measured:
+    """Both models on what neither has learnt; docs/metrics.md has the keys."""
+    labels, rollouts = exam.labels, exam.rollouts
+    pairs = pd.DataFrame(exam.pairs, columns=Preference._fields)
+    pairs["matched"] = _same_length(pairs, classifier.tokenizer)
+    broken = pairs["rule"] == UNPARSABLE
+    metrics: dict[str, Any] = {
+        "held_out": {
+            "labels": len(labels),
+            "compliance": float(labels["compliant"].mean()),
+            "pairs": int((~broken).sum()),
+            "pairs_matched": int((~broken & pairs["matched"]).sum()),
+            "broken": int(broken.sum()),
+            "rollouts": len(rollouts),
+        }
+    }
+    for name, model in (("classifier", classifier), ("pairwise", pairwise)):
+        scores, better, worse, new = (
+            score_texts(*model, texts.tolist(), batch_size)
+            for texts in (
+                labels["text"],
+                pairs["chosen"],
+                pairs["rejected"],
+                rollouts["text"],
+            )
+        )
+        pairs[name] = won(better, worse)
+        clean = scores[labels["compliant"].to_numpy(dtype=bool)]
+        metrics[name] = {
+            **_agreement(labels, scores),
+            "length_bias": length_bias(
+                labels["compliant"], scores, labels["text"].map(len)
+            ),
+            "pairs_right": _mean(pairs.loc[~broken, name]),
+            "pairs_right_matched": _mean(
+                pairs.loc[~broken & pairs["matched"], name]
+            ),
+            "broken_right": _mean(pairs.loc[broken, name]),
+            "broken_auroc": auroc(
+                [1] * len(clean) + [0] * int(broken.sum()),
+                [*clean, *worse[broken]],
+            ),
+        }
+        if len(rollouts):
+            metrics[name]["rollouts"] = _agreement(rollouts, new)
+        if name == "classifier":
+            found = calibration(labels["compliant"], scores)
+            metrics[name]["accuracy"] = accuracy(labels["compliant"], scores)
+            metrics[name]["calibration_error"] = found.error
+    metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
+    return Measured(_rounded(metrics), found.table.round(DIGITS))
+
+
+def _agreement(
+    labels: pd.DataFrame, scores: ArrayLike
+) -> dict[str, float | None]:
+    """How far scores agree with the judge's labels and style scores."""
+    return {
+        "auroc": auroc(labels["compliant"], scores),
+        "score_correlation": rank_correlation(labels["score"], scores),
+    }
+
+
+def _same_length(
+    pairs: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
+) -> NDArray[np.bool_]:
+    """Whether the two texts of a pair differ by at most a token in length."""
+    chosen, rejected = (
+        np.array([len(row) for row in encode_texts(tokenizer, texts, MOST)])
+        for texts in (pairs["chosen"].tolist(), pairs["rejected"].tolist())
+    )
+    return np.asarray(np.abs(chosen - rejected) <= 1)
+
+
+def _mean(values: "pd.Series[float]") -> float | None:
+    """The mean; None of nothing."""
+    return float(values.mean()) if len(values) else None
+
+
+def accuracy(compliant: ArrayLike, probability: ArrayLike) -> float:
+    """Share of texts on the right side of one half."""
+    guess = np.asarray(probability) >= 0.5
+    return float(np.mean(guess == np.asarray(compliant, dtype=bool)))
+
+
+def auroc(compliant: ArrayLike, scores: ArrayLike) -> float | None:
+    """Chance that a compliant text outscores another; ties count half.
+
+    The Mann-Whitney statistic from mid-ranks (Fawcett 2006, section 7).
+    None where all texts are of one kind.
+    """
+    positive = np.asarray(compliant, dtype=bool)
+    n, m = int(positive.sum()), int((~positive).sum())
+    if not n or not m:
+        return None
+    ranks = _ranks(scores)
+    return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def calibration(compliant: ArrayLike, probability: ArrayLike) -> Calibration:
+    """Reliability by bins of predicted probability.
+
+    Error = sum over bins of (bin's share of texts) x |observed - predicted|
+    (Guo et al., arXiv 1706.04599, equation 3).
+    """
+    frame = pd.DataFrame(
+        {
+            "predicted": np.asarray(probability, dtype=float),
+            "observed": np.asarray(compliant, dtype=float),
+        }
+    )
+    bins = np.minimum((frame["predicted"] * BINS).astype(int), BINS - 1)
+    groups = frame.groupby(bins)
+    table = groups.mean()
+    table["count"] = groups.size()
+    gaps = (table["observed"] - table["predicted"]).abs()
+    error = float((gaps * table["count"]).sum() / len(frame))
+    return Calibration(error, table.reset_index(drop=True))
+
+
+def rank_correlation(first: ArrayLike, second: ArrayLike) -> float | None:
+    """Spearman's rho; None where one side is constant."""
+    a, b = _ranks(first), _ranks(second)
+    if a.size < 2 or a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def length_bias(
+    compliant: ArrayLike, scores: ArrayLike, lengths: ArrayLike
+) -> dict[str, float | None]:
+    """Rank correlation of score and length among texts of equal label.
+
+    0 is unbiased; below 0, shorter texts score higher for their shortness.
+    """
+    positive = np.asarray(compliant, dtype=bool)
+    values, sizes = np.asarray(scores), np.asarray(lengths)
+    return {
+        "compliant": rank_correlation(values[positive], sizes[positive]),
+        "violating": rank_correlation(values[~positive], sizes[~positive]),
+    }
+
+
+def by_rule(
+    pairs: pd.DataFrame, models: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """For each rule: its number of pairs, and each model's share right.
+
+    `pairs` has a column `rule`, the bool `matched` and a column of `won` for
+    each model.  `matched` holds the same numbers of the pairs whose texts
+    are of equal length, where there are any: there a model cannot go by
+    length.
+    """
+
+    def shares(group: pd.DataFrame) -> dict[str, Any]:
+        means = {name: float(group[name].mean()) for name in models}
+        return {"pairs": len(group), **means}
+
+    rows = {}
+    for rule, group in pairs.groupby("rule"):
+        rows[str(rule)] = shares(group)
+        if group["matched"].any():
+            rows[str(rule)]["matched"] = shares(group[group["matched"]])
+    return rows
+
+
+def won(better: ArrayLike, worse: ArrayLike) -> NDArray[np.float64]:
+    """1 where the better text has the higher score, 0.5 for a tie.
+
+    So a model that cannot see a rule gets 0.5.
+    """
+    margin = np.asarray(better) - np.asarray(worse)
+    return (np.sign(margin) + 1) / 2
+
+
+def _rounded(tree: Any) -> Any:
+    """The tree with its floats rounded, so that last bits change no file."""
+    if isinstance(tree, dict):
+        return {key: _rounded(value) for key, value in tree.items()}
+    return round(tree, DIGITS) if isinstance(tree, float) else tree
+
+
+def _ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Ranks from 1, ties sharing their mean."""
+    series = pd.Series(np.asarray(values, dtype=float))
+    return np.asarray(series.rank(), dtype=np.float64)

@@ -1,0 +1,337 @@
+"""What people prefer: which pairs to ask about, the answers, agreement.
+
+A pair is two completions of one prompt.  Answers are JSON lines, one
+appended and flushed for each, so nothing is lost when a session ends in the
+middle.  An answer holds the texts themselves: the file is all that the
+pairwise reward model needs.  Nothing here touches a terminal or a model.
+"""
+
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stylerl import storage
+from stylerl.errors import DataError
+from stylerl.reward.preference_pair import Preference
+
+CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
+TEXTS = ("prompt", "a", "b")
+
+
+class Choice(StrEnum):
+    """Which completion of a pair is the better one."""
+
+    A = "a"
+    B = "b"
+    TIE = "tie"
+
+
+class Pair(NamedTuple):
+    """Two completions of a prompt; `a` sorts before `b`, so that a pair is
+    the same one whoever wrote which."""
+
+    prompt: str
+    a: str
+    b: str
+
+    @classmethod
+    def of(cls, prompt: str, one: str, other: str) -> "Pair":
+        """The pair of two completions, whatever their order."""
+        return cls(prompt, *sorted((one, other)))
+
+    @property
+    def id(self) -> str:
+        """A digest of the texts, 16 hex digits."""
+        text = json.dumps(self)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Answer(NamedTuple):
+    """What one annotator said of one pair."""
+
+    annotator: str
+    pair: Pair
+    choice: Choice
+    confidence: int  # a key of CONFIDENCE
+
+
+# ---- Choosing --------------------------------------------------------------
+
+
+def least_sure(
+    pairs: Iterable[Pair], scores: Mapping[Pair, tuple[float, float]]
+) -> list[Pair]:
+    """The pairs, smallest difference of the model's two scores first.
+
+    By Bradley-Terry P(a better) = sigmoid(score a - score b), so there the
+    answer tells the model most (uncertainty sampling, Lewis and Gale 1994).
+    """
+
+    def doubt(pair: Pair) -> tuple[float, str]:
+        a, b = scores[pair]
+        return abs(a - b), pair.id
+
+    return sorted(pairs, key=doubt)
+
+
+def is_swapped(pair: Pair, annotator: str, seed: int) -> bool:
+    """Whether `b` is shown first: a coin for each pair and annotator.
+
+    So that neither side gives away where a text comes from, and a habit of
+    preferring one side cancels out.
+    """
+    return random.Random(f"{seed}:{annotator}:{pair.id}").random() < 0.5
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Pairs of a JSONL file with `prompt`, `a` and `b` on each line.
+
+    Equal pairs count once; equal completions leave nothing to prefer, and
+    are passed over.
+
+    Raises:
+        DataError: the file is missing, or a line is not such an object.
+    """
+    found: dict[Pair, None] = {}
+    for where, text in _lines(path):
+        pair = Pair.of(*_texts(_object(where, text), where))
+        if pair.a != pair.b:
+            found[pair] = None
+    return list(found)
+
+
+# ---- Storing ---------------------------------------------------------------
+
+
+def append(path: Path, answer: Answer) -> None:
+    """Add an answer to the file and wait until the disk has it.
+
+    Raises:
+        DiskError: the disk is full, or may not be written.
+    """
+    record = {
+        "pair": answer.pair.id,
+        "annotator": answer.annotator,
+        "choice": answer.choice,
+        "confidence": answer.confidence,
+        **answer.pair._asdict(),
+    }
+    with storage.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _append_line(path, json.dumps(record))
+
+
+def _append_line(path: Path, line: str) -> None:
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def repair(path: Path) -> str:
+    """Take off a last line that was cut short; what was taken off, or "".
+
+    A last line that only lacks its line end gets it.
+    """
+    if not path.exists():
+        return ""
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        content = file.read()
+        start = content.rfind(b"\n") + 1
+        last = content[start:]
+        if not last:
+            return ""
+        try:
+            json.loads(last)
+        except ValueError:
+            file.truncate(start)
+        else:
+            file.write(b"\n")
+            last = b""
+        file.flush()
+        os.fsync(file.fileno())
+        return last.decode(errors="replace")
+
+
+def load(path: Path) -> list[Answer]:
+    """The answers of a file; an annotator's last one to a pair counts.
+
+    Raises:
+        DataError: the file is missing, or a line is no answer.
+    """
+    if not path.exists():
+        raise DataError(
+            f"reward.preferences must be a file; {path} does not exist: "
+            "answer `stylerl prefer`, or make it with `echo > "
+            f"{path}`"
+        )
+    found: dict[tuple[str, str], Answer] = {}
+    for where, text in _lines(path):
+        answer = _answer(_object(where, text), where)
+        found[answer.annotator, answer.pair.id] = answer
+    return list(found.values())
+
+
+def learnable(answers: Iterable[Answer]) -> list[Preference]:
+    """The answers as the pairwise model learns them; ties are left out.
+
+    The margin by which the chosen text should win grows with confidence, as
+    in Llama 2 (arXiv 2307.09288, equation 2 and table 27): 1/3, 2/3, 1.
+    """
+    found = []
+    for answer in answers:
+        prompt, a, b = answer.pair
+        if answer.choice is Choice.TIE:
+            continue
+        better, worse = (a, b) if answer.choice is Choice.A else (b, a)
+        margin = answer.confidence / len(CONFIDENCE)
+        found.append(
+            Preference("", prompt + better, prompt + worse, margin=margin)
+        )
+    return found
+
+
+# ---- Agreement -------------------------------------------------------------
+
+
+class Agreement(NamedTuple):
+    """How far two annotators agree on the pairs that both have judged."""
+
+    annotators: tuple[str, str]
+    pairs: int
+    raw: float  # share of equal choices
+    kappa: float | None  # None where chance alone agrees always
+
+
+def agreements(answers: Iterable[Answer]) -> list[Agreement]:
+    """Raw agreement and Cohen's kappa of every two annotators.
+
+    Annotators without a common pair are passed over.
+    """
+    by_annotator: dict[str, dict[str, Choice]] = {}
+    for answer in answers:
+        own = by_annotator.setdefault(answer.annotator, {})
+        own[answer.pair.id] = answer.choice
+    found = []
+    for names in itertools.combinations(sorted(by_annotator), 2):
+        one, other = (by_annotator[name] for name in names)
+        both = [(one[pair], other[pair]) for pair in one if pair in other]
+        if both:
+            raw = sum(x == y for x, y in both) / len(both)
+            found.append(Agreement(names, len(both), raw, cohen_kappa(both)))
+    return found
+
+
+def cohen_kappa(both: Sequence[tuple[Choice, Choice]]) -> float | None:
+    """(observed - expected) / (1 - expected) agreement (Cohen 1960).
+
+    None where both always choose the same, so that chance explains all.
+    """
+    n = len(both)
+    observed = sum(x == y for x, y in both) / n
+    first, second = Counter(x for x, _ in both), Counter(y for _, y in both)
+    expected = sum(first[choice] * second[choice] for choice in Choice) / n**2
+    return None if expected == 1 else (observed - expected) / (1 - expected)
+
+
+def krippendorff_alpha(answers: Iterable[Answer]) -> float | None:
+    """1 - observed / expected disagreement, for any number of annotators.
+
+    Nominal data; pairs that only one has judged do not count (Krippendorff
+    2011, "Computing Krippendorff's alpha-reliability", section C).  None
+    where there is nothing to compare, or all choices are equal.
+    """
+    units: dict[str, Counter[Choice]] = {}
+    for answer in answers:
+        unit = units.setdefault(answer.pair.id, Counter())
+        unit[answer.choice] += 1
+    shared = [unit for unit in units.values() if unit.total() > 1]
+    totals = sum(shared, Counter())
+    n = totals.total()
+    observed = sum(_unlike(unit) / (unit.total() - 1) for unit in shared)
+    expected = _unlike(totals) / (n - 1) if n else 0
+    return None if expected == 0 else 1 - observed / expected
+
+
+def _unlike(counts: Counter[Choice]) -> int:
+    """Ordered pairs of unequal choices among the counted ones."""
+    return counts.total() ** 2 - sum(n**2 for n in counts.values())
+
+
+# ---- Reading lines ---------------------------------------------------------
+
+
+def _lines(path: Path) -> list[tuple[str, str]]:
+    """Each line that is not blank, after "FILE, line N"."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} does not exist; it must be a JSONL file, one object a "
+            "line"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} must be readable UTF-8 text: {error}"
+        ) from error
+    return [
+        (f"{path}, line {number}", line)
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]
+
+
+def _object(where: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise DataError(
+            f"{where} must be a JSON object; got {text[:60]!r}: mend or "
+            "remove the line (`stylerl prefer` takes off a last line that "
+            "was cut short)"
+        ) from error
+    if not isinstance(value, dict):
+        raise DataError(f"{where} must be a JSON object; got {text[:60]!r}")
+    return value
+
+
+def _texts(record: Mapping[str, Any], where: str) -> list[str]:
+    for name in TEXTS:
+        if not isinstance(record.get(name), str):
+            raise DataError(
+                f"{where} must have the texts prompt, a and b; {name} is "
+                f"{record.get(name)!r}"
+            )
+    return [record[name] for name in TEXTS]
+
+
+def _answer(record: Mapping[str, Any], where: str) -> Answer:
+    pair = Pair(*_texts(record, where))
+    name, choice, sure = map(record.get, ("annotator", "choice", "confidence"))
+    rules = (
+        ("pair", record.get("pair") == pair.id, "the digest of the texts"),
+        ("annotator", isinstance(name, str) and bool(name), "a name"),
+        ("choice", choice in list(Choice), "a, b or tie"),
+        ("confidence", sure in list(CONFIDENCE), "1, 2 or 3"),
+    )
+    for key, holds, rule in rules:
+        if not holds:
+            raise DataError(
+                f"{where}: {key} must be {rule}; got {record.get(key)!r}"
+            )
+    return Answer(
+        record["annotator"],
+        pair,
+        Choice(record["choice"]),
+        int(record["confidence"]),
+    )

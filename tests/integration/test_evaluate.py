@@ -1,0 +1,169 @@
+"""The stage: what it writes, and that the same inputs give the same bytes."""
+
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import build_llama
+from test_heldout import BODY, CLEAN, snippets
+
+from stylerl import config, storage
+from stylerl.config import Params
+from stylerl.errors import ModelError
+from stylerl.lm.models import load_scorer, save_model
+from tasks import evaluate
+
+OUTS = (
+    evaluate.COMPLETIONS,
+    evaluate.REPORT,
+    evaluate.METRICS,
+    evaluate.RULES,
+)
+
+
+class Log:
+    """Stands in for an MLflow run: remembers what was logged."""
+
+    def __init__(self):
+        self.metrics, self.tables, self.files, self.tags = {}, {}, [], {}
+
+    def log_metrics(self, metrics, step=None):
+        self.metrics.update(metrics)
+
+    def log_table(self, name, table):
+        self.tables[name] = table
+
+    def log_file(self, path):
+        self.files.append(path)
+
+    def log_tag(self, name, value):
+        self.tags[name] = value
+
+
+@pytest.fixture
+def log(monkeypatch):
+    kept = Log()
+
+    @contextmanager
+    def stage_run(stage, params):
+        yield kept
+
+    monkeypatch.setattr(evaluate.tracking, "stage_run", stage_run)
+    monkeypatch.setattr(
+        evaluate.tracking, "seconds_by_stage", lambda: {"sft": 41.0}
+    )
+    monkeypatch.setattr(evaluate.time, "monotonic", lambda: 0.0)
+    return kept
+
+
+def prepare(folder, tokenizer):
+    """A workspace as it stands before the stage, with tiny models."""
+    for name, seed in (("base", 0), ("sft", 1), ("ppo", 2)):
+        model = build_llama(len(tokenizer), seed=seed)
+        save_model(model, tokenizer, folder / "artifacts" / name)
+    scorer = load_scorer(folder / "artifacts/sft", tokenizer=tokenizer)
+    save_model(scorer, tokenizer, folder / evaluate.CLASSIFIER)
+    rows = [(CLEAN.format(n), BODY, "test") for n in range(8)]
+    storage.write_table(folder / evaluate.SNIPPETS, snippets(*rows))
+    updates = pd.DataFrame(
+        {"update": [1, 2], "objective/kl": [0.0, 20.0], "alarms": ["", "KL!"]}
+    )
+    storage.write_text(folder / evaluate.UPDATES, updates.to_csv(index=False))
+    changes = {
+        "evaluate.prompts": 6,
+        "evaluate.samples": 2,
+        "evaluate.best_of": 3,
+        "evaluate.best_of_prompts": 4,
+        "evaluate.max_new_tokens": 12,
+        "evaluate.bootstrap": 100,
+        "evaluate.human_snippets": 4,
+    }
+    params = config.override(Params(), changes)
+    storage.write_text(folder / "params.yaml", config.render(params))
+
+
+@pytest.fixture
+def workspace(tmp_path, tokenizer, monkeypatch):
+    prepare(tmp_path, tokenizer)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_stage_twice_gives_the_same_bytes(workspace, log, capsys):
+    evaluate.main()
+    first = [path.read_bytes() for path in OUTS]
+    evaluate.main()
+
+    assert [path.read_bytes() for path in OUTS] == first
+    text = capsys.readouterr().out
+    assert "Before and after" in text
+    assert str(evaluate.REPORT) in text
+
+
+def test_what_the_stage_leaves_behind(workspace, log):
+    evaluate.main()
+
+    metrics = storage.read_json(evaluate.METRICS)
+    assert set(metrics) == {
+        "size", "base", "sft", "ppo", "autopep8", "human", "best_of_2",
+        "best_of_3", "gain", "gain_sft",
+    }  # fmt: skip
+    completions = storage.read_table(evaluate.COMPLETIONS)
+    counts = completions.groupby("model").size().to_dict()
+    assert counts == {
+        "base": 12, "sft": 12, "ppo": 12, "autopep8": 12, "human": 6,
+        "best_of_2": 6, "best_of_3": 4,
+    }  # fmt: skip
+    assert completions.attrs["judge"] == log.tags["judge"]
+    assert completions.attrs["max_new_tokens"] == 12
+    rules = pd.read_csv(evaluate.RULES)
+    assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
+    page = Path(evaluate.REPORT).read_text()
+    assert "KL!: first at update 2" in page
+    assert page.count("SHA-256") == 5  # snippets, lock and three models
+    assert "<dt>time of sft</dt><dd>41 s</dd>" in page
+    assert "machine.cpu" in page
+
+
+def test_what_the_stage_logs(workspace, log):
+    evaluate.main()
+
+    assert log.metrics == storage.read_json(evaluate.METRICS)
+    assert set(log.files) == {
+        evaluate.METRICS, evaluate.RULES, evaluate.REPORT,
+        evaluate.COMPLETIONS,
+    }  # fmt: skip
+    table = log.tables["completions.json"]
+    assert len(table) == 6
+    assert {"prompt", "sft_completion", "ppo_outcome"} <= set(table)
+    assert len(log.tags["judge"]) == 16
+
+
+def test_a_run_without_updates_has_no_curves(workspace, log):
+    storage.write_text(evaluate.UPDATES, "\n")
+
+    evaluate.main()
+
+    assert "Learning curves" not in Path(evaluate.REPORT).read_text()
+
+
+def test_one_sample_leaves_nothing_to_choose_from(workspace, log):
+    params = config.override(
+        config.load(), {"evaluate.samples": 1, "evaluate.best_of": 1}
+    )
+    storage.write_text(Path("params.yaml"), config.render(params))
+
+    evaluate.main()
+
+    metrics = storage.read_json(evaluate.METRICS)
+    assert not [name for name in metrics if name.startswith("best_of")]
+
+
+def test_a_stage_that_fails_leaves_nothing(workspace, log):
+    (workspace / "artifacts/ppo/model.safetensors").unlink()
+
+    with pytest.raises(ModelError, match="model.safetensors"):
+        evaluate.main()
+
+    assert not any(path.exists() for path in OUTS)

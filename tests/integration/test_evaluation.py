@@ -1,0 +1,294 @@
+"""Models at work and the whole evaluation, on tiny models."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from conftest import build_llama
+from test_heldout import BODY, CLEAN, snippets
+
+from stylerl.config import EvaluateConfig, JudgeConfig
+from stylerl.errors import DataError, ModelError
+from stylerl.evaluation import baselines, contenders, evaluation
+from stylerl.evaluation.contenders import Language, Source
+from stylerl.evaluation.heldout import Prompt, literal_prompts
+from stylerl.judge import Judge
+from stylerl.lm import sampling
+from stylerl.lm.models import save_model
+
+CONFIG = EvaluateConfig(
+    prompts=6,
+    samples=2,
+    max_new_tokens=12,
+    batch_size=8,
+    bootstrap=100,
+    human_snippets=4,
+    best_of=4,
+    best_of_prompts=3,
+    precision="fp32",
+)
+
+
+@pytest.fixture(scope="module")
+def judge():
+    return Judge(JudgeConfig())
+
+
+@pytest.fixture(scope="module")
+def sources(tokenizer, tmp_path_factory):
+    """base, sft and ppo: three tiny models; ppo is sft itself."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, seed in (("base", 0), ("sft", 1)):
+        model = build_llama(len(tokenizer), seed=seed)
+        save_model(model, tokenizer, folder / name)
+    found = {name: Source(str(folder / name)) for name in ("base", "sft")}
+    return {**found, "ppo": found["sft"]}
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Eight functions of the test split; the last is the longest."""
+    return snippets(
+        *[(CLEAN.format(n), BODY, "test") for n in range(7)],
+        (CLEAN.format(7), BODY * 3, "test"),
+    )
+
+
+@pytest.fixture(scope="module")
+def result(sources, table, judge):
+    return evaluation.evaluate(sources, table, judge, CONFIG, seed=3)
+
+
+def test_every_model_answers_the_same_prompts_and_samples(result):
+    rows = result.completions
+    keys = {
+        name: own[["prompt_id", "sample"]].to_numpy().tolist()
+        for name, own in rows.groupby("model")
+    }
+
+    assert keys["base"] == keys["sft"] == keys["ppo"]
+    assert len(keys["ppo"]) == 6 * 2
+    assert len(keys["human"]) == 6
+    assert result.metrics["size"] == {
+        "prompts": 6, "samples": 2, "validation": 0, "literal": 0
+    }  # fmt: skip
+
+
+def test_the_same_model_under_the_same_seed_gains_nothing(result):
+    # ppo is sft, so all is equal: every difference is 0 and so is the KL.
+    # It would not be, had the two drawn from different random streams.
+    rows = result.completions.set_index("model")
+
+    assert (
+        rows.loc["ppo", "completion"].tolist()
+        == rows.loc["sft", "completion"].tolist()
+    )
+    assert set(result.metrics["gain"].values()) == {0.0}
+    assert result.metrics["ppo"]["kl"] == 0.0
+    assert result.metrics["ppo"] == result.metrics["sft"]
+
+
+def test_two_models_differ(result):
+    assert result.metrics["base"]["kl"] != 0.0
+    assert (
+        result.metrics["base"]["bits_per_byte"]
+        != result.metrics["sft"]["bits_per_byte"]
+    )
+
+
+def test_an_evaluation_repeats_itself(result, sources, table, judge):
+    again = evaluation.evaluate(sources, table, judge, CONFIG, seed=3)
+
+    assert again.metrics == result.metrics
+    pd.testing.assert_frame_equal(again.completions, result.completions)
+    pd.testing.assert_frame_equal(again.rules, result.rules)
+
+
+def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
+    # Against a plain forward pass over prompt and sampled tokens, at the
+    # sampling temperature; position p predicts the token at p + 1.
+    text = "def f(a):\n"
+    config = EvaluateConfig(
+        samples=1, max_new_tokens=5, temperature=0.7, precision="fp32"
+    )
+    base, sft = (contenders.load(sources[name]) for name in ("base", "sft"))
+    drawn = sampling.generate(
+        *base, [text], max_new_tokens=5, temperature=0.7, seed=0
+    )
+    (prompt,), (response,) = drawn.prompt_ids, drawn.ids
+
+    def logprob(model):
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + response])).logits[0]
+        logs = (logits / 0.7).log_softmax(-1)[len(prompt) - 1 : -1]
+        return float(logs[range(len(response)), response].sum())
+
+    rows = contenders.complete(
+        "base", base, sft, literal_prompts([text]), config, 0, range(1)
+    )
+
+    row = rows.iloc[0]
+    assert row["completion"] == drawn.texts[0]
+    assert row["tokens"] == len(response) - drawn.finished[0]
+    expected = logprob(base.model) - logprob(sft.model)
+    assert row["kl"] == pytest.approx(expected, abs=1e-4)
+    assert abs(expected) > 0.1
+
+
+def test_completions_are_judged_with_their_prompts(judge):
+    table = pd.DataFrame(
+        {
+            "model": "sft",
+            "prompt_id": ["a", "b", "c", "d"],
+            "sample": 0,
+            "prompt": "def f(a,b):\n",  # E231 is the prompt's
+            "completion": [
+                "    return a\n",
+                "    return a+b ;\n",
+                "    return (\n",
+                "    x = a\n    retu",
+            ],
+            "judged": [
+                "    return a\n",
+                "    return a+b ;\n",
+                "    return (\n",
+                "    x = a\n",
+            ],
+            "finished": [True, True, True, False],
+            "tokens": 4,
+            "kl": 0.0,
+        }
+    )
+
+    judged = contenders.judge_completions(table, judge)
+
+    assert judged["outcome"].tolist() == [
+        "compliant",
+        "violations",
+        "unparsable",
+        "unfinished",
+    ]
+    # E203 before the semicolon and E703; a+b is E226, which is ignored.
+    # F841, as x is never used, is the cut's: the line that used it went.
+    assert judged["codes"].tolist()[:2] == [[], ["E203", "E703"]]
+    assert judged["codes"].tolist()[3] == []
+    assert judged["score"].tolist() == [1.0, 0.8, 0.0, 1.0]
+    assert judged["statements"].tolist() == [1, 1, 0, 1]
+    assert "judged" not in judged
+
+
+def test_bits_per_byte_of_a_model_that_knows_nothing(tiny_llama, tokenizer):
+    # Zero logits give every token log2(V) bits.  "ab\n" is some t tokens
+    # and the end token: (t + 1) log2(V) bits over 3 bytes.
+    tiny_llama.get_output_embeddings().weight.data.zero_()
+    tokens = len(tokenizer.encode("ab\n")) + 1
+
+    bits = contenders.bits_per_byte(
+        Language(tiny_llama, tokenizer), ["ab\n"], 4, "test"
+    )
+
+    expected = tokens * math.log2(len(tokenizer)) / 3
+    assert bits == pytest.approx(expected, rel=1e-5)
+
+
+def test_texts_that_outgrow_the_model_are_left_out(tiny_llama, tokenizer):
+    language = Language(tiny_llama, tokenizer)
+    long = "x = 1\n" * 300
+
+    assert contenders.bits_per_byte(
+        language, ["ab\n", long], 4, "test"
+    ) == contenders.bits_per_byte(language, ["ab\n"], 4, "test")
+    with pytest.raises(DataError, match="at most 256 tokens; none of 1"):
+        contenders.bits_per_byte(language, [long], 4, "test")
+
+
+def test_the_formatter_works_on_the_base_and_keeps_the_prompt(tokenizer):
+    table = pd.DataFrame(
+        {
+            "model": ["base", "base", "sft"],
+            "prompt_id": ["a", "b", "a"],
+            "sample": 0,
+            "prompt": "def f(a,b):\n",
+            "completion": ["    x=a\n", "    x=a\n    re", "    x=b\n"],
+            "judged": ["    x=a\n", "    x=a\n", "    x=b\n"],
+            "finished": [True, False, True],
+            "tokens": 99,
+            "kl": 1.0,
+        }
+    )
+
+    rows = baselines.formatted(table, tokenizer, 79)
+
+    assert rows["model"].tolist() == ["autopep8"] * 2
+    assert rows["judged"].tolist() == ["    x = a\n"] * 2
+    assert rows["finished"].tolist() == [True, False]
+    assert (
+        rows["tokens"].tolist() == [len(tokenizer.encode("    x = a\n"))] * 2
+    )
+    assert rows["kl"].isna().all()
+
+
+def test_samples_of_a_prompt_are_drawn_by_number(sources):
+    # Sample 2 is the same whether it is drawn beside 0 and 1 or alone.
+    sft = contenders.load(sources["sft"])
+    prompts = literal_prompts(["def f(a):\n", "def longer(a, b):\n"])
+
+    every, last = (
+        contenders.complete("sft", sft, sft, prompts, CONFIG, 0, numbers)
+        for numbers in (range(3), range(2, 3))
+    )
+
+    third = every[every["sample"] == 2]["completion"].tolist()
+    assert last["completion"].tolist() == third
+    assert every.groupby("prompt_id")["completion"].nunique().tolist() == [
+        3,
+        3,
+    ]
+
+
+def test_precision_follows_the_hardware_unless_it_is_said(monkeypatch):
+    monkeypatch.setattr(contenders, "multiplies_bf16", lambda: True)
+
+    chosen = [
+        contenders.takes_bf16(EvaluateConfig(precision=precision))
+        for precision in ("auto", "bf16", "fp32")
+    ]
+
+    assert chosen == [True, True, False]
+
+
+def test_humans_answer_only_prompts_that_have_an_author(tokenizer):
+    prompts = [Prompt("a", "def f():\n", "    x()\n"), Prompt("b", "y", None)]
+
+    rows = baselines.written_by_humans(prompts, tokenizer)
+
+    assert rows["completion"].tolist() == ["    x()\n"]
+    assert baselines.written_by_humans(prompts[1:], tokenizer).empty
+
+
+def test_literal_prompts_are_evaluated_literally(sources, table, judge):
+    config = EvaluateConfig(
+        prompt_texts=("def add(a, b):", "class Person:"),
+        samples=1,
+        max_new_tokens=4,
+        bootstrap=100,
+    )
+
+    found = evaluation.evaluate(sources, table, judge, config, seed=0)
+
+    assert set(found.completions["prompt"]) == set(config.prompt_texts)
+    assert found.metrics["size"]["literal"] == 1
+    assert "human" not in found.metrics
+
+
+def test_no_prompt_is_an_error(sources):
+    with pytest.raises(DataError, match="at least one prompt"):
+        contenders.put_to_work(sources, [], ["x\n"], CONFIG, seed=0)
+
+
+def test_a_missing_model_is_an_error(sources, table, judge, tmp_path):
+    absent = {**sources, "ppo": Source(str(tmp_path / "ppo"))}
+
+    with pytest.raises(ModelError, match="does not exist"):
+        evaluation.evaluate(absent, table, judge, CONFIG, seed=0)

@@ -1,0 +1,88 @@
+"""Two processes under `accelerate launch` take the steps of one.
+
+With their weights replicated, or cut up between them (FSDP).
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stylerl.lm.models import load_causal_lm
+
+HERE = Path(__file__).parent
+
+
+def launch(folder, processes, way="--multi_gpu"):
+    """Run ppo_ranks.py in so many processes.
+
+    accelerate's own CPU launcher wants mpirun; the one it calls multi_gpu is
+    torchrun, and gives gloo where there is no GPU.
+    """
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (HERE, *HERE.parents[:2]))),
+        "OMP_NUM_THREADS": "1",
+    }
+    launcher = [
+        *(sys.executable, "-m", "accelerate.commands.launch", way),
+        *("--num_processes", str(processes), "--num_machines", "1"),
+        *("--mixed_precision", "no", "--dynamo_backend", "no"),
+        *("--main_process_port", "0"),
+    ]
+    command = launcher if processes > 1 else [sys.executable]
+    done = subprocess.run(
+        [*command, str(HERE / "ppo_ranks.py"), str(folder)],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def weights(folder, index=0):
+    return load_file(folder / f"weights{index}.safetensors")
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """Where a process alone left its results."""
+    folder = tmp_path_factory.mktemp("one")
+    launch(folder, 1)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["--multi_gpu", "--use_fsdp"])
+def test_two_processes_end_where_one_does(way, one, tmp_path):
+    """Seven episodes, so that the shares differ; four minibatches, so that
+    one has a single row and the second process none of it.  Three validation
+    prompts, which are no even share either."""
+    launch(tmp_path, 2, way)
+    start = load_file(one / "start.safetensors")
+    alone, main, other = weights(one), weights(tmp_path), weights(tmp_path, 1)
+    for name, weight in alone.items():
+        assert torch.allclose(weight, main[name], atol=1e-5), name
+        assert torch.equal(main[name], other[name]), name
+        assert not torch.equal(weight, start[name]), name
+    histories = [
+        (folder / "history.txt").read_text().split()
+        for folder in (one, tmp_path)
+    ]
+    for mine, theirs in zip(*histories, strict=True):
+        assert float(mine) == pytest.approx(float(theirs), abs=1e-4)
+    saved = load_causal_lm(tmp_path / "model")
+    for name, weight in saved.named_parameters():
+        assert torch.equal(weight, main[f"model.{name}"]), name
+    size, held = (
+        int((folder / "held.txt").read_text()) for folder in (one, tmp_path)
+    )
+    assert held / size == (
+        pytest.approx(0.5, abs=0.01) if "fsdp" in way else 1
+    )

@@ -1,0 +1,150 @@
+"""The champion answers: loaded in this process, and over HTTP."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import pyfunc
+
+from stylerl.errors import DataError
+from stylerl.evaluation.promotion import ALREADY, Decision
+from stylerl.lm import models, sampling
+from stylerl.lm.serving import Policy
+from stylerl.pipeline import registry, tracking
+
+CHAMPION = "models:/stylerl@champion"
+PROMPTS = ["def add(a, b):\n", "def first(values):"]
+PARAMS = {"temperature": 0.5, "max_new_tokens": 12, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def store(llama_folder, tmp_path_factory):
+    """A folder whose MLflow store holds the tiny model as champion."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("serving")
+        patch.chdir(folder)
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        version = registry.register(
+            None,
+            str(llama_folder),
+            "d1",
+            {},
+            {"max_new_tokens": 5, "stop_strings": ["never written"]},
+        )
+        registry.promote(version, "run", lambda _: Decision([ALREADY]))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def expected(llama_folder):
+    """What the library itself completes."""
+    tokenizer = models.load_tokenizer(llama_folder)
+    model = models.load_causal_lm(llama_folder, tokenizer=tokenizer)
+    bare = ["def add(a, b):", "def first(values):"]
+    drawn = sampling.generate(model, tokenizer, bare, **PARAMS)
+    return [
+        {"completion": text, "finished": done}
+        for text, done in zip(drawn.texts, drawn.finished, strict=True)
+    ]
+
+
+def test_the_registered_model_answers_as_the_library_does(store, expected):
+    model = pyfunc.load_model(CHAMPION)
+    table = pd.DataFrame({"prompt": PROMPTS})
+    answers = model.predict(table, params=PARAMS)
+    assert answers.to_dict("records") == expected
+
+
+def test_it_answers_as_it_was_registered_unless_asked(store, llama_folder):
+    """At most 5 tokens of at least a character each; a stop string, here
+    what the model wrote itself, ends a completion before it."""
+    model = pyfunc.load_model(CHAMPION)
+    table = pd.DataFrame({"prompt": PROMPTS[:1]})
+    by_default = model.predict(table)
+    asked = {"max_new_tokens": 5, "temperature": 0.8, "seed": 0}
+    folder = Policy(llama_folder)
+    pd.testing.assert_frame_equal(by_default, folder.predict(table, asked))
+    (text,) = by_default["completion"]
+    assert len(text) > 3
+    stop = text[2:4]
+    cut = model.predict(table, params={"stop_strings": [stop]})
+    assert cut["completion"].tolist() == [text[: text.index(stop)]]
+    assert cut["finished"].tolist() == [True]
+
+
+def test_the_registered_model_holds_no_pickle(store):
+    files = {
+        path.name: path
+        for path in Path("mlflow/artifacts").rglob("*")
+        if path.is_file()
+    }
+    assert "model.safetensors" in files
+    assert "serving.py" in files  # the code goes with it
+    assert not any(name.endswith((".pkl", ".pickle", ".pt")) for name in files)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"temperature": -0.1}, {"max_new_tokens": 0}, {"stop_strings": [""]}],
+)
+def test_a_parameter_out_of_bounds_is_refused(llama_folder, params):
+    table = pd.DataFrame({"prompt": PROMPTS})
+    with pytest.raises(DataError, match="at least 0|empty texts"):
+        Policy(llama_folder).predict(table, params)
+
+
+@pytest.mark.slow
+def test_the_server_answers_over_http(store, expected):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [
+        *(sys.executable, "-m", "mlflow", "models", "serve", "-m", CHAMPION),
+        *("--env-manager", "local", "-h", "127.0.0.1", "-p", str(port)),
+    ]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"MLFLOW_TRACKING_URI": tracking.store(), "PATH": path}
+    server = subprocess.Popen(
+        command, env={**os.environ, **env}, start_new_session=True
+    )
+    try:
+        wait_for(f"{url}/ping", server)
+        answers = ask(
+            f"{url}/invocations",
+            {"inputs": {"prompt": PROMPTS}, "params": PARAMS},
+        )
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(30)
+    assert answers == {"predictions": expected}
+
+
+def wait_for(url, server):
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except (OSError, urllib.error.URLError):
+            assert server.poll() is None, "the server died"
+            assert time.monotonic() < deadline, "no answer in time"
+            time.sleep(0.3)
+
+
+def ask(url, question):
+    request = urllib.request.Request(
+        url,
+        json.dumps(question).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return json.load(reply)

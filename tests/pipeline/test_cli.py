@@ -1,0 +1,183 @@
+"""The `stylerl` command: help that teaches, one message for an error."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from test_comparison import evaluation
+
+from stylerl import config, storage
+from stylerl.cli import main as cli
+from stylerl.errors import ConfigError
+from stylerl.pipeline import tracking
+
+COMMANDS = [
+    "run",
+    "sweep",
+    "collect",
+    "judge",
+    "complete",
+    "prefer",
+    "compare",
+    "params",
+    "doctor",
+    "report",
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"    {name} " in text] == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([command, "--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: stylerl {command}")
+    assert len(text.splitlines()) >= 5
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("ppo.kl_coef=0.1", {"ppo.kl_coef": 0.1}),
+        ("seed=3", {"seed": 3}),
+        ("judge.config=null", {"judge.config": None}),
+        ("judge.select=[E, W]", {"judge.select": ["E", "W"]}),
+        ("sft.base=a=b", {"sft.base": "a=b"}),
+    ],
+)
+def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
+    assert cli.changes([text]) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ppo.kl_coef", "a setting is KEY=VALUE"),
+        ("=1", "a setting is KEY=VALUE"),
+        ("judge.select=[E", "judge.select: '.E' is not a YAML value"),
+    ],
+)
+def test_set_refuses_what_is_no_assignment(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        cli.changes([text])
+
+
+def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["params", "--preset", "smoke", "--set", "ppo.kl_coef=0.2"]
+    assert cli.main(arguments) == 0
+    written = config.load(Path("params.yaml"))
+    smoke = config.from_preset("smoke")
+    assert written == config.override(smoke, {"ppo.kl_coef": 0.2})
+    assert yaml.safe_load(capsys.readouterr().out)["ppo"]["kl_coef"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["params"], "params.yaml does not exist"),
+        (["params", "--preset", "huge"], "preset must be one of default"),
+        (["params", "--set", "ppo.kl=1"], "params.yaml does not exist"),
+        (
+            ["params", "--preset", "smoke", "--set", "ppo.kl=1"],
+            "unknown parameter 'ppo.kl'",
+        ),
+        (["collect", "--source", "path"], "--source path needs a path"),
+        (["collect", "--source", "path", "nowhere"], "nowhere"),
+        (["collect", "nowhere"], "environment takes no path; got 'nowhere'"),
+        (
+            ["collect", "--source", "hub", "--limit", "-5"],
+            "--limit must be 0, for all, or more; got -5",
+        ),
+        (["run"], "params.yaml does not exist"),
+        (["sweep"], "params.yaml does not exist"),
+        (["run", "--preset", "huge"], "preset must be one of default"),
+        (["report"], "artifacts/evaluate/report.html does not exist"),
+    ],
+)
+def test_one_message_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(arguments) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("stylerl: ") and message in last
+
+
+def test_collect_from_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/a.py").write_text("x = 1\n")
+    assert cli.main(["collect", "--source", "path", "mine"]) == 0
+    manifest = json.loads(Path("data/manifest.json").read_text())
+    assert manifest["source"] == "path"
+
+
+def test_judge_s_exit_code_is_the_command_s(tmp_path: Path) -> None:
+    (tmp_path / "clean.py").write_text("x = 1\n")
+    (tmp_path / "rough.py").write_text("x=1\n")  # E225
+    assert cli.main(["judge", "clean.py"]) == 0
+    assert cli.main(["judge", "clean.py", "rough.py"]) == 1
+    assert cli.main(["judge", "nowhere.py"]) == 2
+
+
+def test_starting_costs_no_heavy_import() -> None:
+    code = (
+        "import sys; from flows import cli; cli.parser(); "
+        "print([m for m in ('torch', 'prefect', 'mlflow', 'transformers') "
+        "if m in sys.modules])"
+    )
+    root = Path(cli.__file__).resolve().parents[2]
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_complete_shows_each_model_that_is_there(
+    llama_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """artifacts/sft and artifacts/ppo do not exist here: the base alone."""
+    changes = ["--set", f"sft.base={llama_folder}"]
+    changes += ["--set", "evaluate.max_new_tokens=4"]
+    assert cli.main(["params", "--preset", "smoke", *changes]) == 0
+    capsys.readouterr()
+    assert cli.main(["complete", "def add(a, b):"]) == 0
+    shown = capsys.readouterr().out
+    assert "base" in shown and "def add(a, b):" in shown
+    assert "PPO" not in shown
+    assert cli.main(["complete", "def add(a, b):", "--seed", "1"]) == 0
+    assert capsys.readouterr().out != shown
+
+
+def test_compare_prints_differences_and_refuses_another_judge(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = {"one": ("a", "j1"), "two": ("abc", "j1"), "other": ("abc", "j2")}
+    for name, (clean, judge) in runs.items():
+        table = evaluation(*clean, basis={"judge": judge})
+        storage.write_table(Path(name, tracking.COMPLETIONS), table)
+    assert cli.main(["compare", "one", "two"]) == 0
+    assert "+50.0 [0.0, +100.0]" in capsys.readouterr().out
+    assert cli.main(["compare", "one", "other"]) == 2
+    said = capsys.readouterr().err
+    assert "these differ in judge, j1 and j2" in said

@@ -1,0 +1,151 @@
+"""The graph of dvc.yaml: order, and what changes a stage's key."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stylerl.errors import ConfigError
+from stylerl.pipeline import graph
+
+DVC_YAML = """
+stages:
+  ppo:
+    cmd: python -m tasks.ppo
+    deps: [artifacts/sft/model, ppo.py, "${ppo.code}"]
+    params: [ppo.kl_coef]
+    outs: [artifacts/ppo]
+  base:
+    cmd: python -m tasks.base
+    deps: [data]
+    outs:
+      - artifacts/base:
+          remote: base
+    frozen: true
+  sft:
+    cmd: python -m tasks.sft
+    deps: [data, artifacts/base]
+    params: [sft, seed]
+    outs: [artifacts/sft]
+    metrics:
+      - metrics/sft.json:
+          cache: false
+"""
+LOCK = """
+schema: '2.0'
+stages:
+  base:
+    cmd: python -m tasks.base
+    outs: [{path: artifacts/base, md5: bb.dir}]
+  sft:
+    cmd: python -m tasks.sft
+    outs: [{path: artifacts/sft, md5: ff.dir}]
+"""
+DATA = "outs: [{path: data, md5: dd.dir}]"
+PARAMS = (
+    "seed: 0\nsft: {rate: 0.1}\nppo: {kl_coef: 0.05, gamma: 1.0, code: a.py}\n"
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, text in {
+        "dvc.yaml": DVC_YAML,
+        "dvc.lock": LOCK,
+        "data.dvc": DATA,
+        "params.yaml": PARAMS,
+        "ppo.py": "x = 1\n",
+        "a.py": "a = 1\n",
+        "b.py": "b = 1\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def replace(name: str, old: str, new: str) -> Callable[[Path], None]:
+    """A change of one file of the workspace."""
+
+    def change(root: Path) -> None:
+        text = (root / name).read_text()
+        assert old in text
+        (root / name).write_text(text.replace(old, new))
+
+    return change
+
+
+def test_stages_come_after_what_they_read(root: Path) -> None:
+    # ppo reads a file inside sft's output; base is declared before sft
+    assert [s.name for s in graph.load(root)] == ["base", "sft", "ppo"]
+
+
+def test_what_a_stage_declares(root: Path) -> None:
+    sft = graph.find("sft", root)
+    assert sft.outs == ("artifacts/sft", "metrics/sft.json")
+    assert sft.params == ("sft", "seed") and not sft.frozen
+    assert graph.find("base", root).frozen
+
+
+def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
+    sft, ppo = graph.find("sft", root), graph.find("ppo", root)
+    assert graph.inputs(sft, root) == {
+        "data": "dd.dir",
+        "artifacts/base": "bb.dir",
+    }
+    digests = graph.inputs(ppo, root)
+    assert digests["artifacts/sft/model"] == "ff.dir"
+    # printf 'x = 1\n' | sha256sum
+    assert digests["ppo.py"] == (
+        "9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"
+    )
+    # data is what DVC tracks; code is not
+    assert graph.datasets(ppo, root) == {"artifacts/sft/model": "ff.dir"}
+    (root / "ppo.py").unlink()
+    assert graph.inputs(ppo, root)["ppo.py"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (replace("params.yaml", "0.05", "0.06"), {"ppo"}),
+        (replace("params.yaml", "gamma: 1.0", "gamma: 0.9"), set()),
+        (replace("params.yaml", "rate: 0.1", "rate: 0.2"), {"sft"}),
+        (replace("params.yaml", "seed: 0", "seed: 1"), {"sft"}),
+        (replace("ppo.py", "1", "2"), {"ppo"}),
+        (replace("a.py", "1", "2"), {"ppo"}),  # named in params.yaml
+        (replace("b.py", "1", "2"), set()),
+        (replace("params.yaml", "a.py", "b.py"), {"ppo"}),
+        (replace("data.dvc", "dd", "de"), {"sft"}),  # base is frozen
+        (replace("dvc.lock", "bb", "bc"), {"base", "sft"}),
+        (replace("dvc.lock", "ff", "fe"), {"ppo"}),
+        (replace("dvc.yaml", "tasks.ppo", "tasks.ppo -v"), {"ppo"}),
+    ],
+)
+def test_the_key_changes_with_what_a_stage_uses(
+    root: Path, change: Callable[[Path], None], changed: set[str]
+) -> None:
+    def keys() -> dict[str, str]:
+        return {s.name: graph.stage_key(s, root) for s in graph.load(root)}
+
+    before = keys()
+    assert len(set(before.values())) == 3
+    assert keys() == before
+    change(root)
+    after = keys()
+    assert {name for name in after if after[name] != before[name]} == changed
+
+
+def test_before_the_first_run(root: Path) -> None:
+    (root / "dvc.lock").unlink()
+    assert graph.outputs("sft", root) == {}
+    assert len(graph.stage_key(graph.find("sft", root), root)) == 64
+
+
+def test_errors_name_the_remedy(root: Path) -> None:
+    with pytest.raises(ConfigError, match="one of base, sft, ppo; got 'x'"):
+        graph.find("x", root)
+    replace("params.yaml", "a.py", "null")(root)
+    with pytest.raises(ConfigError, match="must hold ppo.code, a path"):
+        graph.load(root)
+    (root / "dvc.yaml").unlink()
+    with pytest.raises(ConfigError, match="root of a stylerl checkout"):
+        graph.load(root)

@@ -1,0 +1,619 @@
+"""DVC, Prefect and MLflow agree, whatever happens to the workspace.
+
+The scenarios run on five tiny stages, but on a real DVC repository, a real
+Prefect server and a real MLflow store.  A tiny stage appends its name to
+`executed` each time that it runs, and obeys what `orders/STAGE` asks for.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import yaml
+from mlflow import models
+from prefect.artifacts import Artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_LOCAL_STORAGE_PATH,
+    temporary_settings,
+)
+from prefect.testing.utilities import prefect_test_harness
+
+from flows import rlhf as story
+from flows.rlhf import rlhf
+from flows.rounds import check, iterate
+from flows.sweep import sweep
+from stylerl import config, storage
+from stylerl.cli import serve
+from stylerl.errors import DataError, StylerlError
+from stylerl.judge import Judge
+from stylerl.pipeline import graph, tracking, workspace
+from stylerl.pipeline import stage_task as stages
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parent.parent.parent
+STAGES = ["filter", "pretrain", "sft", "ppo", "evaluate"]
+
+STAGE_SCRIPT = """
+import hashlib, json, os, signal, sys, time
+from pathlib import Path
+
+import pandas as pd
+
+from stylerl import config, storage
+from stylerl.errors import DataError
+from stylerl.report import summary
+from stylerl.pipeline import process, tracking
+from stylerl.evaluation import display
+
+NAME = sys.argv[1]
+READS = {"filter": ["data"], "pretrain": ["artifacts/filter"],
+         "sft": ["artifacts/filter", "artifacts/base"],
+         "ppo": ["artifacts/sft"], "evaluate": ["artifacts/ppo"]}
+OUT = {"pretrain": "base"}.get(NAME, NAME)
+
+
+def obey():
+    orders = Path("orders", NAME)
+    if not orders.exists():
+        return
+    order, *rest = orders.read_text().split("\\n")
+    orders.write_text("\\n".join(rest))
+    if order == "sleep":
+        Path("sleeping").write_text(str(os.getpid()))
+        time.sleep(float(os.environ.get("SLEEP", "60")))
+    elif order == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif order == "network":
+        raise ConnectionResetError("the hub went away")
+    elif order == "wrong":
+        raise DataError("every snippet must have a body; got none")
+
+
+def main():
+    with Path("executed").open("a") as log:
+        log.write(NAME + "\\n")
+    params = config.load()
+    with tracking.stage_run(NAME, {"kl_coef": params.ppo.kl_coef}) as run:
+        obey()
+        digest = hashlib.sha256()
+        for folder in READS[NAME]:
+            for file in sorted(Path(folder).rglob("*")):
+                digest.update(file.read_bytes())
+        text = digest.hexdigest()
+        if NAME == "ppo":
+            digest.update(Path(params.reward.rollouts).read_bytes())
+            text = f"{digest.hexdigest()} {params.ppo.kl_coef}"
+        out = Path("artifacts", OUT)
+        out.mkdir(parents=True)
+        (out / "model").write_text(text)
+        (out / "rollouts.jsonl").write_text(text)
+        run.log_metrics({"loss": 0.5}, step=1)
+        if NAME == "evaluate":
+            evaluate(run)
+
+
+def evaluate(run):
+    scores = {metric.key: 0.5 for metric in display.TABLE}
+    gain = {key + end: 0.1 * (key == "compliance")
+            for key in scores for end in ("", "_low", "_high")}
+    metrics = {"base": scores, "sft": scores, "ppo": scores, "gain": gain,
+               "size": {"prompts": 2, "samples": 1}}
+    Path("metrics").mkdir(exist_ok=True)
+    Path("metrics/evaluate.json").write_text(json.dumps(metrics))
+    Path("artifacts/evaluate/report.html").write_text(
+        "<p>report</p><!-- sweep -->")
+    table = pd.DataFrame({"model": ["ppo"]})
+    table.attrs = {"judge": "0123", "split": "test"}
+    storage.write_table(Path("artifacts/evaluate/completions.parquet"), table)
+    run.log_file(Path("artifacts/evaluate/completions.parquet"))
+
+
+if __name__ == "__main__":
+    process.run(main)
+"""
+
+
+def declared() -> dict[str, object]:
+    """The dvc.yaml of the tiny pipeline."""
+
+    def stage(name: str, deps: list[str], out: str, **more: object) -> object:
+        return {
+            "cmd": f"python stage.py {name}",
+            "deps": ["stage.py", *deps],
+            "outs": [{f"artifacts/{out}": {"push": False}}],
+            **more,
+        }
+
+    base = stage("pretrain", ["artifacts/filter"], "base", frozen=True)
+    base["outs"] = [{"artifacts/base": {"remote": "base"}}]  # type: ignore
+    return {
+        "stages": {
+            "evaluate": stage(
+                "evaluate",
+                ["artifacts/ppo"],
+                "evaluate",
+                metrics=[{"metrics/evaluate.json": {"cache": False}}],
+            ),
+            "ppo": stage(
+                "ppo",
+                ["artifacts/sft", "${reward.rollouts}"],
+                "ppo",
+                params=["ppo"],
+            ),
+            "sft": stage(
+                "sft",
+                ["artifacts/filter", "artifacts/base"],
+                "sft",
+                params=["sft", "seed"],
+            ),
+            "pretrain": base,
+            "filter": stage("filter", ["data"], "filter"),
+        }
+    }
+
+
+def dvc(*arguments: str) -> str:
+    """What a DVC command prints, run by hand in the current folder."""
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def new_workspace(folder: Path) -> None:
+    """A repository with data, parameters and a base in its remote."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/corpus").write_text("raw code")
+    (folder / "orders").mkdir()
+    (folder / "stage.py").write_text(STAGE_SCRIPT)
+    (folder / "rollouts.jsonl").write_text("\n")
+    (folder / "preferences.jsonl").touch()
+    (folder / "params.yaml").write_text(config.render(config.Params()))
+    (folder / "dvc.yaml").write_text(yaml.safe_dump(declared()))
+    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    os.chdir(folder)
+    dvc("init", "-q")
+    dvc("config", "core.analytics", "false")
+    dvc("remote", "add", "-q", "base", "dvcstore")
+    dvc("add", "-q", "data")
+    dvc("unfreeze", "pretrain")
+    dvc("repro", "-q", "pretrain")
+    dvc("push", "-q", "pretrain")
+    dvc("freeze", "pretrain")
+    shutil.rmtree("artifacts")
+    shutil.rmtree(".dvc/cache")
+    Path("executed").unlink()
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[pytest.MonkeyPatch]:
+    """A Prefect server and an MLflow store for the whole module."""
+    folder = tmp_path_factory.mktemp("stores")
+    with pytest.MonkeyPatch.context() as patch, prefect_test_harness(120):
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        patch.setenv("PATH", path)
+        patch.setenv("PREFECT_API_URL", PREFECT_API_URL.value())
+        patch.setenv("PREFECT_HOME", str(folder / "prefect"))
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def after_first_run(
+    server: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A workspace in which the flow has run once; `storage` is Prefect's."""
+    folder = tmp_path_factory.mktemp("first") / "workspace"
+    server.chdir(tmp_path_factory.getbasetemp())
+    new_workspace(folder)
+    with temporary_settings(
+        {PREFECT_LOCAL_STORAGE_PATH: folder.parent / "storage"}
+    ):
+        rlhf()
+    yield folder
+
+
+@pytest.fixture
+def folder(
+    after_first_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A copy of that workspace, as the current directory."""
+    shutil.copytree(after_first_run.parent, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path / "workspace")
+    Path("executed").unlink()
+    storage = {PREFECT_LOCAL_STORAGE_PATH: tmp_path / "storage"}
+    monkeypatch.setenv("PREFECT_LOCAL_STORAGE_PATH", str(tmp_path / "storage"))
+    with temporary_settings(storage):
+        yield tmp_path / "workspace"
+
+
+def executed() -> list[str]:
+    """The stages that ran, in order, since the copy was made."""
+    log = Path("executed")
+    return log.read_text().split() if log.exists() else []
+
+
+def run(**parameters: object) -> dict[str, str]:
+    """Run the flow; the state of each stage, off the parent MLflow run."""
+    rlhf(**parameters)  # type: ignore[arg-type]
+    tags = latest_parent().data.tags
+    return {name: tags[f"state.{name}"] for name in STAGES}
+
+
+def latest_parent():  # type: ignore[no-untyped-def]
+    client = tracking.connect()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    runs = client.search_runs(
+        [experiment.experiment_id], "tags.flow = 'rlhf'", max_results=1
+    )
+    return runs[0]
+
+
+def policy() -> str:
+    return Path("artifacts/ppo/model").read_text()
+
+
+CACHED = dict.fromkeys(STAGES, "Cached")
+
+
+def test_first_run(after_first_run: Path) -> None:
+    os.chdir(after_first_run)
+    # the frozen base came from the remote, so `pretrain` did not run
+    assert executed() == ["filter", "sft", "ppo", "evaluate"]
+    assert "up to date" in dvc("status")
+    parent = latest_parent()
+    for score in ("base", "before", "after"):
+        assert parent.data.metrics[f"{score}/compliance"] == 0.5
+    assert parent.data.metrics["gain/compliance_low"] == 0.1
+    assert parent.data.params["ppo.kl_coef"] == "0.05"
+    child = tracking.connect().get_run(parent.data.tags["run.ppo"])
+    key = graph.stage_key(graph.find("ppo"))
+    assert child.data.tags["stage_key"] == key
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    for made, read in ((parent, "data"), (child, "artifacts/sft")):
+        inputs = [i.dataset.name for i in made.inputs.dataset_inputs]
+        assert inputs == [read]
+    versions = tracking.connect().search_model_versions("name = 'stylerl'")
+    digest = graph.outputs("ppo")["artifacts/ppo"]
+    assert [v.tags["digest"] for v in versions] == [digest]
+    judge = Judge(config.load().judge).identity
+    assert versions[0].tags["judge"] == parent.data.tags["judge"] == judge
+    data = yaml.safe_load(Path("data.dvc").read_text())["outs"][0]["md5"]
+    assert versions[0].tags["data"] == data
+    # a gain of 0.1, its interval from 0.1 to 0.1, and no guard fallen
+    assert parent.data.tags["promotion"].startswith("champion: gain over SFT")
+    assert versions[0].tags["evaluation"] == parent.data.tags["run.evaluate"]
+    info = models.get_model_info(f"models:/stylerl/{versions[0].version}")
+    defaults = {param.name: param.default for param in info.signature.params}
+    chosen = config.load().evaluate
+    assert defaults == {
+        "temperature": chosen.temperature,
+        "max_new_tokens": chosen.max_new_tokens,
+        "stop_strings": [],
+        "seed": 0,
+    }
+    model = tracking.connect().get_registered_model("stylerl")
+    assert str(model.aliases["champion"]) == str(versions[0].version)
+    for key, words in (
+        ("before-after", "| compliance % |"),
+        ("promotion", "- gain over SFT: held"),
+    ):
+        artifact = Artifact.get(key)
+        assert artifact is not None
+        assert words in artifact.data
+
+
+def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
+    assert story.alarms() == ""
+    row = {
+        "objective/score": 0.5,
+        "objective/score_std": 0.4,
+        "objective/kl": 16.0,
+        "objective/entropy": 1.0,
+        "policy/clipfrac": 0.1,
+        "alarms": "KL explosion",
+    }
+    table = pd.DataFrame([row | {"validation/kl": None}, row])
+    table.to_csv("metrics/ppo.csv", index=False)
+    with tracking.flow_run("flow", {}, kind="alarms") as parent:
+        story.publish(parent, storage.read_json(story.METRICS), None)
+    artifact = Artifact.get("alarms")
+    assert artifact is not None
+    assert "| KL explosion | 2, from 1 to 2 | KL to the" in artifact.data
+    assert "Raise ppo.kl_coef" in artifact.data
+
+
+def test_again_is_all_cached(folder: Path) -> None:
+    first = latest_parent().data.tags["run.sft"]
+    start = time.monotonic()
+    assert run() == CACHED
+    print(f"again: {time.monotonic() - start:.1f} s")
+    assert executed() == []
+    assert latest_parent().data.tags["run.sft"] == first
+    assert len(tracking.connect().search_model_versions()) == 1
+
+
+def test_parameter_changed_and_changed_back(folder: Path) -> None:
+    before = policy()
+    states = run(params={"ppo.kl_coef": 0.1})
+    assert executed() == ["ppo", "evaluate"]
+    assert states["sft"] == "Cached" and states["ppo"] == "Completed"
+    assert policy().endswith(" 0.1")
+    assert config.load().ppo.kl_coef == 0.1
+    assert "up to date" in dvc("repro")
+    run(params={"ppo.kl_coef": 0.05})
+    assert executed() == ["ppo", "evaluate"]  # restored, not run
+    assert policy() == before
+    assert run() == CACHED
+
+
+def test_outputs_deleted(folder: Path) -> None:
+    before = policy()
+    shutil.rmtree("artifacts")
+    run()
+    assert executed() == []
+    assert policy() == before
+    assert Path("artifacts/base/model").exists()
+
+
+@pytest.mark.parametrize("out", ["ppo", "base"])
+def test_outputs_tampered_with(folder: Path, out: str) -> None:
+    model = Path("artifacts", out, "model")
+    before = model.read_text()
+    model.write_text("tampered")
+    run()
+    assert model.read_text() == before
+    assert executed() == []
+    assert run() == CACHED
+
+
+def test_dvc_repro_by_hand_then_flow(folder: Path) -> None:
+    params = config.override(config.load(), {"ppo.kl_coef": 0.2})
+    Path("params.yaml").write_text(config.render(params))
+    dvc("repro")
+    assert executed() == ["ppo", "evaluate"]
+    states = run()
+    assert executed() == ["ppo", "evaluate"]
+    assert states["ppo"] == "Completed"  # not Prefect's own work, but right
+    tags = latest_parent().data.tags
+    by_hand = tracking.connect().get_run(tags["run.ppo"])
+    assert "mlflow.parentRunId" not in by_hand.data.tags
+    assert by_hand.data.params["kl_coef"] == "0.2"
+
+
+def test_data_changed(folder: Path) -> None:
+    Path("data/corpus").write_text("other code")
+    run()
+    # the base is frozen: data that changes does not train it again
+    assert executed() == ["filter", "sft", "ppo", "evaluate"]
+    assert "up to date" in dvc("status")
+
+
+def test_prefect_storage_wiped(folder: Path) -> None:
+    shutil.rmtree(folder.parent / "storage")
+    states = run()
+    assert set(states.values()) == {"Completed"}
+    assert executed() == []
+    assert run() == CACHED
+
+
+@pytest.mark.parametrize("order", ["killed", "network"])
+def test_transient_failure_is_retried(folder: Path, order: str) -> None:
+    Path("orders/ppo").write_text(order)
+    run(params={"ppo.kl_coef": 0.3})
+    assert executed() == ["ppo", "ppo", "evaluate"]
+    runs = children(latest_parent().info.run_id)
+    lost = "KILLED" if order == "killed" else "FAILED"
+    assert sorted(runs) == sorted(["FINISHED", "FINISHED", lost])
+
+
+def test_permanent_failure_is_not_retried(folder: Path) -> None:
+    Path("orders/ppo").write_text("wrong\nwrong")
+    with pytest.raises(stages.StageFailure) as caught:
+        rlhf(params={"ppo.kl_coef": 0.3})
+    assert str(caught.value) == (
+        "stage ppo failed: DataError: every snippet must have a body; got none"
+    )
+    assert executed() == ["ppo"]
+    assert latest_parent().info.status == "FAILED"
+
+
+def test_bad_parameter_touches_nothing(folder: Path) -> None:
+    before = Path("params.yaml").read_text()
+    with pytest.raises(config.ConfigError, match="ppo.kl_coef"):
+        rlhf(params={"ppo.kl_coef": -1})
+    assert Path("params.yaml").read_text() == before
+    assert executed() == []
+
+
+@pytest.mark.parametrize("key", ["judge.config", "reward.preferences"])
+def test_a_file_that_is_nowhere_stops_the_flow_at_once(
+    folder: Path, key: str
+) -> None:
+    with pytest.raises(StylerlError, match="no-such-file"):
+        rlhf(params={key: "no-such-file"})
+    assert executed() == []
+
+
+def test_data_that_is_nowhere(folder: Path) -> None:
+    shutil.rmtree("data")
+    with pytest.raises(DataError, match="`stylerl collect` builds it"):
+        rlhf()
+    assert executed() == []
+
+
+def test_base_that_is_nowhere(folder: Path) -> None:
+    for path in ("artifacts/base", ".dvc/cache", "dvcstore"):
+        shutil.rmtree(path)
+    with pytest.raises(stages.StageFailure, match="`make base` trains it"):
+        rlhf()
+
+
+def children(parent: str) -> list[str]:
+    """The status of each MLflow child run."""
+    client = tracking.connect()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    return [
+        run.info.status
+        for run in client.search_runs(
+            [experiment.experiment_id], f"tags.mlflow.parentRunId='{parent}'"
+        )
+    ]
+
+
+def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:
+    """A process of its own in which `stage` has begun, and sleeps."""
+    Path("orders", stage).write_text("sleep")
+    process = subprocess.Popen(command)
+    wait_for(lambda: Path("sleeping").exists())
+    return process
+
+
+def runs(process: int) -> bool:
+    """Whether it still runs; an orphan's remains may wait for a reaper."""
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def flow_command(kl_coef: float) -> list[str]:
+    changes = {"ppo.kl_coef": kl_coef}
+    # A shell that starts a job in the background has it ignore SIGINT, and
+    # so would we.
+    heed = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); "
+    call = f"from flows.rlhf import rlhf; rlhf(params={changes})"
+    return [sys.executable, "-c", heed + call]
+
+
+def test_a_killed_sweep_goes_on_and_leaves_no_trace(folder: Path) -> None:
+    before, text = policy(), Path("params.yaml").read_text()
+    versions = len(tracking.connect().search_model_versions())
+    grid = {"ppo.kl_coef": [0.8, 0.9]}
+    call = f"from flows.sweep import sweep; sweep({grid})"
+    Path("orders/evaluate").write_text("none\nsleep")  # of the second point
+    process = subprocess.Popen([sys.executable, "-c", call])
+    wait_for(lambda: Path("sleeping").exists(), 400)  # a whole point before
+    assert config.load().ppo.kl_coef == 0.9
+    process.kill()
+    process.wait(60)
+    wait_for(lambda: not runs(int(Path("sleeping").read_text())), 20)
+    assert executed() == ["ppo", "evaluate"] * 2
+
+    points = sweep(grid)
+
+    # the first point's stages and the second's policy were there
+    assert executed() == ["ppo", "evaluate"] * 2 + ["evaluate"]
+    assert [point["setting"]["ppo.kl_coef"] for point in points] == [0.8, 0.9]
+    assert [point["kl"] for point in points] == [0.5, 0.5]
+    assert Path("params.yaml").read_text() == text
+    rlhf()  # what stood before the kill is restored, not run
+    assert executed() == ["ppo", "evaluate"] * 2 + ["evaluate"]
+    assert policy() == before
+    client = tracking.connect()
+    ids = [client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id]
+    parent, killed = client.search_runs(ids, "tags.flow = 'sweep'")
+    assert children(parent.info.run_id) == ["FINISHED", "FINISHED"]
+    assert "**kl_coef 0.8**" in parent.data.tags["mlflow.note.content"]
+    page = client.download_artifacts(parent.info.run_id, "report.html")
+    assert "<h3>The last sweep</h3>" in Path(page).read_text()
+    assert len(client.search_model_versions()) == versions
+
+
+def test_a_second_round_learns_from_the_first(folder: Path) -> None:
+    learnt = {"ppo.reward": {"classifier": 1.0}}
+    iterate(2, params=learnt)
+    # the reward does not change this policy, so its evaluation stands
+    assert executed() == ["ppo", "ppo", "evaluate"]
+    assert config.load().reward.rollouts == "rounds/1.jsonl"
+    second = policy()
+    assert Path("rounds/1.jsonl").read_text() != second
+    assert "up to date" in dvc("status")
+    iterate(2, params=learnt)  # both rounds are there
+    assert executed() == ["ppo", "ppo", "evaluate"]
+    assert policy() == second
+
+
+@pytest.mark.parametrize(
+    ("rounds", "message"),
+    [(0, "at least 1; got 0"), (2, "a reward that is learnt; ppo.reward has")],
+)
+def test_rounds_that_would_repeat_the_first(
+    folder: Path, rounds: int, message: str
+) -> None:
+    with pytest.raises(config.ConfigError, match=message):
+        check(rounds, None, None)
+
+
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
+)
+def test_no_orphan_when_the_flow_ends(
+    folder: Path, sign: signal.Signals
+) -> None:
+    process = start_sleeping("ppo", flow_command(0.4))
+    stage = int(Path("sleeping").read_text())
+    assert runs(stage)
+    process.send_signal(sign)
+    process.wait(60)
+    wait_for(lambda: not runs(stage), 20)
+    # and the workspace is free again: no lock outlives its owner
+    run(params={"ppo.kl_coef": 0.4})
+    assert executed() == ["ppo", "ppo", "evaluate"]
+
+
+def test_two_flows_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLEEP", "5")
+    process = start_sleeping("ppo", flow_command(0.5))
+    with pytest.raises(workspace.WorkspaceBusy, match=str(process.pid)):
+        rlhf(params={"ppo.kl_coef": 0.6})
+    assert process.wait(120) == 0
+    assert policy().endswith(" 0.5")
+
+
+def test_dvc_repro_by_hand_during_a_flow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLEEP", "4")
+    params = config.override(config.load(), {"ppo.kl_coef": 0.7})
+    Path("params.yaml").write_text(config.render(params))
+    by_hand = [sys.executable, "-m", "dvc", "repro"]
+    process = start_sleeping("ppo", by_hand)
+    run()
+    assert process.wait(120) == 0
+    assert executed() == ["ppo", "evaluate"]
+    assert policy().endswith(" 0.7")
+
+
+def test_a_deployment_of_a_work_pool_is_not_served(
+    server: pytest.MonkeyPatch,
+) -> None:
+    with get_client(sync_client=True) as client:
+        serve._refuse_pooled("rlhf/smoke")  # there is none
+        client.create_work_pool(WorkPoolCreate(name="pool", type="process"))
+        flow = client.create_flow(rlhf)
+        client.create_deployment(flow, "full", work_pool_name="pool")
+        with pytest.raises(StylerlError, match="rlhf/full belongs to pool"):
+            serve._refuse_pooled("rlhf/full")

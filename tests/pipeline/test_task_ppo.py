@@ -1,0 +1,322 @@
+"""The stage `ppo` as a whole, on a tiny model: params in, artifacts out."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import build_llama, build_tokenizer
+from safetensors.torch import load_file
+
+from stylerl import config, storage
+from stylerl.data.prompts import compliant_prompts
+from stylerl.errors import ConfigError, DataError
+from stylerl.judge import Judge
+from stylerl.lm import models
+from stylerl.pipeline import tracking
+from stylerl.ppo import factory
+from stylerl.reward import refresh
+from stylerl.reward import scorers as reward
+from tasks import ppo
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BODY = "    return value\n"
+SETTINGS = {
+    "ppo.watch": "none",
+    "ppo.updates": 3,
+    "ppo.batch_size": 6,
+    "ppo.minibatches": 2,
+    "ppo.max_new_tokens": 8,
+    "ppo.prompts": 4,
+    "ppo.checkpoint_every": 1,
+}
+
+
+def labels(count=12):
+    """Functions, every other one of which is compliant."""
+    heads = [f"def f{i}(value):\n" for i in range(count)]
+    return pd.DataFrame(
+        {
+            "id": [f"{i:016x}" for i in range(count)],
+            "text": [head + BODY for head in heads],
+            "body_start": [len(head) for head in heads],
+            "split": ["train"] * (count - 2) + ["valid"] * 2,
+            "compliant": [i % 2 == 0 for i in range(count)],
+        }
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch, tokenizer):
+    """A folder as the stage finds it, and a function that sets params."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STYLERL_STAGE_KEY", "0123456789abcdef" * 4)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
+    model = build_llama(len(tokenizer))
+    models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    storage.write_table(tmp_path / ppo.LABELS, labels())
+
+    def configure(**changes):
+        values = {f"ppo.{name}": v for name, v in changes.items()}
+        params = config.override(config.Params(), {**SETTINGS, **values})
+        (tmp_path / "params.yaml").write_text(config.render(params))
+        return params
+
+    configure()
+    return configure
+
+
+def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
+    ppo.main()
+    tokenizer = models.load_tokenizer(tmp_path / "artifacts/ppo")
+    models.load_causal_lm(tmp_path / "artifacts/ppo", tokenizer=tokenizer)
+    assert load_file(tmp_path / "artifacts/ppo/value_head.safetensors")
+    settings = storage.read_json(tmp_path / "artifacts/ppo/config.json")
+    assert settings["judge"] == Judge(config.JudgeConfig()).identity
+    table = pd.read_csv(tmp_path / "metrics/ppo.csv")
+    assert table["update"].tolist() == [1, 2, 3]
+    assert {
+        "objective/score",
+        "objective/kl",
+        "judge/compliance",
+        "judge/trivial",
+        "score/substance",
+        "response/length",
+        "policy/clipfrac",
+        "value/explained_variance",
+        "grad_norm",
+        "alarms",
+    } <= set(table.columns)
+    metrics = storage.read_json(tmp_path / "metrics/ppo.json")
+    assert metrics["updates"] == metrics["alarms"] == 3
+    assert metrics["compliance"] == 0.0
+    assert not list((tmp_path / "checkpoints/ppo").iterdir())
+    rollouts = refresh.read(tmp_path / "artifacts/ppo/rollouts.jsonl")
+    prompts = [row["prompt"] for row in rollouts]
+    assert len(prompts) == 2 * 4  # of ppo.prompts
+    assert prompts[::2] == prompts[1::2]
+    assert set(prompts) <= {f"def f{i}(value):\n" for i in range(10)}
+
+
+def test_an_alarm_is_printed_and_a_tag_of_the_run(workspace, capsys):
+    """A random model's texts do not parse: they are all worth the same."""
+    workspace(updates=1)
+    ppo.main()
+    said = "update 1: reward collapse: the scores' standard deviation is 0"
+    assert said in capsys.readouterr().out
+    client = tracking.connect()
+    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
+    (run,) = client.search_runs([experiment.experiment_id])
+    tag = run.data.tags["alarm: reward collapse"]
+    assert tag.startswith(said)
+    assert "Look at a few completions" in tag
+
+
+def test_the_same_stage_writes_the_same_bytes(workspace, tmp_path):
+    outs = []
+    for _ in range(2):
+        ppo.main()
+        outs.append(
+            [
+                (tmp_path / name).read_bytes()
+                for name in (
+                    "artifacts/ppo/model.safetensors",
+                    "artifacts/ppo/value_head.safetensors",
+                    "artifacts/ppo/rollouts.jsonl",
+                    "metrics/ppo.csv",
+                    "metrics/ppo.json",
+                )
+            ]
+        )
+    assert outs[0] == outs[1]
+
+
+def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
+    """Stopped in update 3 it leaves a checkpoint, and its metrics are those
+    of a stage that ran through."""
+    ppo.main()
+    whole = (tmp_path / "metrics/ppo.csv").read_bytes()
+    log = ppo._log
+
+    def stop_at_three(run, step, sounded):
+        log(run, step, sounded)
+        if step.update == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ppo, "_log", stop_at_three)
+    with pytest.raises(KeyboardInterrupt):
+        ppo.main()
+    assert list((tmp_path / "checkpoints/ppo/0123456789abcdef").iterdir())
+    seen = []
+    monkeypatch.setattr(
+        ppo, "_log", lambda _run, step, _sounded: seen.append(step)
+    )
+    ppo.main()
+    assert [step.update for step in seen] == [3]
+    assert (tmp_path / "metrics/ppo.csv").read_bytes() == whole
+
+
+def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
+    workspace(prompt_texts=["def add(a, b):", "class Person:"])
+    seen = []
+    monkeypatch.setattr(
+        ppo, "_log", lambda _run, step, _sounded: seen.append(step)
+    )
+    ppo.main()
+    assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
+
+
+def test_the_reference_and_the_value_model_are_chosen(
+    workspace, tmp_path, tokenizer
+):
+    """Begun from the SFT model, KL to another model is not 0; the value
+    model begins as the reward model."""
+    other = build_llama(len(tokenizer), seed=1)
+    models.save_model(other, tokenizer, tmp_path / "artifacts/base")
+    models.save_model(
+        other, tokenizer, tmp_path / ppo.REWARD_MODELS / "pairwise"
+    )
+    params = workspace(
+        reference="base", value="separate", value_from="pairwise", updates=1
+    )
+    trainer = ppo.make_trainer(params)
+    for mine, theirs in (
+        (trainer.reference, other),
+        (trainer.policy.value_trunk, other.base_model),
+    ):
+        for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(a, b)
+    (step,) = trainer
+    assert abs(step.statistics["objective/kl"]) > 0.1
+    assert ppo._reference(workspace(), tokenizer) is None
+
+
+def test_the_linters_charges_have_its_weight(workspace, tmp_path):
+    params = workspace(credit="token", reward={"linter": 2.0})
+    assert ppo.make_trainer(params).credit.weight == 2.0
+    params = workspace(credit="token", reward={"substance": 1.0})
+    with pytest.raises(ConfigError, match="`linter` must be a part"):
+        ppo.make_trainer(params)
+    params = workspace(reward={"substance": 1.0})
+    assert params.ppo.credit == "auto"
+    assert ppo.make_trainer(params).credit is None
+
+
+def test_a_reference_with_another_tokenizer_is_one_clear_error(
+    workspace, tmp_path, tokenizer
+):
+    small = build_tokenizer(300)
+    models.save_model(build_llama(len(small)), small, tmp_path / "other")
+    params = workspace(reference=str(tmp_path / "other"))
+    with pytest.raises(ConfigError, match=r"ppo\.reference must read"):
+        ppo._reference(params, tokenizer)
+
+
+def draw(tokenizer, split="train", count=100, room=8):
+    policy = build_llama(len(tokenizer))
+    settings = config.PPOConfig(max_new_tokens=room)
+    found = compliant_prompts(labels(), split, seed=0)
+    return factory.fitting_prompts(found, count, settings, policy, tokenizer)
+
+
+def test_prompts_are_clean_functions_of_their_split(tokenizer):
+    """Rows 0, 2, 4, 6, 8 are compliant and of the training split, row 10 of
+    the validation split."""
+    train = [f"def f{i}(value):\n" for i in (0, 2, 4, 6, 8)]
+    assert sorted(draw(tokenizer)) == train
+    assert draw(tokenizer, "valid") == ["def f10(value):\n"]
+    assert len(draw(tokenizer, count=2)) == 2
+
+
+def test_by_default_the_policy_is_measured_where_there_are_prompts(
+    workspace, capsys
+):
+    """Row 10 is the one compliant function of the validation split."""
+    assert ppo.make_trainer(workspace()).validation == ["def f10(value):\n"]
+    assert ppo.make_trainer(workspace(validate_every=0)).validation == []
+    storage.write_table(ppo.LABELS, labels().iloc[:10])
+    assert ppo.make_trainer(workspace()).validation == []
+    assert "labels.parquet has 0 that fit: it is" in capsys.readouterr().out
+    with pytest.raises(DataError, match=r"0 that fit: raise label\.snippets"):
+        ppo.make_trainer(workspace(keep="best"))
+
+
+def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
+    assert draw(tokenizer, room=250) == []
+    with pytest.raises(DataError, match=r"raise label\.snippets"):
+        ppo.make_trainer(workspace(max_new_tokens=250))
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(100.0, 1), (1e-9, 3)])
+def test_the_best_update_is_the_artifact(
+    workspace, tmp_path, monkeypatch, capsys, budget, kept
+):
+    """Nothing is compliant, so the first of equals stays; where none is
+    within the budget it is the last, and this is said."""
+    workspace(
+        keep="best",
+        kl_budget=budget,
+        validate_every=1,
+        learning_rate=0.03,
+    )
+    seen = {}
+
+    def note(_run, step, _sounded):
+        policy = trainers[0].policy.trained()
+        seen[step.update] = {n: w.clone() for n, w in policy.items()}
+
+    trainers, make = [], ppo.make_trainer
+    monkeypatch.setattr(ppo, "_log", note)
+    monkeypatch.setattr(
+        ppo, "make_trainer", lambda p: trainers.append(make(p)) or trainers[0]
+    )
+    ppo.main()
+    assert trainers[0].validation == ["def f10(value):\n"]
+    metrics = storage.read_json(tmp_path / "metrics/ppo.json")
+    assert metrics["kept_update"] == kept
+    table = pd.read_csv(tmp_path / "metrics/ppo.csv")
+    assert table["validation/compliance"].tolist() == [0.0] * 3
+    saved = load_file(tmp_path / "artifacts/ppo/model.safetensors")
+    for name, weight in saved.items():
+        assert torch.equal(weight, seen[kept][f"model.{name}"])
+    told = "no measured update stayed within" in capsys.readouterr().out
+    assert told == (kept == 3)
+
+
+def test_the_parts_of_the_reward_are_logged_by_name(
+    workspace, tmp_path, monkeypatch, capsys
+):
+    """A saved scorer, a function beside it, and what DVC does not watch."""
+    scorer = reward.new_scorer(
+        config.RewardConfig(base=str(tmp_path / "artifacts/sft")), seed=0
+    )
+    models.save_model(*scorer, tmp_path / "artifacts/reward/pairwise")
+    models.save_model(*scorer, tmp_path / "elsewhere/scorer")
+    (tmp_path / "own_length.py").write_text(
+        "def short(prompts, completions):\n"
+        "    return [-float(len(text)) for text in completions]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    weights = {
+        "mean of pairwise and elsewhere/scorer": 1.0,
+        "own_length:short": 0.1,
+    }
+    workspace(updates=1, reward=weights)
+    ppo.main()
+    table = pd.read_csv(tmp_path / "metrics/ppo.csv")
+    parts = table[["score/style", "score/own_length:short"]].iloc[0]
+    assert 0 <= parts["score/style"] <= 1
+    assert parts["score/own_length:short"] < 0
+    assert table["objective/score"][0] == pytest.approx(parts.sum())
+    shown = capsys.readouterr().out
+    assert f"{tmp_path}/own_length.py" in shown
+    assert f"{tmp_path}/elsewhere/scorer" in shown
+    assert "artifacts/reward" not in shown
+
+
+def test_a_function_that_is_not_there_stops_the_stage(workspace):
+    workspace(reward={"no_such_module:short": 1.0})
+    with pytest.raises(ConfigError, match="no_such_module"):
+        ppo.main()

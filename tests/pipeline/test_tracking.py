@@ -1,0 +1,181 @@
+"""MLflow tracking: what a run holds, and that losing it costs nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from stylerl import storage
+from stylerl.errors import DataError
+from stylerl.pipeline import tracking
+
+STORE = "sqlite:///{}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mlflow")
+
+
+@pytest.fixture(autouse=True)
+def folder(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """An empty folder, over one store for the module (it takes seconds)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", STORE.format(store))
+    monkeypatch.delenv(tracking.PARENT, raising=False)
+    monkeypatch.delenv(tracking.KEY, raising=False)
+    yield tmp_path
+
+
+def pipeline(folder: Path) -> None:
+    """One stage, `sft`, with a data input and a code input."""
+    (folder / "dvc.yaml").write_text(
+        "stages:\n  sft:\n    cmd: python -m tasks.sft\n"
+        "    deps: [a.py, labels]\n    params: [seed]\n    outs: [model]\n"
+    )
+    (folder / "params.yaml").write_text("seed: 3\n")
+    (folder / "a.py").write_text("x = 1\n")
+    (folder / "labels.dvc").write_text("outs: [{path: labels, md5: '12'}]")
+
+
+def test_a_stage_run_holds_everything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline(folder)
+    with tracking.flow_run("flow", {"sft": {"lr": 0.5}, "seed": 3}) as parent:
+        monkeypatch.setenv(tracking.PARENT, parent.id)
+        with tracking.stage_run("sft", {"lr": 0.5, "texts": ["a"]}) as run:
+            run.log_metrics({"loss": 2.0}, step=1)
+            run.log_metrics({"loss": 1.0, "by": {"E501": 4}}, step=2)
+            run.log_metrics({"undefined": None})
+            run.log_table("t.json", pd.DataFrame({"text": ["def f():"]}))
+            (folder / "curve.csv").write_text("1,2")
+            run.log_file(folder / "curve.csv")
+            run.log_tag("judge", "0123")
+    client = tracking.connect()
+    stage = client.get_run(run.id)
+    assert stage.info.status == "FINISHED"
+    assert stage.info.run_name == "sft"
+    assert stage.data.params == {"lr": "0.5", "texts": "['a']"}
+    assert stage.data.metrics["loss"] == 1.0
+    assert stage.data.metrics["by.E501"] == 4.0
+    assert "undefined" not in stage.data.metrics
+    assert stage.data.metrics["peak_memory_gib"] > 0.01
+    history = client.get_metric_history(run.id, "loss")
+    assert [(m.step, m.value) for m in history] == [(1, 2.0), (2, 1.0)]
+    tags = stage.data.tags
+    assert tags["mlflow.parentRunId"] == parent.id
+    assert tags["stage"] == "sft" and tags["judge"] == "0123"
+    assert tags["version.torch"] and tags["machine.cpu"]
+    # data is named with its digest; code is in the stage key and the commit
+    inputs = [i.dataset for i in stage.inputs.dataset_inputs]
+    assert [(i.name, i.digest) for i in inputs] == [("labels", "12")]
+    artifacts = {f.path for f in client.list_artifacts(run.id)}
+    assert {"t.json", "curve.csv"} <= artifacts
+    table = client.download_artifacts(run.id, "t.json")
+    assert json.loads(Path(table).read_text())["data"] == [["def f():"]]
+    assert client.get_run(parent.id).data.params["sft.lr"] == "0.5"
+
+
+def test_runs_are_found_by_their_key(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline(folder)
+    with tracking.stage_run("sft", {}) as first:
+        pass
+    key = tracking.connect().get_run(first.id).data.tags["stage_key"]
+    assert len(key) == 64
+    with pytest.raises(ValueError), tracking.stage_run("sft", {}):
+        raise ValueError("bad")
+    # the failed run has the same key, and does not count
+    assert tracking.stage_run_id(key) == first.id
+    (folder / "params.yaml").write_text("seed: 4\n")
+    with tracking.stage_run("sft", {}) as other:
+        pass
+    assert tracking.stage_run_id(key) == first.id
+    assert other.id != first.id
+    # a key handed down by the flow is taken as it is
+    monkeypatch.setenv(tracking.KEY, "ab" * 32)
+    with tracking.stage_run("sft", {}) as handed:
+        pass
+    assert tracking.stage_run_id("ab" * 32) == handed.id
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ValueError("bad"), "FAILED"), (KeyboardInterrupt(), "KILLED")],
+)
+def test_status_of_a_run_that_ends_badly(
+    error: BaseException, status: str
+) -> None:
+    with pytest.raises(type(error)), tracking.stage_run("sft", {}) as run:
+        raise error
+    ended = tracking.connect().get_run(run.id)
+    assert ended.info.status == status
+    assert ended.data.tags["error"].startswith(type(error).__name__)
+
+
+def test_end_children_marks_what_was_killed() -> None:
+    with tracking.flow_run("flow", {}) as parent:
+        orphan = tracking.Run("sft", {"mlflow.parentRunId": parent.id})
+        tracking.end_children(parent.id)
+    status = tracking.connect().get_run(orphan.id).info.status
+    assert status == "KILLED"
+
+
+def test_a_lost_server_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with tracking.stage_run("sft", {"lr": 1}) as run:
+        run.log_metrics({"loss": 1.0})
+        run.log_tag("a", "b")
+    assert run.id == ""
+    assert tracking.stage_run_id("ab" * 32) is None
+    # said once by the run, once by the search; not once a call
+    assert capsys.readouterr().err.count("MLflow: not logged") == 2
+
+
+def test_without_a_server_the_store_is_the_workspace_s(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
+
+
+def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:
+    """A flow's run and that of its stage `evaluate`, which left a table."""
+    storage.write_table(Path(tracking.COMPLETIONS), table)
+    with tracking.flow_run(name, {}) as flow:
+        with tracking.stage_run("evaluate", {}) as stage:
+            stage.log_file(Path(tracking.COMPLETIONS))
+        flow.log_tag("run.evaluate", stage.id)
+    return flow.id, stage.id
+
+
+def test_completions_are_found_by_id_and_by_name() -> None:
+    table = pd.DataFrame({"model": ["ppo"]})
+    table.attrs = {"judge": "0123"}
+    flow, stage = evaluated("brave-newt", table)
+    for run in (flow, stage, "brave-newt"):
+        found = tracking.completions(run)
+        assert found.attrs == table.attrs and found.equals(table)
+
+
+def test_a_run_that_is_not_one_run() -> None:
+    evaluated("twin", pd.DataFrame({"a": [1]}))
+    with tracking.flow_run("twin", {}) as empty:
+        pass
+    for run, words in (
+        ("twin", "names 2"),
+        ("it's no run", "names 0"),
+        ("ab" * 16, "has no table"),
+        (empty.id, "has no table"),
+    ):
+        with pytest.raises(DataError, match=words):
+            tracking.completions(run)

@@ -1,0 +1,99 @@
+"""Two runs compared: differences by prompt, and what is not compared."""
+
+import io
+
+import pandas as pd
+import pytest
+from rich.console import Console
+from test_measures import broken, row
+
+from stylerl import storage
+from stylerl.cli import compare_command
+from stylerl.errors import DataError
+from stylerl.evaluation import comparison
+
+BASIS = {
+    "judge": "j1",
+    "snippets": "s1",
+    "seed": 0,
+    "temperature": 0.8,
+    "split": "test",
+}
+
+
+def evaluation(*clean, basis=(), models=("sft", "ppo")):
+    """A table in which the prompts named in `clean` are compliant."""
+    table = pd.DataFrame(
+        [
+            row(model, prompt) if prompt in clean
+            else broken(model, prompt, "E225")
+            for model in models
+            for prompt in "abcd"
+        ]
+    )  # fmt: skip
+    table.attrs = BASIS | dict(basis)
+    return table
+
+
+def test_the_difference_is_second_less_first():
+    # compliant: prompts a, then a, b, c: 0.25 and 0.75.  By prompt the
+    # differences are 0, 1, 1, 0; a resample of four of them has any mean
+    # from 0 to 1, each end with probability 1/16 > 2.5%.
+    sft, ppo = comparison.compare(evaluation("a"), evaluation(*"abc"))
+    assert (sft.model, ppo.model) == ("sft", "ppo")
+    assert ppo.before["compliance"] == 0.25
+    assert ppo.after["compliance"] == 0.75
+    gain = ppo.gain
+    assert gain["compliance"] == 0.5
+    assert (gain["compliance_low"], gain["compliance_high"]) == (0.0, 1.0)
+    assert gain["violations"] == -0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"judge": "j2"}, "judge, j1 and j2"),
+        ({"snippets": "s2"}, "snippets, s1 and s2"),
+        ({"seed": 1}, "seed, 0 and 1"),
+        ({"temperature": 1.0}, "temperature, 0.8 and 1.0"),
+        ({"prompts": 9}, "prompts, None and 9"),
+    ],
+)
+def test_what_was_measured_otherwise_is_refused(change, words):
+    with pytest.raises(DataError, match=words):
+        comparison.compare(evaluation("a"), evaluation("a", basis=change))
+
+
+def test_other_prompts_are_refused():
+    other = evaluation("a")
+    other["prompt"] = "def g(y):"
+    with pytest.raises(DataError, match="differ in the prompts: evaluate"):
+        comparison.compare(evaluation("a"), other)
+
+
+def test_a_table_that_does_not_name_its_judge_is_refused():
+    old = evaluation("a")
+    old.attrs = {}
+    with pytest.raises(DataError, match="evaluate again"):
+        comparison.compare(old, evaluation("a"))
+
+
+def test_how_it_was_resampled_may_differ(tmp_path):
+    first = evaluation("a", basis={"bootstrap": 100, "batch_size": 8})
+    storage.write_table(tmp_path / "t.parquet", first)
+    kept = storage.read_table(tmp_path / "t.parquet")
+    assert kept.attrs == first.attrs  # the file says what it rests on
+    assert comparison.compare(kept, evaluation("a"))
+
+
+def test_the_printed_table():
+    differences = comparison.compare(evaluation("a"), evaluation(*"abcd"))
+    console = Console(file=io.StringIO(), width=80)
+    compare_command.show(differences, ("one", "two"), console)
+    text = console.file.getvalue()
+    assert text.count("compliance %") == 2  # SFT and PPO
+    # differences 0, 1, 1, 1 by prompt: 75 points; resampled means of four
+    # fall to 0.25 with probability 1/256 + 12/256 > 2.5%, to 0 with 1/256
+    assert "25.0 │ 100.0 │   +75.0 [+25.0, +100.0]" in text
+    assert "two less one, on the same prompts" in text
+    assert max(map(len, text.splitlines())) <= 80

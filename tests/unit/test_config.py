@@ -1,0 +1,114 @@
+"""Parameters: every rule of the door, and params.yaml as its rendering."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from stylerl import config
+from stylerl.errors import ConfigError
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("ppo.kl_coeff", 0.1, "unknown parameter 'ppo.kl_coeff'"),
+        ("nowhere.kl_coef", 0.1, "unknown parameter 'nowhere.kl_coef'"),
+        ("ppo.kl_coef", -1, "ppo.kl_coef must be at least 0; got -1.0"),
+        ("ppo.kl_coef", float("nan"), "ppo.kl_coef must be a finite number"),
+        ("ppo.kl_coef", float("inf"), "ppo.kl_coef must be a finite number"),
+        ("ppo.kl_coef", "1e-5", "write 1.0e-5"),
+        ("ppo.gamma", 1.5, "ppo.gamma must be at most 1; got 1.5"),
+        ("ppo.learning_rate", 0, "must be above 0; got 0.0"),
+        ("ppo.batch_size", 1.5, "ppo.batch_size must be int; got 1.5"),
+        ("ppo.schedule", "luck", "ppo.schedule must be one of constant"),
+        ("ppo.reward", "linter", "ppo.reward must map names to numbers"),
+        ("ppo.reward", {}, "ppo.reward must map names to numbers"),
+        ("ppo.reward", {"luck": 1}, "ppo.reward knows no 'luck'"),
+        ("ppo.reward", {3: 1}, "ppo.reward knows no 3"),
+        ("ppo.reward", {"mean of linter": 1}, "knows no 'mean of linter'"),
+        ("ppo.reward", {"a.b": 1}, "ppo.reward knows no 'a.b'"),
+        ("ppo.reward", {"linter": "x"}, "ppo.reward.linter must be float"),
+        ("ppo.reward", {"linter": -1}, "linter must be at least 0; got -1.0"),
+        ("ppo.reward", {"linter": float("nan")}, "must be a finite number"),
+        ("judge.select", "E", "judge.select must be a list of strings"),
+        ("judge.config", 3, "judge.config must be str or null; got 3"),
+        ("label.engine", "dask", "label.scheduler must name a Dask"),
+        ("seed", True, "seed must be int; got True"),
+        ("sft", 3, "sft must be a section"),
+    ],
+)
+def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
+    with pytest.raises(ConfigError) as caught:
+        config.override(config.Params(), {key: value})
+    assert message in str(caught.value)
+
+
+def test_override_changes_one_value_and_keeps_the_rest():
+    changed = config.override(config.Params(), {"ppo.kl_coef": 1, "seed": 3})
+    assert changed.ppo.kl_coef == 1.0
+    assert type(changed.ppo.kl_coef) is float
+    assert changed == dataclasses.replace(
+        config.Params(),
+        seed=3,
+        ppo=dataclasses.replace(config.PPOConfig(), kl_coef=1.0),
+    )
+
+
+def test_rendered_params_read_back_equal(tmp_path):
+    params = config.override(
+        config.Params(),
+        {
+            "ppo.learning_rate": 1.41e-5,
+            "ppo.prompt_texts": ["a: b\n", "#"],
+            "ppo.reward": {
+                "worst of classifier and models/other": 0.5,
+                "linter": 1,
+                "package.rewards:short": 0.2,
+                "substance": 1.5,
+            },
+        },
+    )
+    path = tmp_path / "params.yaml"
+    path.write_text(config.render(params))
+    assert config.load(path) == params
+
+
+def test_params_yaml_is_the_default_preset():
+    assert (ROOT / "params.yaml").read_text() == config.render(config.Params())
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in config.PRESETS.glob("*.yaml"))
+)
+def test_every_preset_passes_the_door(name):
+    assert config.from_preset(name).preset == name
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(ConfigError, match="default, gpu, notebook, smoke"):
+        config.from_preset("huge")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("ppo: [", "is not valid YAML"),
+        ("- 1", "must hold sections"),
+        ("pppo: {}", "unknown parameter pppo"),
+        ("ppo: {updates: many}", "ppo.updates must be int; got 'many'"),
+        ("evaluate: {stop_strings: ['']}", "evaluate.stop_strings must not"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(tmp_path, content, message):
+    path = tmp_path / "params.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        config.load(path)
+
+
+def test_a_missing_file_says_how_to_write_one(tmp_path):
+    with pytest.raises(ConfigError, match="stylerl params"):
+        config.load(tmp_path / "params.yaml")

@@ -1,0 +1,140 @@
+"""Dense credit: each violation on the token that wrote it, the sum kept."""
+
+import pytest
+import torch
+from conftest import build_llama, build_tokenizer
+
+from stylerl.config import JudgeConfig
+from stylerl.errors import ConfigError, TrainingError
+from stylerl.judge import Judge
+from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo.token_rewards import on_tokens, token_offsets
+from stylerl.reward.composite import linter_style
+from stylerl.reward.functions import Charge
+from stylerl.reward.linter_credit import LinterCredit
+
+PROMPT = "def f( x):"  # E201 is the prompt's own
+
+
+@pytest.fixture(scope="module")
+def judge():
+    return Judge(JudgeConfig())
+
+
+def byte_ids(tokenizer, text):
+    """One token a byte: what no encoder would write, but a sampler may."""
+    letters = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
+    symbols = "".join(piece for piece, _ in letters)
+    return tokenizer.convert_tokens_to_ids(list(symbols))
+
+
+def test_offsets_are_of_the_tokens_that_were_sampled(tokenizer):
+    """`é` is two bytes, `漢` three: the first token of each owns it."""
+    ids = [*byte_ids(tokenizer, "aé漢b"), 1]
+    expected = [(0, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 3), (3, 4), (4, 4)]
+    assert token_offsets(tokenizer, ids) == expected
+
+
+def test_charges_stand_on_tokens(tokenizer):
+    """A character before the text is the first token's, one behind it the
+    last one's: here eos, whose act it was to end there."""
+    ids = [*byte_ids(tokenizer, "aé漢b"), 1]
+    places = [Charge(at, 2.0**at) for at in range(5)] + [Charge(-3, 0.5)]
+    placed = on_tokens(tokenizer, [ids, ids[:1]], [places, []])
+    assert placed.tolist() == [[1.5, 2, 0, 4, 0, 0, 8, 16], [0.0] * 8]
+
+
+@pytest.mark.parametrize(
+    ("completion", "expected"),
+    [
+        ("\n    return x\n", []),
+        # E222 behind `=`, E271 behind `return`: 1 - 0.8 / 2 = 0.6 for two
+        ("\n    y =  x\n    return  y\n", [(8, -0.3), (22, -0.3)]),
+        # W292 at the end, alone: 1 - 0.9 / 2 = 0.55
+        ("\n    return x", [(13, -0.55)]),
+        # does not parse: worth the same wherever it broke
+        ("\n    return (\n", []),
+    ],
+)
+def test_the_linter_charges_its_violations(judge, completion, expected):
+    (charges,) = LinterCredit(judge)([PROMPT], [completion])
+    assert charges == [
+        Charge(at, pytest.approx(amount)) for at, amount in expected
+    ]
+    if charges:
+        (style,) = linter_style(judge)([PROMPT], [completion])
+        assert 1 + sum(c.amount for c in charges) == pytest.approx(style)
+
+
+def trainer(**changes):
+    tokenizer = build_tokenizer()
+    options = {
+        "credit": lambda p, texts: [[Charge(1, -0.5)] for _ in texts],
+        **{k: changes.pop(k) for k in ("credit_function",) if k in changes},
+    }
+    if "credit_function" in options:
+        options["credit"] = options.pop("credit_function")
+    settings = {
+        "batch_size": 8,
+        "minibatches": 2,
+        "max_new_tokens": 8,
+        "precision": "fp32",
+        "credit": "token",
+        "kl_coef": 0.0,
+        "scale_rewards": False,
+        **changes,
+    }
+    return PPOTrainer(
+        PPOConfig(**settings),
+        policy=build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=lambda p, texts: [float(len(t) % 3) for t in texts],
+        prompts=["x", "def f():\n"],
+        **options,
+    )
+
+
+@pytest.mark.parametrize("scale_scores", [False, True])
+def test_the_rewards_of_a_response_sum_to_its_score(scale_scores):
+    ours = trainer(scale_scores=scale_scores, missing_eos_penalty=0.25)
+    batch = ours.rollout()
+    rewards = ours.learner._rewards(batch)
+    scale = ours.learner.score_moments.std if scale_scores else 1.0
+    assert (scale != 1.0) == scale_scores
+    missing = 0.25 * ~torch.tensor(batch.finished)
+    expected = batch.scores / scale - missing
+    assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)
+    for row, ids in enumerate(batch.rows):
+        offsets = token_offsets(ours.tokenizer, ids[batch.starts[row] :])
+        at = max(i for i, (start, _) in enumerate(offsets) if start <= 1)
+        assert batch.charges[row].count_nonzero() == 1
+        assert batch.charges[row, at].item() == -0.5
+        if at < len(offsets) - 1:
+            assert rewards[row, at].item() == pytest.approx(-0.5 / scale)
+    assert set(ours.update(batch)) >= {"policy/loss"}
+
+
+def test_the_whole_score_may_stand_on_the_last_action():
+    batch = trainer(credit="response").rollout()
+    assert batch.charges.shape == batch.mask.shape
+    assert not batch.charges.any()
+    assert trainer(credit="auto").rollout().charges.any()
+    alone = trainer(credit="auto", credit_function=None).rollout()
+    assert not alone.charges.any()
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (None, ConfigError, "needs a function that says where"),
+        (lambda p, c: [], TrainingError, "got 0 for 8"),
+        (
+            lambda p, c: [[Charge(0, float("inf"))]] * 8,
+            TrainingError,
+            "must be finite",
+        ),
+    ],
+)
+def test_credit_that_is_missing_or_wrong(function, error, message):
+    with pytest.raises(error, match=message):
+        trainer(credit_function=function).rollout()

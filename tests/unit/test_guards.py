@@ -1,0 +1,71 @@
+"""Numbers that expose a gamed reward, on texts counted by hand."""
+
+import pytest
+
+from stylerl.reward import gaming as guards
+
+
+@pytest.mark.parametrize(
+    ("texts", "share"),
+    [
+        ([], 0.0),
+        (["a b"], 0.0),  # two lexemes hold no 3-gram
+        (["a b c d"], 1.0),  # abc bcd
+        (["a a a a"], 1 / 2),  # aaa aaa
+        (["a b c", "a b c"], 1 / 2),  # the same one in both texts
+        (["x=1"], 1.0),  # x, =, 1 are three lexemes
+    ],
+)
+def test_distinct_3(texts, share):
+    assert guards.distinct_ngrams(texts) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("", 0.0),
+        ("\n\n", 0.0),  # empty lines repeat nothing
+        ("x = 1\ny = 2\n", 0.0),
+        ("x = 1\n\n    x = 1\n", 1 / 2),  # whatever its indentation
+        ("x\nx\nx\nx\n", 3 / 4),
+    ],
+)
+def test_repeated_lines(text, share):
+    assert guards.repeated_line_share(text) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("", 0.0),
+        ("# a\nx = 1  # b\n", 1 / 2),  # a trailing comment is code
+        ("    # a\n\n    # b\n", 1.0),
+    ],
+)
+def test_comment_lines(text, share):
+    assert guards.comment_line_share(text) == share
+
+
+@pytest.mark.parametrize(
+    ("text", "tries"),
+    [
+        ("x = 1  # noqa\n", True),
+        ("# flake8: NOQA\n", True),
+        ("noqa = 1\n", False),
+        ("# noqaq\n", False),
+    ],
+)
+def test_noqa(text, tries):
+    assert guards.mentions_noqa(text) is tries
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "copies"),
+    [
+        ("def f(x):\n", "    return x\n\n\ndef f(x):\n", True),
+        ("def f(x):\n", "    return x\n", False),
+        ("\n", "\n", False),
+    ],
+)
+def test_copied_prompt(prompt, completion, copies):
+    assert guards.copies_prompt(prompt, completion) is copies

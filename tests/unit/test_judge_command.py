@@ -1,0 +1,207 @@
+"""`stylerl judge`: its output, its exit codes, its choice of files."""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stylerl.cli import judge_command
+from stylerl.errors import ConfigError, DataError
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    judge_command.add_arguments(parser)
+    return judge_command.run(parser.parse_args([*words, "--jobs", "2"]))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three Python files, one of them clean, and other things."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src" / ".git").mkdir(parents=True)
+    (tmp_path / "src" / "clean.py").write_text("x = 1\n")
+    (tmp_path / "src" / "dirty.py").write_text("x=1\ny=2 \n")
+    (tmp_path / "src" / "broken.py").write_text("def f(:\n")
+    (tmp_path / "src" / "notes.txt").write_text("x=1\n")
+    (tmp_path / "src" / ".git" / "hook.py").write_text("x=1\n")
+    return tmp_path
+
+
+def test_the_table_counts_by_rule(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("src") == 1
+    # Scores: 1 clean, 0 broken, 1 - 3/10 dirty; (1 + 0 + 0.7) / 3 = 0.567.
+    assert capsys.readouterr().out.splitlines() == [
+        "rule     count  files  first found",
+        "E225         2      1  src/dirty.py:1:2 missing whitespace around "
+        "operator",
+        "E999         1      1  src/broken.py:1:8 SyntaxError: invalid syntax",
+        "W291         1      1  src/dirty.py:2:4 trailing whitespace",
+        "not parsed: src/broken.py: E999 SyntaxError: invalid syntax",
+        "3 files: 1 compliant (33.3%), 1 not parsed, 4 violations, mean "
+        "score 0.567",
+    ]
+
+
+def test_json_is_one_object_a_line(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("src", "--format", "json") == 1
+    lines = capsys.readouterr().out.splitlines()
+    broken, clean, dirty = (json.loads(line) for line in lines)
+    assert clean == {
+        "path": "src/clean.py",
+        "parsed": True,
+        "compliant": True,
+        "score": 1.0,
+        "violations": [],
+    }
+    assert broken["parsed"] is False
+    assert broken["score"] == 0.0
+    assert dirty["violations"][2] == {
+        "row": 2,
+        "col": 4,
+        "code": "W291",
+        "text": "trailing whitespace",
+    }
+
+
+def test_clean_files_are_exit_code_0(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("src/clean.py") == 0
+    assert capsys.readouterr().out == (
+        "1 file: 1 compliant (100.0%), 0 not parsed, 0 violations, mean "
+        "score 1.000\n"
+    )
+
+
+def test_an_unreadable_file_is_exit_code_2_and_the_rest_is_judged(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("src/dirty.py", "src/gone.py", "--format", "json") == 2
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 1
+    assert printed.err == (
+        "stylerl: cannot read src/gone.py: No such file or directory\n"
+    )
+
+
+def test_select_counts_what_it_names(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "name.py").write_text("print(undefined)\nx=1\n")
+    assert run("name.py", "--select", "F821,W", "--format", "json") == 1
+    (found,) = json.loads(capsys.readouterr().out)["violations"]
+    assert found["code"] == "F821"
+
+
+def test_a_width(project: Path) -> None:
+    (project / "wide.py").write_text(f"x = '{'a' * 79}'\n")  # 85 columns
+    assert run("wide.py") == 1
+    assert run("wide.py", "--max-line-length", "85") == 0
+    assert run("wide.py", "--max-line-length", "84") == 1
+
+
+def test_a_configuration_file_chooses_rules_and_files(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "tox.ini").write_text(
+        "[flake8]\nextend-exclude = src/broken.py\n"
+        "per-file-ignores =\n    src/dirty.py: E225\n"
+    )
+    assert run("src", "--config", "tox.ini", "--format", "json") == 1
+    lines = capsys.readouterr().out.splitlines()
+    found = {file["path"]: file for file in map(json.loads, lines)}
+    assert sorted(found) == ["src/clean.py", "src/dirty.py"]
+    codes = [v["code"] for v in found["src/dirty.py"]["violations"]]
+    assert codes == ["W291"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "says"),
+    [
+        (["--max-line-length", "5"], ConfigError, "max_line_length"),
+        (["--select", "e5"], ConfigError, "judge.select"),
+        (["--config", "none.cfg"], ConfigError, "none.cfg"),
+        (
+            ["--config", "none.cfg", "--select", "E"],
+            ConfigError,
+            "--config brings its own",
+        ),
+        (["--jobs", "-1"], ConfigError, "--jobs must be at least 0"),
+    ],
+)
+def test_what_makes_no_sense_is_one_error(
+    project: Path, words: list[str], error: type[Exception], says: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    judge_command.add_arguments(parser)
+    with pytest.raises(error, match=says):
+        judge_command.run(parser.parse_args(["src", *words]))
+
+
+def test_no_python_file_is_an_error(project: Path) -> None:
+    (project / "empty").mkdir()
+    with pytest.raises(DataError, match="found none below empty"):
+        run("empty")
+
+
+SCRIPT = """
+import argparse, sys
+from stylerl.cli import judge_command as command
+from stylerl.judge import judge
+
+judge.BATCH = 10
+parser = argparse.ArgumentParser()
+command.add_arguments(parser)
+args = parser.parse_args(['src', '--format', 'json', *sys.argv[1:]])
+raise SystemExit(command.run(args))
+"""
+
+
+def start(project: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Judge 300 files in a process of its own, a JSON line each."""
+    for number in range(300):
+        (project / "src" / f"m{number}.py").write_text("x=1\n" * 20)
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(__file__).parent.parent.parent)},
+    )
+
+
+def test_a_killed_command_goes_on_from_its_cache(
+    project: Path, capsys: pytest.CaptureFixture[str], judged: list[bytes]
+) -> None:
+    process = start(project, "--jobs", "1", "--cache", "verdicts")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+    assert run("src", "--cache", "verdicts", "--format", "json") == 1
+    # 303 files, of which at least the first ten were known.
+    known = 303 - len(judged)
+    assert 10 <= known < 303
+    resumed = capsys.readouterr().out
+    run("src", "--format", "json")
+    assert capsys.readouterr().out == resumed
+
+
+def test_a_reader_that_leaves_is_no_error(project: Path) -> None:
+    process = start(project)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr.read() == b""

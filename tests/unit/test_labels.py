@@ -1,0 +1,167 @@
+"""The label stage: what is drawn, roughened, judged and counted."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from stylerl import storage
+from stylerl.config import JudgeConfig, LabelConfig
+from stylerl.data import labels
+from stylerl.errors import DataError
+from stylerl.judge import Judge
+
+CONFIG = LabelConfig(snippets=60, rough_share=0.5)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge(JudgeConfig())
+
+
+def _snippets(train: int = 80, valid: int = 20, test: int = 5) -> pd.DataFrame:
+    """Small clean functions, each different from every other."""
+    rows = []
+    for split, count in (("train", train), ("valid", valid), ("test", test)):
+        for i in range(count):
+            prompt = f"def {split}_{i}(first, second):\n"
+            text = f"{prompt}    result = first + {i}\n    return result\n"
+            name = hashlib.sha256(text.encode()).hexdigest()[:16]
+            rows.append((name, text, len(prompt), split))
+    return pd.DataFrame(rows, columns=["id", "text", "body_start", "split"])
+
+
+def test_columns_and_shares(judge: Judge) -> None:
+    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+    assert list(table.columns) == [
+        "id",
+        "text",
+        "body_start",
+        "split",
+        "source_id",
+        "rules",
+        "codes",
+        "score",
+        "parsed",
+        "compliant",
+    ]
+    # A tenth of 60 labels is valid, nothing is of the test split.
+    assert table["split"].value_counts().to_dict() == {
+        "train": 54,
+        "valid": 6,
+    }
+    rough = table["rules"].map(len) > 0
+    assert 15 < rough.sum() < 45
+    assert table.loc[~rough, "compliant"].all()
+    assert not table.loc[rough, "compliant"].all()
+    assert (table["id"] != table["source_id"]).equals(rough)
+
+
+def test_the_table_says_who_judged(judge: Judge, tmp_path: Path) -> None:
+    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+    storage.write_table(tmp_path / "labels.parquet", table)
+    again = storage.read_table(tmp_path / "labels.parquet")
+    assert again.attrs == {"judge": judge.identity}
+
+
+def test_an_id_is_the_digest_of_its_text(judge: Judge) -> None:
+    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+    digests = [
+        hashlib.sha256(text.encode()).hexdigest()[:16]
+        for text in table["text"]
+    ]
+    assert table["id"].tolist() == digests
+
+
+def test_the_prompt_is_never_changed(judge: Judge) -> None:
+    snippets = _snippets()
+    sources = dict(zip(snippets["id"], snippets["text"], strict=True))
+    table = labels.label(snippets, CONFIG, judge, seed=0)
+    for row in table.to_dict("records"):
+        source, start = sources[row["source_id"]], row["body_start"]
+        assert row["text"][:start] == source[:start]
+
+
+def test_the_order_of_the_input_changes_nothing(judge: Judge) -> None:
+    snippets = _snippets()
+    shuffled = snippets.sample(frac=1, random_state=1)
+    first = labels.label(snippets, CONFIG, judge, seed=0)
+    second = labels.label(shuffled, CONFIG, judge, seed=0)
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_more_snippets_leave_the_earlier_as_they_were(judge: Judge) -> None:
+    few = labels.label(_snippets(), CONFIG, judge, seed=0)
+    config = dataclasses.replace(CONFIG, snippets=80)
+    many = labels.label(_snippets(), config, judge, seed=0)
+    assert len(many) == 80
+    assert set(few["id"]) < set(many["id"])
+
+
+def test_another_seed_draws_others(judge: Judge) -> None:
+    drawn = [
+        set(labels.draw(_snippets(), 30, seed)["id"]) for seed in range(2)
+    ]
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
+def test_rough_share_at_its_bounds(
+    share: float, expected: int, judge: Judge
+) -> None:
+    config = dataclasses.replace(CONFIG, rough_share=share)
+    table = labels.label(_snippets(), config, judge, seed=0)
+    assert (table["rules"].map(len) > 0).sum() == expected
+
+
+def test_fewer_snippets_than_asked_for_are_all_taken() -> None:
+    # Of 100 labels 10 would be valid and 90 train; there are 2 and 4.
+    drawn = labels.draw(_snippets(4, 2, 9), 100, seed=0)
+    assert drawn["split"].value_counts().to_dict() == {"train": 4, "valid": 2}
+
+
+def test_no_snippet_to_label_is_an_error() -> None:
+    with pytest.raises(DataError, match="none among 5"):
+        labels.draw(_snippets(0, 0, 5), 10, seed=0)
+
+
+def test_summary_counts() -> None:
+    table = pd.DataFrame(
+        {
+            "split": ["train", "train", "valid"],
+            "rules": [[], ["E225", "W291"], ["E225"]],
+            "codes": [["E501"], ["E225", "E225", "W291"], ["E225"]],
+            "score": [0.9, 0.7, 0.9],
+            "parsed": [True, True, True],
+            "compliant": [False, False, False],
+        }
+    )
+    assert labels.summary(table, "0123") == {
+        "judge": "0123",
+        "snippets": {"train": 2, "valid": 1},
+        "as_found": {
+            "snippets": 1,
+            "compliance": 0.0,
+            "parse_rate": 1.0,
+            "score": 0.9,
+        },
+        "roughened": {
+            "snippets": 2,
+            "compliance": 0.0,
+            "parse_rate": 1.0,
+            "score": 0.8,  # (0.7 + 0.9) / 2
+        },
+        "corruptions": {"E225": 2, "W291": 1},
+        # E225 stands twice in one snippet, which counts once.
+        "violations": {"E225": 2, "E501": 1, "W291": 1},
+    }
+
+
+def test_summary_of_labels_without_roughened_ones(judge: Judge) -> None:
+    config = dataclasses.replace(CONFIG, rough_share=0.0)
+    table = labels.label(_snippets(), config, judge, seed=0)
+    found = labels.summary(table, judge.identity)
+    assert found["roughened"] == {"snippets": 0}
+    assert found["as_found"]["compliance"] == 1.0

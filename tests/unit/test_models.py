@@ -1,0 +1,181 @@
+"""Loading, saving, pad and eos, the policy with its value head."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import build_gpt2, build_llama, build_tokenizer
+from safetensors.torch import load_file, save_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from stylerl.errors import ModelError
+from stylerl.lm.models import (
+    encode_prompt,
+    load_causal_lm,
+    load_scorer,
+    load_tokenizer,
+    save_model,
+    sign,
+)
+
+IDS = torch.tensor([[1, 40, 50, 60, 70]])
+
+
+def test_a_saved_model_gives_the_same_logits(tiny_lm, tokenizer, tmp_path):
+    save_model(tiny_lm, tokenizer, tmp_path / "m")
+    again = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
+    assert torch.allclose(again(IDS).logits, tiny_lm(IDS).logits, atol=1e-5)
+    assert not again.training
+
+
+def test_a_saved_tokenizer_round_trips_whitespace(llama_folder):
+    text = 'def f(a):\n\tx = "é"  \n\n    return  x\r\n'
+    loaded = load_tokenizer(llama_folder)
+    ids = encode_prompt(loaded, text)
+    assert ids[0] == loaded.eos_token_id == 1
+    assert loaded.decode(ids[1:], clean_up_tokenization_spaces=False) == text
+    assert ids == encode_prompt(build_tokenizer(), text)
+
+
+def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
+    model = build_llama(len(tokenizer))
+    save_model(model, tokenizer, tmp_path / "m", dtype=torch.bfloat16)
+    stored = load_file(tmp_path / "m" / "model.safetensors")
+    assert {t.dtype for t in stored.values()} == {torch.bfloat16}
+    assert "lm_head.weight" not in stored, "tied: stored once"
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["dtype"] == "bfloat16"
+    assert model.dtype == torch.float32
+    assert load_causal_lm(tmp_path / "m").dtype == torch.float32
+
+
+def test_a_model_is_signed_by_its_judge(tiny_lm, tokenizer, tmp_path):
+    sign(tiny_lm, "0123456789abcdef")
+    save_model(tiny_lm, tokenizer, tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["judge"] == "0123456789abcdef"
+    again = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
+    sign(again, "fedcba9876543210")
+    save_model(again, tokenizer, tmp_path / "n")
+    assert (
+        '"judge": "fedcba9876543210"'
+        in (tmp_path / "n" / "config.json").read_text()
+    )
+
+
+def test_dropout_is_off_whatever_the_config_says(tokenizer, tmp_path):
+    """GPT2Config's own default is 0.1 in all three places."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2
+    )
+    save_model(GPT2LMHeadModel(config), tokenizer, tmp_path / "m")
+    for load in (load_causal_lm, load_scorer):
+        model = load(tmp_path / "m", tokenizer=tokenizer).train()
+        assert torch.equal(model(IDS).logits, model(IDS).logits)
+
+
+def test_pad_is_added_when_it_would_be_eos(tokenizer, tmp_path):
+    folder = tmp_path / "m"
+    own = build_tokenizer()
+    own.pad_token = own.eos_token
+    model = build_gpt2(len(own))
+    save_model(model, own, folder)
+    loaded = load_tokenizer(folder)
+    assert loaded.pad_token == "<|pad|>"
+    assert loaded.pad_token_id not in (None, loaded.eos_token_id)
+
+
+@pytest.mark.parametrize("build", [build_llama, build_gpt2])
+def test_an_added_token_gets_the_mean_embedding(tokenizer, tmp_path, build):
+    folder = tmp_path / "m"
+    own = build_tokenizer()
+    model = build(len(own))
+    save_model(model, own, folder)
+    own.add_special_tokens({"pad_token": "<|new|>"})
+    grown = load_causal_lm(folder, tokenizer=own)
+    before = model.get_input_embeddings().weight
+    after = grown.get_input_embeddings().weight
+    assert after.shape[0] == before.shape[0] + 1 == len(own)
+    assert torch.equal(after[:-1], before)
+    assert torch.allclose(after[-1], before.mean(dim=0))
+    assert grown.config.pad_token_id == own.pad_token_id == len(own) - 1
+    assert grown.config.eos_token_id == own.eos_token_id
+
+
+def test_sdpa_and_eager_attention_agree(tiny_lm, tokenizer, tmp_path):
+    """The GPT-2 here scales attention by layer, as codeparrot does."""
+    save_model(tiny_lm, tokenizer, tmp_path / "m")
+    sdpa, eager = (
+        load_causal_lm(tmp_path / "m", attention=name)
+        for name in ("sdpa", "eager")
+    )
+    assert sdpa.config._attn_implementation == "sdpa"
+    assert eager.config._attn_implementation == "eager"
+    assert torch.allclose(sdpa(IDS).logits, eager(IDS).logits, atol=1e-4)
+
+
+def test_the_fused_gelu_is_the_same_function(tokenizer, tmp_path):
+    model = build_gpt2(len(tokenizer))
+    assert model.config.activation_function == "gelu_new"
+    save_model(model, tokenizer, tmp_path / "m")
+    loaded = load_causal_lm(tmp_path / "m")
+    assert isinstance(loaded.transformer.h[0].mlp.act, torch.nn.GELU)
+    assert loaded.config.activation_function == "gelu_new"
+    assert torch.allclose(loaded(IDS).logits, model(IDS).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("artifacts/nowhere", "folder artifacts/nowhere does not exist"),
+        ("./nowhere", "does not exist"),
+        ("nobody/no-such-model", "from the hub .not reachable"),
+    ],
+)
+def test_a_missing_model_is_one_clear_error(name, message):
+    for load in (load_causal_lm, load_tokenizer, load_scorer):
+        with pytest.raises(ModelError, match=message):
+            load(name)
+
+
+def test_a_folder_without_weights_says_so(llama_folder, tmp_path):
+    (tmp_path / "config.json").write_text(
+        (llama_folder / "config.json").read_text()
+    )
+    with pytest.raises(ModelError, match=r"has no model\.safetensors"):
+        load_causal_lm(tmp_path)
+
+
+def test_a_missing_weight_is_an_error(tokenizer, tmp_path):
+    folder = tmp_path / "m"
+    save_model(build_llama(len(tokenizer)), tokenizer, folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"such as model\.norm\.weight"):
+        load_causal_lm(folder)
+
+
+def test_a_scorer_starts_from_a_language_model(llama_folder):
+    tokenizer = load_tokenizer(llama_folder)
+    scorer = load_scorer(llama_folder, tokenizer=tokenizer, labels=1)
+    assert scorer(IDS).logits.shape == (1, 1)
+    assert scorer.config.pad_token_id == tokenizer.pad_token_id
+
+
+def test_a_failed_save_leaves_the_old_folder(tokenizer, tmp_path):
+    folder = tmp_path / "m"
+    model = build_llama(len(tokenizer))
+    save_model(model, tokenizer, folder)
+    before = (folder / "model.safetensors").read_bytes()
+
+    class Broken:
+        def save_pretrained(self, where: Path) -> None:
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        save_model(build_llama(len(tokenizer), seed=1), Broken(), folder)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]

@@ -1,0 +1,697 @@
+"""The trainer: what section 1 of the PPO notes says must hold."""
+
+import copy
+import dataclasses
+import math
+
+import pytest
+import torch
+from conftest import build_gpt2, build_llama, build_tokenizer
+
+from stylerl.errors import ConfigError, TrainingError
+from stylerl.lm.models import encode_prompt
+from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo.health import alarms
+from stylerl.ppo.policy import PolicyWithValue
+
+PROMPTS = ["def add(a, b):\n", "x", 'def f():\n    """Go."""\n', "names = "]
+
+
+def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
+    """A trainer of 2 updates of 8 episodes of 8 tokens, in fp32."""
+    tokenizer = tokenizer or build_tokenizer()
+    options = {
+        name: changes.pop(name)
+        for name in ("checkpoints", "observe", "reference", "seed")
+        if name in changes
+    }
+    settings = {
+        "updates": 2,
+        "batch_size": 8,
+        "minibatches": 2,
+        "epochs": 2,
+        "max_new_tokens": 8,
+        "temperature": 0.9,
+        "learning_rate": 1e-3,
+        "precision": "fp32",
+        "checkpoint_every": 0,
+        **changes,
+    }
+    return PPOTrainer(
+        PPOConfig(**settings),
+        policy=model or build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=reward or letters,
+        prompts=prompts or PROMPTS,
+        **options,
+    )
+
+
+def letters(prompts, completions):
+    """The share of lower-case letters; at most 1."""
+    return [
+        sum(c.islower() for c in text) / max(len(text), 1)
+        for text in completions
+    ]
+
+
+def plain(prompts, completions):
+    """The share of ASCII; at most 1, and 0 for a text without a whole line.
+
+    The policy has to end the line, or the text, within its tokens.
+    """
+    return [
+        sum(c.isascii() for c in text) / max(len(text), 1)
+        for text in completions
+    ]
+
+
+def ends_early(build, factor):
+    """A model whose eos embedding is larger, so that some rows finish."""
+    model = build(len(build_tokenizer()))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= factor
+    return model
+
+
+def weights(trainer):
+    return [p.detach().clone() for p in trainer.policy.parameters()]
+
+
+# ---- Ratio, temperature, tokens, eos. ------------------------------------
+
+
+def test_the_first_minibatch_has_ratio_one(tiny_lm, tokenizer):
+    trainer = make(tiny_lm, epochs=1, minibatches=1, micro_batch=3)
+    numbers = trainer.update(trainer.rollout())
+    assert numbers["policy/ratio"] == pytest.approx(1.0, abs=1e-5)
+    assert numbers["policy/ratio_max"] == pytest.approx(1.0, abs=1e-5)
+    assert numbers["policy/approxkl"] == pytest.approx(0.0, abs=1e-5)
+    assert numbers["policy/clipfrac"] == 0.0
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_without_a_learning_rate_the_ratio_stays_one(dropout):
+    """For a whole run; with GPT-2's usual dropout too, which is off."""
+    model = build_gpt2(len(build_tokenizer()))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+    trainer = make(model, learning_rate=1e-30, updates=3)
+    for step in trainer:
+        assert step.statistics["policy/ratio_max"] == pytest.approx(
+            1.0, abs=1e-5
+        )
+        assert step.statistics["objective/kl"] == pytest.approx(0, abs=1e-4)
+
+
+def test_logprobs_are_those_of_the_sampling_temperature(tiny_lm, tokenizer):
+    trainer = make(tiny_lm, temperature=0.6)
+    batch = trainer.rollout()
+    for row, ids in enumerate(batch.rows):
+        start, length = batch.starts[row], batch.lengths[row]
+        logits = tiny_lm(torch.tensor([ids])).logits[0]
+        log_all = torch.log_softmax(logits / 0.6, dim=-1)[start - 1 : -1]
+        expected = [
+            log_all[at, token].item() for at, token in enumerate(ids[start:])
+        ]
+        got = batch.logprobs[row, :length]
+        assert got.tolist() == pytest.approx(expected, abs=1e-5)
+        entropy = -(log_all.exp() * log_all).sum(dim=-1)
+        assert batch.entropy[row, :length].tolist() == pytest.approx(
+            entropy.tolist(), abs=1e-4
+        )
+        assert not batch.logprobs[row, length:].any()
+
+
+def test_the_tokens_sampled_are_the_tokens_trained(tokenizer):
+    """A random model's tokens are rarely those its text would encode to."""
+    batch = make().rollout()
+    retokenised = 0
+    for row, text in enumerate(batch.completions):
+        response = batch.rows[row][batch.starts[row] :]
+        kept = response[:-1] if batch.finished[row] else response
+        assert tokenizer.decode(kept) == text
+        retokenised += tokenizer.encode(text) != kept
+    assert retokenised > 0
+
+
+def test_eos_is_the_last_action_and_carries_the_score():
+    """With beta 0, lam 0 and a value of 0 the return of a token is its own
+    reward: the score where the response ends, and 0 anywhere else."""
+    trainer = make(
+        ends_early(build_llama, 3),
+        kl_coef=0.0,
+        batch_size=16,
+        lam=0.0,
+        scale_rewards=False,
+    )
+    seen = {}
+    learn = trainer.learner._step
+
+    def spy(batch, old, rows, tally):
+        seen["returns"] = old.returns
+        return learn(batch, old, rows, tally)
+
+    trainer.learner._step = spy
+    batch = trainer.rollout()
+    trainer.update(batch)
+    assert any(batch.finished)
+    assert not all(batch.finished)
+    for row, finished in enumerate(batch.finished):
+        last = int(batch.lengths[row]) - 1
+        token = batch.rows[row][int(batch.starts[row]) + last]
+        assert (token == 1) == finished
+        charged = batch.scores[row] - (0.0 if finished else 1.0)
+        assert seen["returns"][row, last].item() == pytest.approx(
+            charged.item()
+        )
+        assert seen["returns"][row].count_nonzero() <= 1
+
+
+def test_a_stop_string_finishes_a_response():
+    """Its tokens are trained, the last one carries the score, and nothing
+    is charged for a missing end."""
+    trainer = make(
+        stop_strings=("e",), batch_size=32, lam=0.0, missing_eos_penalty=5.0
+    )
+    batch = trainer.rollout()
+    stopped = 0
+    for row, text in enumerate(batch.completions):
+        ids = batch.rows[row][int(batch.starts[row]) :]
+        full = trainer.tokenizer.decode(ids, skip_special_tokens=True)
+        ended = "e" in full
+        assert batch.finished[row] == (ended or ids[-1] == 1)
+        assert text == full.partition("e")[0]
+        stopped += ended
+    assert stopped > 0
+    shaped = trainer.learner._shape(batch.scores, torch.tensor(batch.finished))
+    assert torch.equal(shaped != batch.scores, ~torch.tensor(batch.finished))
+
+
+def test_a_cut_completion_is_charged_and_judged_without_its_last_line():
+    got = []
+
+    def reward(prompts, completions):
+        got.extend(completions)
+        return [0.5] * len(completions)
+
+    batch = make(ends_early(build_llama, 3), reward=reward).rollout()
+    for text, judged, finished in zip(
+        batch.completions, got, batch.finished, strict=True
+    ):
+        whole = text[: text.rfind("\n") + 1]
+        assert judged == (text if finished else whole)
+    assert batch.scores.tolist() == [0.5] * 8
+    trainer = make(missing_eos_penalty=2.0)
+    shaped = trainer.learner._shape(torch.ones(2), torch.tensor([True, False]))
+    assert shaped.tolist() == [1.0, -1.0]
+
+
+# ---- Steps, weighting, gradients. ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "minibatches", "epochs"), [(8, 2, 2), (8, 8, 1), (7, 3, 2)]
+)
+def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
+    trainer = make(
+        batch_size=batch_size,
+        minibatches=minibatches,
+        epochs=epochs,
+        micro_batch=1,
+    )
+    steps, seen = [], []
+    trainer.learner.optimiser.register_step_post_hook(
+        lambda *_: steps.append(1)
+    )
+    learn = trainer.learner._step
+
+    def spy(batch, old, rows, tally):
+        seen.append(rows.tolist())
+        return learn(batch, old, rows, tally)
+
+    trainer.learner._step = spy
+    numbers = trainer.update(trainer.rollout())
+    assert len(steps) == minibatches * epochs == numbers["policy/steps"]
+    for epoch in range(epochs):
+        part = seen[epoch * minibatches : (epoch + 1) * minibatches]
+        assert sorted(sum(part, [])) == list(range(batch_size))
+    assert epochs == 1 or seen[:minibatches] != seen[minibatches:]
+
+
+@pytest.mark.parametrize("build", [build_llama, build_gpt2])
+def test_micro_batches_change_no_update(build):
+    """Every token weighs the same, however the episodes are cut.  The
+    lengths differ, so that a mean of means would show."""
+    results = []
+    for micro_batch in (0, 1, 3):
+        trainer = make(
+            ends_early(build, 3 if build is build_llama else -3),
+            micro_batch=micro_batch,
+            entropy_coef=0.01,
+        )
+        batch = trainer.rollout()
+        assert len(set(batch.lengths.tolist())) > 1
+        numbers = trainer.update(batch)
+        results.append((weights(trainer), numbers))
+    for other, numbers in results[1:]:
+        for a, b in zip(results[0][0], other, strict=True):
+            assert torch.allclose(a, b, atol=1e-5)
+        assert numbers == pytest.approx(results[0][1], abs=1e-4)
+
+
+def test_the_gradient_is_clipped_and_its_norm_logged():
+    trainer = make(max_grad_norm=1e-3, epochs=1, minibatches=1)
+    norms = []
+
+    def hook(*_):
+        grads = [p.grad for p in trainer.policy.parameters()]
+        norms.append(torch.stack([g.norm() for g in grads]).norm().item())
+
+    trainer.learner.optimiser.register_step_pre_hook(hook)
+    numbers = trainer.update(trainer.rollout())
+    assert norms[0] == pytest.approx(1e-3, rel=1e-3)
+    assert numbers["grad_norm"] > 1e-3
+
+
+def test_value_warmup_moves_the_value_head_alone():
+    trainer = make(value_warmup=1)
+    before = weights(trainer)
+    trainer.update(trainer.rollout())
+    after = weights(trainer)
+    moved = [not torch.equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert moved[:-2] == [False] * (len(moved) - 2)
+    assert moved[-2:] == [True, True]
+    trainer.update(trainer.rollout())
+    assert not torch.equal(before[0], weights(trainer)[0])
+
+
+def test_a_separate_value_model_is_trained_at_the_policys_rate(tokenizer):
+    """In a warm-up it moves and the policy does not; then all three do."""
+    critic = build_llama(len(tokenizer), seed=1)
+    policy = PolicyWithValue(build_llama(len(tokenizer)), critic)
+    trainer = make(policy, value_warmup=1, value_learning_rate=0.01)
+    before = {n: p.detach().clone() for n, p in policy.named_parameters()}
+    trainer.update(trainer.rollout())
+
+    def moved():
+        return {
+            name.partition(".")[0]
+            for name, parameter in policy.named_parameters()
+            if not torch.equal(parameter, before[name])
+        }
+
+    assert moved() == {"value_trunk", "value_head"}
+    trainer.update(trainer.rollout())
+    assert moved() == {"model", "value_trunk", "value_head"}
+    rates = [group["lr"] for group in trainer.learner.optimiser.param_groups]
+    assert rates[1] == pytest.approx(10 * rates[0])
+
+
+def test_the_reference_never_moves():
+    trainer = make(learning_rate=0.01)
+    before = [p.clone() for p in trainer.reference.parameters()]
+    for step in trainer:
+        last = step
+    for a, b in zip(before, trainer.reference.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert last.statistics["objective/kl"] > 0.01
+
+
+def test_an_update_stops_early_at_the_target_kl():
+    """At this rate the first step of 8 already passes 1e-4 nats."""
+    options = {"learning_rate": 0.01, "warmup": 0.0, "epochs": 4}
+    free = make(**options)
+    numbers = free.update(free.rollout())
+    assert numbers["policy/steps"] == 8
+    bound = make(target_kl=1e-4, **options)
+    numbers = bound.update(bound.rollout())
+    assert numbers["policy/steps"] == 1
+
+
+def test_a_minibatch_with_a_wild_ratio_is_skipped():
+    """Old log-probabilities that are a nat too small make the ratio e; each
+    of the 2 minibatches of 2 epochs is beyond a guard of 2."""
+    trainer = make(ratio_guard=2.0)
+    batch = trainer.rollout()
+    before = weights(trainer)
+    off = dataclasses.replace(
+        batch, logprobs=batch.logprobs - batch.mask.float()
+    )
+    numbers = trainer.update(off)
+    assert numbers["policy/skipped"] == 4
+    assert "policy/steps" not in numbers
+    for a, b in zip(before, weights(trainer), strict=True):
+        assert torch.equal(a, b)
+
+    numbers = trainer.update(batch)
+    assert "policy/skipped" not in numbers
+    assert numbers["policy/steps"] == 4
+
+
+def test_an_update_without_a_step_is_no_error():
+    """Its old log-probabilities are wrong by a nat, so the very first
+    minibatch is beyond the target; nothing is learnt, nothing breaks."""
+    trainer = make(target_kl=1e-4)
+    batch = trainer.rollout()
+    before = weights(trainer)
+    off = dataclasses.replace(
+        batch, logprobs=batch.logprobs - batch.mask.float()
+    )
+    numbers = trainer.update(off)
+    assert "policy/steps" not in numbers
+    assert "updates too big" not in {a.name for a in alarms([numbers])}
+    for a, b in zip(before, weights(trainer), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_gradient_that_is_not_finite_is_one_clear_error():
+    trainer = make()
+    batch = trainer.rollout()
+    broken = dataclasses.replace(
+        batch, logprobs=torch.full_like(batch.logprobs, torch.nan)
+    )
+    with pytest.raises(TrainingError, match="must be finite"):
+        trainer.update(broken)
+
+
+# ---- What it learns. ------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_policy_reaches_a_known_optimum():
+    """ASCII alone is worth 1: from an eighth to more than 0.95, with the
+    trainer used as a library, and prompts that are rows."""
+    trainer = make(
+        reward=plain,
+        updates=20,
+        batch_size=64,
+        epochs=4,
+        max_new_tokens=4,
+        learning_rate=1e-2,
+        kl_coef=0.0,
+        missing_eos_penalty=0.0,
+        prompts=[{"prompt": text} for text in PROMPTS],
+    )
+    scores = [step.statistics["objective/score"] for step in trainer]
+    assert scores[0] < 0.3
+    assert scores[-1] > 0.95
+
+
+@pytest.mark.slow
+def test_the_policy_reaches_the_optimum_under_the_penalty():
+    """One token, worth 1 if it is even, beta = 1/2: the optimum is
+    pi*(a) = pi_ref(a) exp(2 s(a)) / Z, so that even tokens have
+    p e^2 / (p e^2 + 1 - p), where pi_ref gives them p."""
+    model = build_llama(len(build_tokenizer()))
+    prompt = torch.tensor([encode_prompt(build_tokenizer(), "x")])
+
+    def even():
+        with torch.no_grad():
+            logits = model(prompt).logits[0, -1]
+        return torch.softmax(logits, dim=-1)[::2].sum().item()
+
+    share = even()
+    optimum = share * math.e**2 / (share * math.e**2 + 1 - share)
+    trainer = make(
+        model,
+        reward=lambda prompts, texts: [0.0] * len(texts),
+        prompts=["x"],
+        updates=50,
+        batch_size=256,
+        micro_batch=0,
+        max_new_tokens=1,
+        temperature=1.0,
+        learning_rate=3e-3,
+        kl_coef=0.5,
+        missing_eos_penalty=0.0,
+    )
+    for _ in range(len(trainer)):
+        batch = trainer.rollout()
+        worth = [float(row[-1] % 2 == 0) for row in batch.rows]
+        parts = {"even": torch.tensor(worth)}
+        trainer.update(dataclasses.replace(batch, parts=parts))
+    assert 0.4 < share < 0.6
+    assert optimum - share > 0.3
+    assert even() == pytest.approx(optimum, abs=0.02)
+
+
+def test_a_step_knows_its_speed():
+    """Measuring is no part of it."""
+    (step,) = make(updates=1)
+    seconds = {"generate": 1.0, "update": 3.0, "validate": 9.0}
+    timed = step._replace(seconds=seconds)
+    tokens = int(step.rollouts.lengths.sum())
+    assert timed.tokens_per_second == tokens / 4
+    assert {"generate", "judge", "score", "update"} <= set(step.seconds)
+
+
+def test_by_hand_the_steps_are_those_of_the_loop():
+    looped = [step.statistics for step in make()]
+    trainer = make()
+    by_hand = [trainer.update(trainer.rollout()) for _ in range(len(trainer))]
+    assert by_hand == looped
+    assert len(make().rollout(["a", "b", "c"]).rows) == 3
+
+
+def final_kl(**changes):
+    """Nats from pi_ref after twelve updates towards ASCII."""
+    trainer = make(
+        **{
+            "reward": plain,
+            "updates": 12,
+            "batch_size": 64,
+            "epochs": 4,
+            "schedule": "constant",
+            "missing_eos_penalty": 0.0,
+            **changes,
+        }
+    )
+    return [step.statistics["objective/kl"] for step in trainer][-1]
+
+
+@pytest.mark.slow
+def test_a_huge_beta_keeps_the_policy_at_the_reference():
+    """What is left at beta = 100 and 10,000 is the noise of the gradient:
+    with the return's scale in the value loss it was 6 nats."""
+    free = final_kl(kl_coef=0.0)
+    assert free > 1.5
+    assert final_kl(kl_coef=100.0) < 0.5 * free
+    assert final_kl(kl_coef=1e4) < 0.5 * free
+
+
+def test_the_scale_of_the_reward_changes_no_update():
+    """Reward and beta a thousand times larger: the same weights."""
+
+    def loud(prompts, completions):
+        return [1000 * x for x in plain(prompts, completions)]
+
+    results = []
+    for reward, beta in ((plain, 0.1), (loud, 100.0)):
+        trainer = make(
+            reward=reward, kl_coef=beta, updates=3, missing_eos_penalty=0.0
+        )
+        for _ in trainer:
+            pass
+        results.append(weights(trainer))
+    for a, b in zip(*results, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_penalty_works_in_the_loss_as_well():
+    free = final_kl(kl_coef=0.0, kl_penalty="loss")
+    assert final_kl(kl_coef=10.0, kl_penalty="loss") < 0.5 * free
+
+
+def test_an_entropy_bonus_raises_entropy():
+    options = {"updates": 6, "learning_rate": 3e-3, "kl_coef": 0.0}
+    plain, bonus = (
+        [
+            step.statistics["objective/entropy"]
+            for step in make(entropy_coef=coefficient, **options)
+        ]
+        for coefficient in (0.0, 1.0)
+    )
+    assert bonus[-1] > plain[-1] + 0.05
+
+
+# ---- Score shaping, prompts, reward functions. ---------------------------
+
+
+def test_scores_are_scaled_by_their_running_deviation_then_clipped():
+    """1, 3: deviation sqrt 2, so 1 / sqrt 2 and 3 / sqrt 2, cut to 1."""
+    trainer = make(scale_scores=True, score_clip=1.0)
+    shaped = trainer.learner._shape(
+        torch.tensor([1.0, 3.0]), torch.tensor([True, True])
+    )
+    assert shaped.tolist() == pytest.approx([2**-0.5, 1.0])
+
+
+def test_prompts_come_in_turn_and_each_once_a_pass():
+    trainer = make(prompts=[f"p{i}" for i in range(10)], batch_size=4)
+    drawn = []
+    for trainer.learner.done in range(5):
+        drawn += trainer._next_prompts()
+    assert sorted(drawn[:10]) == sorted(drawn[10:]) == sorted(trainer.prompts)
+    assert drawn[:10] != drawn[10:]
+
+
+def test_named_parts_are_summed():
+    def reward(prompts, completions):
+        n = len(prompts)
+        return {"style": [1.0] * n, "substance": [0.25] * n}
+
+    trainer = make(reward=reward)
+    batch = trainer.rollout()
+    assert batch.scores.tolist() == [1.25] * 8
+    numbers = trainer.update(batch)
+    assert numbers["score/style"] == 1.0
+    assert numbers["score/substance"] == 0.25
+    assert numbers["objective/score"] == 1.25
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (lambda p, c: [1.0], "one number an episode; reward gave 1 for 8"),
+        (lambda p, c: [float("nan")] * 8, "finite; reward gave nan"),
+    ],
+)
+def test_a_bad_reward_is_one_clear_error(reward, message):
+    with pytest.raises(TrainingError, match=message):
+        make(reward=reward).rollout()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
+        ({"min_new_tokens": 9}, "at most ppo.max_new_tokens, 8; got 9"),
+        ({"stop_strings": ("",)}, "must not be empty texts"),
+        ({"on_alarm": "rollback"}, "needs checkpoints to go back to"),
+        ({"keep": "best", "validate_every": 0}, "set ppo.validate_every to 1"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_clear_error(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        make(**changes)
+
+
+def test_pad_may_not_be_eos():
+    tokenizer = build_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    with pytest.raises(ConfigError, match="differ from eos"):
+        make(tokenizer=tokenizer)
+
+
+def test_a_policy_with_a_value_head_is_taken_as_it_is(tokenizer):
+    policy = PolicyWithValue(build_llama(len(tokenizer)))
+    trainer = make(policy)
+    assert trainer.policy is policy
+    assert trainer.reference is not policy.model
+
+
+def test_bf16_trains():
+    """Rounding makes the first ratio uneven, but keeps it near 1."""
+    trainer = make(precision="bf16", epochs=1, minibatches=1)
+    numbers = trainer.update(trainer.rollout())
+    assert numbers["policy/ratio"] == pytest.approx(1.0, abs=0.05)
+    assert all(p.dtype == torch.float32 for p in trainer.policy.parameters())
+
+
+# ---- Alarms act. ----------------------------------------------------------
+
+
+def sick_from(call, until=None):
+    """A reward that is -20 from one call on, as often as the policy asks."""
+    calls = []
+
+    def reward(prompts, completions):
+        calls.append(1)
+        sick = len(calls) >= call and (until is None or len(calls) < until)
+        return [
+            -20.0 - sick if sick else float(len(text) % 3)
+            for text in completions
+        ]
+
+    return reward
+
+
+def test_a_grave_alarm_warns_by_default():
+    steps = list(make(reward=sick_from(2), updates=3))
+    assert [len(step.alarms) for step in steps] == [0, 1, 1]
+    assert steps[1].alarms[0].name == "reward collapse"
+
+
+def test_a_grave_alarm_stops_at_the_last_healthy_weights(tmp_path):
+    """Checkpoints after updates 1 and 2; the alarm is raised by update 3."""
+    trainer = make(
+        reward=sick_from(3),
+        updates=6,
+        on_alarm="stop",
+        checkpoint_every=1,
+        checkpoints=tmp_path,
+    )
+    kept = []
+    steps = []
+    for step in trainer:
+        steps.append(step)
+        kept.append(weights(trainer))
+    assert len(steps) == len(trainer.history) == 3
+    assert trainer.stopped is steps[-1].alarms[0]
+    for healthy, now in zip(kept[1], weights(trainer), strict=True):
+        assert torch.equal(now, healthy)
+    assert not torch.equal(kept[2][0], kept[1][0])
+
+
+def test_a_rollback_goes_on_from_there_at_half_the_rate(tmp_path):
+    """Calls 3 and 4 are sick: update 3 is undone twice, then goes well, at
+    a quarter of the rate."""
+    trainer = make(
+        reward=sick_from(3, until=5),
+        updates=4,
+        schedule="constant",
+        warmup=0.0,
+        on_alarm="rollback",
+        checkpoint_every=1,
+        checkpoints=tmp_path,
+    )
+    steps = list(trainer)
+    assert [step.update for step in steps] == [1, 2, 3, 3, 3, 4]
+    rates = [step.statistics["lr"] / 1e-3 for step in steps]
+    assert rates == pytest.approx([1, 1, 1, 0.5, 0.25, 0.25])
+    assert len(trainer.history) == 4
+
+
+def test_rollbacks_end(tmp_path):
+    trainer = make(
+        reward=sick_from(2),
+        on_alarm="rollback",
+        checkpoint_every=1,
+        checkpoints=tmp_path,
+    )
+    with pytest.raises(TrainingError, match="still ill after 3 rollbacks"):
+        list(trainer)
+
+
+def test_a_sick_start_rolls_back_to_the_start(tmp_path):
+    trainer = make(
+        reward=sick_from(1, until=2),
+        on_alarm="rollback",
+        checkpoint_every=2,
+        checkpoints=tmp_path,
+    )
+    assert [step.update for step in trainer] == [1, 1, 2]
+
+
+def test_gradient_checkpointing_samples_the_same(tiny_lm, tokenizer):
+    """transformers has no KV cache where it recomputes activations."""
+    runs = []
+    for checkpointing in (False, True):
+        trainer = make(
+            copy.deepcopy(tiny_lm), gradient_checkpointing=checkpointing
+        )
+        runs.append([step.rollouts.rows for step in trainer])
+    assert runs[0] == runs[1]

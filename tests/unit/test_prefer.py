@@ -1,0 +1,233 @@
+"""`stylerl prefer` at a terminal: what is shown, asked and kept."""
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from stylerl import config
+from stylerl.cli import main as cli
+from stylerl.cli import prefer_command as prefer
+from stylerl.config import Params, PPOConfig
+from stylerl.errors import DataError
+from stylerl.reward import preferences
+from stylerl.reward.preferences import Answer, Choice, Pair
+
+ANSWERS = Path("preferences.jsonl")
+PAIRS = Path("pairs.jsonl")
+SHORT = Pair.of("def f(a):", "\n    return a\n", "\n    return a ;\n")
+LONG = Pair.of(
+    "def f(a):",
+    "\n    return a\n",
+    "\n    return some_function(a, with_more, arguments_of_it)\n",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(config.render(Params()))
+    ANSWERS.touch()
+    rows = [
+        {"prompt": f"def f{i}(a):", "a": "\n    return a\n", "b": "\n    a\n"}
+        for i in range(3)
+    ]
+    PAIRS.write_text(pd.DataFrame(rows).to_json(orient="records", lines=True))
+    return tmp_path
+
+
+@pytest.fixture
+def type_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Make the given lines the input of a pseudo-terminal."""
+    files: list[io.TextIOWrapper] = []
+
+    def send(text: str) -> None:
+        master, slave = os.openpty()
+        files.append(os.fdopen(master, "wb", buffering=0))
+        files.append(os.fdopen(slave))
+        files[-2].write(text.encode())
+        monkeypatch.setattr("sys.stdin", files[-1])
+
+    yield send
+    for file in files:
+        file.close()
+
+
+def shown(pair: Pair, width: int, swapped: bool = False) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width)
+    console.print(prefer.view(pair, swapped, "pair 1 of 9", width))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+def row_of(lines: list[str], text: str) -> int:
+    (row,) = [i for i, line in enumerate(lines) if text in line]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("pair", "width", "beside"),
+    [
+        (SHORT, 80, True),
+        (LONG, 80, False),  # a line of 55 does not fit in 36 columns
+        (LONG, 160, True),
+        (SHORT, 160, True),
+    ],
+)
+def test_a_and_b_stand_beside_each_other_where_they_fit(
+    pair: Pair, width: int, beside: bool
+) -> None:
+    lines = shown(pair, width)
+    assert (row_of(lines, "─ A ─") == row_of(lines, "─ B ─")) == beside
+    assert row_of(lines, "def f(a):") < row_of(lines, "─ A ─")
+    assert any(pair.b.strip() in line for line in lines)
+
+
+def test_swapped_shows_the_other_text_as_a() -> None:
+    # the semicolon is in the pair's b
+    for swapped in (False, True):
+        lines = shown(SHORT, 80, swapped)
+        a, _, b = lines[row_of(lines, "─ A ─") + 1].partition("││")
+        assert (";" in a, ";" in b) == (swapped, not swapped)
+
+
+def test_answers_are_kept_as_the_pair_names_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swaps = iter([False, True, True])
+    monkeypatch.setattr(preferences, "is_swapped", lambda *_: next(swaps))
+    typed = iter(["a", "3", "x", " A ", "0", "1", "t", "2"])
+    pairs = preferences.read_pairs(PAIRS)
+    given = prefer.session(
+        pairs,
+        "ann",
+        0,
+        ANSWERS,
+        Console(file=io.StringIO()),
+        lambda _: next(typed),
+    )
+    assert given == 3
+    assert preferences.load(ANSWERS) == [
+        Answer("ann", pairs[0], Choice.A, 3),
+        Answer("ann", pairs[1], Choice.B, 1),  # what was shown as A
+        Answer("ann", pairs[2], Choice.TIE, 2),
+    ]
+
+
+def command(*more: str) -> int:
+    return cli.main(
+        ["prefer", "--from", str(PAIRS), "--annotator", "ann", *more]
+    )
+
+
+@pytest.mark.parametrize("end", ["q\n", "b\nq\n", "\x04", "b\n\x04"])
+def test_leaving_keeps_all_and_the_rest_is_asked_next_time(
+    end: str,
+    type_in: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    type_in("a\n2\n" + end)
+    assert command() == 0
+    assert len(preferences.load(ANSWERS)) == 1
+    assert "3 of 3 pairs wait for ann" in capsys.readouterr().out
+    type_in("b\n3\nt\n1\n")
+    assert command() == 0
+    out = capsys.readouterr().out
+    assert "2 of 3 pairs wait for ann" in out
+    assert "2 answers saved to preferences.jsonl" in out
+    assert len({answer.pair for answer in preferences.load(ANSWERS)}) == 3
+
+
+def test_a_cut_line_is_taken_off_and_asked_again(
+    type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in("a\n2\na\n2\nq\n")
+    assert command() == 0
+    ANSWERS.write_bytes(ANSWERS.read_bytes()[:-40])
+    type_in("a\n2\na\n2\n")
+    assert command() == 0
+    out = capsys.readouterr().out
+    assert "was cut short" in out and "2 of 3 pairs wait" in out
+    assert len(preferences.load(ANSWERS)) == 3
+
+
+def test_two_annotators_agree_or_not(
+    type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = preferences.read_pairs(PAIRS)
+    for name, choices in {"ann": "abb", "bob": "aab"}.items():
+        for pair, choice in zip(pairs, choices, strict=True):
+            preferences.append(ANSWERS, Answer(name, pair, Choice(choice), 1))
+    assert cli.main(["prefer", "--agreement"]) == 0
+    out = capsys.readouterr().out
+    # raw 2/3; ann a 1 b 2, bob a 2 b 1: chance 2/9 + 2/9 = 4/9;
+    # kappa (6/9 - 4/9) / (5/9) = 0.4.  alpha: 3 a, 3 b, unlike 2,
+    # expected 18/5: 1 - 2 / 3.6 = 0.44.
+    assert "ann: 3 answers" in out
+    row = next(line for line in out.splitlines() if "ann · bob" in line)
+    assert row.split("│")[2:5] == [" 3     ", " 67%       ", " 0.40          "]
+    assert "Krippendorff's alpha of all annotators: 0.44" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "its input must be a terminal"),
+        (["--annotator", " "], "--annotator must be a name"),
+        (["--pool", "0"], "--pool must be at least 1; got 0"),
+        (["--from", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str],
+    message: str,
+    type_in: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if arguments:
+        type_in("")
+    else:
+        monkeypatch.setattr("sys.stdin", io.StringIO("a\n1\n"))
+    assert command(*arguments) == 2
+    assert message in capsys.readouterr().err
+    assert ANSWERS.read_text() == ""
+
+
+def labels(count: int) -> pd.DataFrame:
+    texts = [f"def f{i}(a):\n    return a\n" for i in range(count)]
+    return pd.DataFrame(
+        {
+            "text": texts,
+            "body_start": [text.index("\n") for text in texts],
+            "split": "train",
+            "compliant": True,
+        }
+    )
+
+
+def test_pairs_are_sampled_for_training_prompts(
+    folder: Path, llama_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefer, "POLICIES", (folder / "no", llama_folder))
+    monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(40))
+    params = Params(ppo=PPOConfig(max_new_tokens=48, temperature=3.0))
+    pairs = prefer.sample(params, 40)
+    assert pairs == prefer.sample(params, 40)
+    prompts = [pair.prompt for pair in pairs]
+    assert len(set(prompts)) == len(prompts) >= 1
+    assert set(prompts) <= {f"def f{i}(a):" for i in range(40)}
+    assert all(pair.a < pair.b for pair in pairs)
+
+
+def test_without_models_or_prompts_the_error_says_what_to_do() -> None:
+    with pytest.raises(DataError, match="`stylerl run` makes it"):
+        prefer.sample(Params(), 4)
+    with pytest.raises(DataError, match=r"raise label\.snippets"):
+        prefer.training_prompts(labels(0), 4, 0)

@@ -1,0 +1,250 @@
+"""Human preferences: choosing, storing, learning, agreement by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stylerl.errors import DataError
+from stylerl.reward import preferences
+from stylerl.reward.preference_pair import Preference
+from stylerl.reward.preferences import Answer, Choice, Pair
+
+A, B, TIE = Choice.A, Choice.B, Choice.TIE
+PAIR = Pair.of("def f(x):", "\n    return x\n", "\n    return x ;\n")
+
+
+def pair(name: str) -> Pair:
+    return Pair.of(name, "1", "2")
+
+
+def answers(table: dict[str, str]) -> list[Answer]:
+    """Annotator -> one letter a pair, p0, p1, ...; a blank: not answered."""
+    meaning = {"a": A, "b": B, "t": TIE}
+    return [
+        Answer(annotator, pair(f"p{i}"), meaning[letter], 1)
+        for annotator, letters in table.items()
+        for i, letter in enumerate(letters)
+        if letter != " "
+    ]
+
+
+# ---- Pairs and their order -------------------------------------------------
+
+
+def test_a_pair_is_the_same_whoever_wrote_which() -> None:
+    assert Pair.of("p", "x", "y") == Pair.of("p", "y", "x")
+    # printf '["p", "x", "y"]' | sha256sum | cut -c-16
+    assert Pair.of("p", "y", "x").id == "ccc4f271ff327ded"
+    assert Pair.of("p", "x", "y").id != Pair.of("px", "", "y").id
+
+
+def test_the_least_sure_pair_comes_first() -> None:
+    one, two, three = pair("one"), pair("two"), pair("three")
+    scores = {one: (0.0, 2.0), two: (5.0, 4.5), three: (-1.0, 0.0)}
+    # differences 2, 0.5 and 1
+    found = preferences.least_sure([one, two, three], scores)
+    assert found == [two, three, one]
+
+
+def test_sides_are_drawn_and_stay() -> None:
+    pairs = [pair(str(i)) for i in range(400)]
+    first = [preferences.is_swapped(p, "ann", 0) for p in pairs]
+    assert first == [preferences.is_swapped(p, "ann", 0) for p in pairs]
+    # 400 fair coins: mean 200, standard deviation 10
+    assert 150 < sum(first) < 250
+    for annotator, seed in [("bob", 0), ("ann", 1)]:
+        other = [preferences.is_swapped(p, annotator, seed) for p in pairs]
+        assert 150 < sum(map(bool.__ne__, first, other)) < 250
+
+
+def test_pairs_of_a_file(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "p", "a": "y", "b": "x", "source": "mine"},
+        {"prompt": "p", "a": "x", "b": "y"},  # the same pair
+        {"prompt": "p", "a": "x", "b": "x"},  # nothing to prefer
+        {"prompt": "q", "a": "x\u2028", "b": "y"},  # no line end in JSONL
+    ]
+    file = tmp_path / "pairs.jsonl"
+    lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+    file.write_text("\n\n".join(lines))
+    assert preferences.read_pairs(file) == [
+        Pair("p", "x", "y"),
+        Pair("q", "x\u2028", "y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "line 1 must be a JSON object; got '{'"),
+        ("[1]", r"line 1 must be a JSON object; got '\[1\]'"),
+        ('{"prompt": "p", "a": "x"}', "line 1 must have .* b is None"),
+        (
+            '{"prompt": "p", "a": "x", "b": "y"}\n{"prompt": 1}',
+            "line 2 must have the texts prompt, a and b; prompt is 1",
+        ),
+    ],
+)
+def test_a_line_that_is_no_pair(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(text)
+    with pytest.raises(DataError, match=message):
+        preferences.read_pairs(file)
+
+
+# ---- Storing ---------------------------------------------------------------
+
+
+def test_answers_come_back_and_the_last_one_counts(tmp_path: Path) -> None:
+    file = tmp_path / "new/answers.jsonl"
+    given = [
+        Answer("ann", PAIR, A, 3),
+        Answer("bob", PAIR, TIE, 1),
+        Answer("ann", PAIR, B, 2),
+    ]
+    for answer in given:
+        preferences.append(file, answer)
+    assert len(file.read_text().splitlines()) == 3
+    assert preferences.load(file) == [given[2], given[1]]
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost"),
+    [
+        (0, ""),  # whole
+        (1, ""),  # without its line end
+        (2, "cut"),
+        (60, "cut"),
+    ],
+)
+def test_a_torn_last_line_is_repaired(
+    tmp_path: Path, kept: int, lost: str
+) -> None:
+    file = tmp_path / "answers.jsonl"
+    preferences.append(file, Answer("ann", PAIR, A, 3))
+    preferences.append(file, Answer("bob", PAIR, B, 2))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) - kept])
+    if lost:
+        with pytest.raises(DataError, match="line 2 must be a JSON object"):
+            preferences.load(file)
+    taken = preferences.repair(file)
+    first, second, _ = whole.decode().split("\n")
+    assert taken == (f"{second}\n"[:-kept] if lost else "")
+    assert file.read_text() == f"{first}\n" + ("" if lost else f"{second}\n")
+    assert preferences.repair(file) == ""
+
+
+@pytest.mark.parametrize("content", [None, "", "\n"])
+def test_nothing_to_repair(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "answers.jsonl"
+    if content is not None:
+        file.write_text(content)
+    assert preferences.repair(file) == ""
+    if content is not None:
+        assert preferences.load(file) == []
+        preferences.append(file, Answer("ann", PAIR, A, 3))
+        assert preferences.load(file) == [Answer("ann", PAIR, A, 3)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pair": "0"}, "line 1: pair must be the digest of the texts"),
+        ({"a": "other"}, "line 1: pair must be the digest of the texts"),
+        ({"annotator": ""}, "annotator must be a name; got ''"),
+        ({"choice": "c"}, "choice must be a, b or tie; got 'c'"),
+        ({"confidence": 4}, "confidence must be 1, 2 or 3; got 4"),
+        ({"confidence": [1]}, r"confidence must be 1, 2 or 3; got \[1\]"),
+    ],
+)
+def test_a_line_that_is_no_answer(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    file = tmp_path / "answers.jsonl"
+    preferences.append(file, Answer("ann", PAIR, A, 3))
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps(record | change))
+    with pytest.raises(DataError, match=message):
+        preferences.load(file)
+
+
+def test_no_file_of_answers(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.jsonl does not exist"):
+        preferences.load(tmp_path / "absent.jsonl")
+
+
+def test_what_the_pairwise_model_learns() -> None:
+    prompt, a, b = PAIR
+    given = [
+        Answer("ann", PAIR, B, 1),
+        Answer("bob", PAIR, TIE, 3),
+        Answer("eve", PAIR, A, 3),
+    ]
+    assert preferences.learnable(given) == [
+        Preference("", prompt + b, prompt + a, margin=1 / 3),
+        Preference("", prompt + a, prompt + b, margin=1.0),
+    ]
+
+
+# ---- Agreement -------------------------------------------------------------
+
+
+def test_cohen_kappa_of_two() -> None:
+    # Agreed: p0, p1, p2, p5 of 6, raw 4/6.  ann: a 3, b 2, t 1; bob: a 3,
+    # b 2, t 1.  Chance 3/6 x 3/6 + 2/6 x 2/6 + 1/6 x 1/6 = 14/36.
+    # kappa = (24/36 - 14/36) / (22/36) = 10/22.
+    found = preferences.agreements(answers({"ann": "aabbat", "bob": "aababt"}))
+    assert found == [
+        (("ann", "bob"), 6, pytest.approx(4 / 6), pytest.approx(10 / 22))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ann", "bob", "kappa"),
+    [
+        ("ab", "ab", 1.0),
+        ("ab", "ba", -1.0),  # raw 0, chance 1/2
+        ("aa", "ab", 0.0),  # raw 1/2, chance 1 x 1/2
+        ("aa", "aa", None),  # chance 1
+    ],
+)
+def test_cohen_kappa_at_its_ends(
+    ann: str, bob: str, kappa: float | None
+) -> None:
+    (found,) = preferences.agreements(answers({"ann": ann, "bob": bob}))
+    assert found.kappa == kappa
+
+
+def test_every_two_annotators_that_share_a_pair() -> None:
+    found = preferences.agreements(
+        answers({"eve": "  ab", "ann": "ab  ", "bob": "aa b"})
+    )
+    assert [(each.annotators, each.pairs, each.raw) for each in found] == [
+        (("ann", "bob"), 2, 0.5),
+        (("bob", "eve"), 1, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "alpha"),
+    [
+        # Units aa, ab, bb: 3 a and 3 b of 6.  Unlike ordered pairs within
+        # units: 2, each over 1.  Expected 2 x 3 x 3 / 5 = 3.6.
+        ({"ann": "aab", "bob": "abb"}, 1 - 2 / 3.6),
+        # Units aab, bb and a alone, which does not count: 2 a and 3 b of 5.
+        # Within: 4 / 2 + 0.  Expected 2 x 2 x 3 / 4 = 3.
+        ({"ann": "aba", "bob": "ab ", "eve": "b  "}, 1 - 2 / 3),
+        ({"ann": "abt", "bob": "abt"}, 1.0),
+        ({"ann": "aa", "bob": "aa"}, None),  # no variety to explain
+        ({"ann": "ab"}, None),  # nothing to compare
+    ],
+)
+def test_krippendorff_alpha(
+    table: dict[str, str], alpha: float | None
+) -> None:
+    found = preferences.krippendorff_alpha(answers(table))
+    assert found == (None if alpha is None else pytest.approx(alpha))

@@ -1,0 +1,309 @@
+"""The page: inert, self-contained, the same bytes, honest words."""
+
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from test_measures import broken, row
+from test_summary import NUMBERS, compliance, metrics
+
+from stylerl.evaluation import measures
+from stylerl.judge.verdict import Violation
+from stylerl.report import page as report
+from stylerl.report import sweep
+
+EVIL = '</pre></script><script>alert(1)</script><img src=x onerror="f()">\x00'
+
+
+class Page(HTMLParser):
+    """Tags and attributes of a page; text by the tag around it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.words = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def evidence(**changes):
+    """Six prompts; PPO breaks E225 on none of them, SFT on all."""
+    completions = pd.DataFrame(
+        [row("base", p) for p in "abcdef"]
+        + [broken("sft", p, "E225") for p in "abcdef"]
+        + [row("ppo", p) for p in "abcdef"]
+    )
+    defaults = {
+        "metrics": metrics({"compliance": 0.62}, compliance(0.22, 0.17, 0.26)),
+        "rules": measures.rules(completions, 200, seed=0),
+        "completions": completions,
+        "updates": None,
+        "calibration": None,
+        "reward": None,
+        "provenance": {"judge": "0123456789abcdef"},
+        "seconds": {"sft": 41.3},
+        "params": "seed: 0\n",
+        "seed": 0,
+    }
+    return report.Evidence(**{**defaults, **changes})
+
+
+def test_a_completion_with_markup_is_inert():
+    completions = evidence().completions
+    completions["completion"] = EVIL
+    completions["prompt"] = EVIL + "\n"
+    completions.at[6, "texts"] = [EVIL]
+    completions.at[6, "codes"] = [EVIL]
+
+    rules = measures.rules(completions, 200, seed=0)
+    text = report.render(
+        evidence(
+            completions=completions,
+            rules=rules,
+            provenance={EVIL: EVIL},
+            params=EVIL,
+        )
+    )
+    page = Page(text)
+
+    assert not {"script", "img", "iframe", "object"} & set(page.tags)
+    assert not [a for _, a, _ in page.attributes if a.startswith("on")]
+    assert any("<script>alert(1)</script>" in word for word in page.words)
+    assert "\x00" not in text
+
+
+def test_the_page_loads_nothing():
+    page = Page(report.render(evidence()))
+
+    assert "default-src 'none'" in str(page.attributes)
+    loads = {"src", "srcset", "action", "background", "poster"}
+    links = [value for _, name, value in page.attributes if name == "href"]
+    assert not loads & {name for _, name, _ in page.attributes}
+    assert links == ["data:,"]
+    assert "url(" not in report.render(evidence())
+    assert "@import" not in report.render(evidence())
+
+
+def test_same_evidence_same_bytes():
+    assert report.render(evidence()) == report.render(evidence())
+
+
+def test_headline_and_guards_are_in_words():
+    text = " ".join(Page(report.render(evidence())).words)
+
+    assert "PPO raised compliance from 40.0% to 62.0%" in text
+    assert re.search(r"parse rate:\s+held", text)
+    assert "failed" not in text
+
+
+def test_a_failed_guard_is_said():
+    fallen = metrics({"kl": 20.0})
+
+    text = " ".join(Page(report.render(evidence(metrics=fallen))).words)
+
+    assert re.search(r"KL to SFT:\s+failed", text)
+    assert "PPO did not change compliance measurably" in text
+
+
+def test_alarms_are_marked_on_the_curves():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2, 3],
+            "objective/kl": [0.0, 11.0, 20.0],
+            "alarms": [float("nan"), "KL explosion", "KL explosion; a < b"],
+        }
+    )
+
+    text = report.render(evidence(updates=updates))
+
+    assert "KL to SFT, nats a response" in text
+    assert text.count('class="alarm"') == 2  # each where it first rang
+    assert "KL explosion: first at update 2, at 2 updates in all" in text
+    assert "a &lt; b: first at update 3<" in text
+
+
+def test_the_frontier_has_ppos_way_and_the_models():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2],
+            "objective/kl": [0.0, 4.0],
+            "judge/compliance": [0.5, 0.9],
+            "validation/kl": [None, 3.5],
+            "validation/compliance": [None, 0.75],
+        }
+    )
+    numbers = metrics({"compliance": 0.62, "kl": 2.0})
+    numbers |= {"best_of_4": NUMBERS | {"prompts": 6, "over_sft": 0.0,
+                "over_sft_low": 0.0, "over_sft_high": 0.0}}  # fmt: skip
+
+    text = report.render(evidence(metrics=numbers, updates=updates))
+
+    # The running mean of two updates ends at KL 2 and 70%; the best of
+    # four can have moved by log 4 - 3/4 = 0.636 nats.
+    assert "<title>SFT: 0, 40</title>" in text
+    assert "<title>PPO: 2, 62</title>" in text
+    assert "<title>best of 4: 0.636, 40</title>" in text
+    assert "<title>2: 3.5, 75</title>" in text  # measured after update 2
+    assert "<title>1: " not in text
+    assert "rollouts on the prompts it learns from</title>" in text
+    assert "<title>the policy on validation prompts</title>" in text
+
+
+def test_without_measurements_the_frontier_has_one_way():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2],
+            "objective/kl": [0.0, 4.0],
+            "judge/compliance": [0.5, 0.9],
+        }
+    )
+
+    text = report.render(evidence(updates=updates))
+
+    assert "rollouts on the prompts it learns from" in text
+    assert "the policy on validation prompts<" not in text
+    assert "orange line" not in text
+    assert text.count(sweep.PLACE) == 1  # for the last sweep
+
+
+def test_the_reward_models_promises_stand_beside_the_verdicts():
+    once = evidence().completions
+    completions = pd.concat([once, once.assign(sample=1)], ignore_index=True)
+    completions["reward"] = 0.9
+
+    with_them = report.render(evidence(completions=completions))
+
+    assert "Can the reward model be believed?" in with_them
+    assert "believed" not in report.render(evidence())
+    # Twelve completions of each model in the bin 0.8 to 1: SFT's all break
+    # a rule, PPO's none, so the dots lie at 0 and 1.
+    chart = report._promises(completions)[0]
+    bottom, top = 174, 10
+    assert f' {bottom}h0"><title>SFT' in chart
+    assert f' {top}h0"><title>PPO' in chart
+
+
+def test_drift_over_the_run_is_drawn_where_it_was_watched():
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2],
+            "judge/promised": [0.5, 0.9],
+            "judge/compliance": [0.5, 0.4],
+        }
+    )
+
+    (chart,) = report._drift(updates)
+
+    assert "promised by the reward model" in chart
+    assert report._drift(updates.drop(columns="judge/promised")) == []
+    assert report._drift(None) == []
+
+
+def test_no_alarm_is_said_too():
+    updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
+
+    assert "no alarm rang" in report.render(evidence(updates=updates))
+
+
+def test_without_curves_there_is_no_section_of_them():
+    assert "Learning curves" not in report.render(evidence())
+
+
+def test_worst_samples_are_those_that_lost_most():
+    completions = evidence().completions
+    ppo = completions["model"] == "ppo"
+    # SFT scores 0.9 everywhere; PPO loses on c and most on e.
+    completions.loc[ppo & (completions["prompt_id"] == "c"), "score"] = 0.5
+    completions.loc[ppo & (completions["prompt_id"] == "e"), "score"] = 0.1
+    completions["prompt"] = "# " + completions["prompt_id"] + "\n"
+
+    worst = report._worst_samples(completions)
+
+    assert [sample.prompt for sample in worst] == ["# e\n", "# c\n"]
+
+
+def test_samples_are_drawn_by_the_seed_not_the_order_of_rows():
+    completions = pd.concat(
+        pd.DataFrame([row(model, f"{n:02}") for n in range(40)])
+        for model in ("base", "sft", "ppo")
+    )
+    completions["prompt"] = completions["prompt_id"] + "\n"
+    reverse = completions.iloc[::-1]
+
+    drawn, again, other = (
+        [sample.prompt for sample in report._random_samples(table, seed)]
+        for table, seed in (
+            (completions, 1), (reverse, 1), (completions, 2)
+        )
+    )  # fmt: skip
+
+    assert len(set(drawn)) == report.RANDOM_SAMPLES
+    assert drawn == again
+    assert drawn != other
+
+
+@pytest.mark.parametrize(
+    ("violations", "cut"),
+    [
+        ([], [("x=1\n", None)]),
+        (
+            [Violation(2, 2, "E225", "w")],
+            [("x", None), ("=", "E225 w"), ("1\n", None)],
+        ),
+        (  # at the end: an empty mark is kept
+            [Violation(3, 1, "W391", "w")],
+            [("x=1\n", None), ("", "W391 w")],
+        ),
+        (  # a syntax error charged in the prompt marks the first place
+            [Violation(1, 1, "E999", "w")],
+            [("", "E999 w"), ("x=1\n", None)],
+        ),
+    ],
+)
+def test_pieces_begin_behind_the_prompt(violations, cut):
+    text = "def f():\nx=1\n"
+
+    assert report.pieces(text, len("def f():\n"), violations) == cut
+
+
+def test_every_metric_of_the_table_is_shown():
+    text = report.render(evidence())
+
+    for metric in report.display.TABLE:
+        assert metric.label in text
+    assert set(NUMBERS) == {metric.key for metric in report.display.TABLE}
+
+
+def test_the_reward_models_are_shown_by_rule():
+    """A rule without pairs of equal length, and a number that is None."""
+    scores = {"auroc": 0.9, "pairs_right": 0.75, "pairs_right_matched": None}
+    rule = {"pairs": 4, "classifier": 0.75, "pairwise": 0.5}
+    reward = {
+        "classifier": {**scores, "length_bias": {"compliant": -0.25}},
+        "pairwise": scores,
+        "rules": {"E225": rule, "E501": {**rule, "matched": rule}},
+    }
+    found = report.render(evidence(reward=reward))
+    cells = [
+        re.findall(r"<td>(.*?)</td>", line)
+        for line in found[found.index("on held-out labels") :].split("<tr>")
+        if re.match(r'<th scope="row">(AUROC|of them|length|E225|E501)', line)
+    ]
+    dash = "–"
+    shares = ["4", "0.750", "0.500"]
+    assert cells == [
+        ["0.900", "0.900"],
+        [dash, dash],
+        [dash, dash],
+        ["-0.250", dash],
+        [dash, dash],
+        [dash, dash],
+        [*shares, dash, dash, dash],
+        [*shares, *shares],
+    ]

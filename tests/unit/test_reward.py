@@ -1,0 +1,622 @@
+"""Reward models: numbers by hand, padding, centring, and that they learn."""
+
+import ast
+import dataclasses
+import json
+import math
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tokenizers import BertWordPieceTokenizer
+from transformers import (
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    PreTrainedTokenizerFast,
+)
+
+from stylerl.config import JudgeConfig, RewardConfig
+from stylerl.corrupt.damage import damage
+from stylerl.corrupt.rules import breaks_only
+from stylerl.errors import DataError, ModelError
+from stylerl.judge import Judge
+from stylerl.lm import training
+from stylerl.lm.models import load_scorer, load_tokenizer, save_model
+from stylerl.reward import material, pairs, refresh
+from stylerl.reward import model_metrics as reward_metrics
+from stylerl.reward import scorers as reward
+from stylerl.reward.material import Material
+from stylerl.reward.preference_pair import Preference
+from stylerl.reward.scorers import Scorer, score_texts
+
+TEXTS = [
+    "def add(a, b):\n    return a + b\n",
+    "x = 1\n",
+    "def names(items):\n    return [item.name for item in items]\n",
+]
+
+
+@pytest.fixture
+def config(llama_folder: Path) -> RewardConfig:
+    return RewardConfig(
+        base=str(llama_folder), batch_size=4, epochs=6.0, learning_rate=3e-3
+    )
+
+
+@pytest.fixture(scope="session")
+def distilbert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder as distilbert-base-uncased is, in little."""
+    folder = tmp_path_factory.mktemp("models")
+    words = BertWordPieceTokenizer(lowercase=True)
+    words.train_from_iterator(TEXTS, vocab_size=120, show_progress=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words._tokenizer,
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+    )
+    torch.manual_seed(0)
+    model = DistilBertForMaskedLM(
+        DistilBertConfig(
+            vocab_size=len(tokenizer),
+            dim=32,
+            hidden_dim=64,
+            n_layers=2,
+            n_heads=2,
+            max_position_embeddings=64,
+            initializer_range=0.2,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    save_model(model, tokenizer, folder / "distilbert")
+    return folder / "distilbert"
+
+
+def _labels(count: int = 32) -> pd.DataFrame:
+    """Functions, every other of which ends its line with a semicolon."""
+    rows: list[tuple[str, int, str, list[str], bool]] = []
+    for i in range(count):
+        for split in ("train", "valid"):
+            text = f"def {split}_{i}(a):\n    return a + {i}"
+            compliant = i % 2 == 0
+            text += "\n" if compliant else ";\n"
+            rows.append((text, text.index("    "), split, [], compliant))
+    table = pd.DataFrame(
+        rows, columns=["text", "body_start", "split", "rules", "compliant"]
+    )
+    return table.assign(score=np.where(table["compliant"], 1.0, 0.9))
+
+
+def _pairs(count: int = 16) -> list[Preference]:
+    return [
+        Preference("E703", f"x = f({i})\n", f"x = f({i});\n", 0.1)
+        for i in range(count)
+    ]
+
+
+# ---- Metrics, by hand ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("compliant", "scores", "expected"),
+    [
+        ([1, 1, 0, 0], [4, 3, 2, 1], 1.0),
+        ([0, 0, 1, 1], [4, 3, 2, 1], 0.0),
+        # Of the pairs (3, 2), (3, 4), (1, 2), (1, 4) one is ranked right.
+        ([1, 0, 1, 0], [3, 2, 1, 4], 0.25),
+        # (2, 1) is right, (1, 1) is a tie: (1 + 0.5) / 2.
+        ([1, 1, 0], [2, 1, 1], 0.75),
+        ([1, 1], [2, 1], None),
+    ],
+)
+def test_auroc(
+    compliant: list[int], scores: list[float], expected: float | None
+) -> None:
+    assert reward_metrics.auroc(compliant, scores) == expected
+
+
+def test_calibration() -> None:
+    # Bin 0.1: predicted 0.1 twice, observed 0 and 1, gap 0.4; bin 0.9:
+    # predicted 0.9 and 1.0, mean 0.95, observed 1, gap 0.05.
+    # Error = 2/4 x 0.4 + 2/4 x 0.05 = 0.225.
+    found = reward_metrics.calibration([0, 1, 1, 1], [0.1, 0.1, 0.9, 1.0])
+    assert found.error == pytest.approx(0.225)
+    assert found.table.to_dict("list") == {
+        "predicted": pytest.approx([0.1, 0.95]),
+        "observed": [0.5, 1.0],
+        "count": [2, 2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([1, 2, 3], [10, 20, 40], 1.0),
+        ([1, 2, 3], [3, 2, 1], -1.0),
+        # Ranks 1 2 3 and 1 3 2: covariance 1, variances 2, so 1 / 2.
+        ([1, 2, 3], [1, 3, 2], 0.5),
+        ([1, 2, 3], [5, 5, 5], None),
+        ([1], [1], None),
+    ],
+)
+def test_rank_correlation(
+    first: list[float], second: list[float], expected: float | None
+) -> None:
+    found = reward_metrics.rank_correlation(first, second)
+    assert found == (expected and pytest.approx(expected))
+
+
+def test_length_bias_compares_texts_of_one_label() -> None:
+    # Compliant texts score more the longer they are; the others the less.
+    found = reward_metrics.length_bias(
+        [1, 1, 1, 0, 0, 0], [7, 8, 9, 3, 2, 1], [10, 20, 30, 10, 20, 30]
+    )
+    assert found == {
+        "compliant": pytest.approx(1.0),
+        "violating": pytest.approx(-1.0),
+    }
+
+
+def test_a_pair_is_won_lost_or_a_tie() -> None:
+    found = reward_metrics.won([2.0, 1.0, 0.0], [1.0, 1.0, 3.0])
+    assert found.tolist() == [1.0, 0.5, 0.0]
+
+
+def test_by_rule_with_and_without_matched_length() -> None:
+    # E225: one right and one tie, 1.5 / 2; of equal length is the tie.
+    table = pd.DataFrame(
+        {
+            "rule": ["E225", "E225", "W291"],
+            "matched": [False, True, False],
+            "model": [1.0, 0.5, 0.0],
+        }
+    )
+    assert reward_metrics.by_rule(table, ["model"]) == {
+        "E225": {
+            "pairs": 2,
+            "model": 0.75,
+            "matched": {"pairs": 1, "model": 0.5},
+        },
+        "W291": {"pairs": 1, "model": 0.0},
+    }
+
+
+def test_accuracy_cuts_at_one_half() -> None:
+    assert reward_metrics.accuracy([1, 1, 0, 0], [0.5, 0.4, 0.6, 0.1]) == 0.5
+
+
+# ---- Pairs ---------------------------------------------------------------
+
+
+def test_minimal_pairs_are_confirmed_and_balanced() -> None:
+    judge = Judge(JudgeConfig())
+    found = pairs.minimal(_labels(), judge, count=24, seed=0)
+    assert len(found) == 24
+    for pair in found:
+        assert judge.verdict(pair.chosen).compliant
+        verdict = judge.verdict(pair.rejected)
+        assert breaks_only(pair.rule, verdict)
+        assert pair.gap == pytest.approx(1 - verdict.score)
+    counts = pd.Series([pair.rule for pair in found]).value_counts()
+    assert counts.max() - counts.min() <= 2
+
+
+def test_preferences_mix_minimal_and_rough_pairs() -> None:
+    judge = Judge(JudgeConfig())
+    found = pairs.preferences(_labels(), judge, count=20, seed=0)
+    assert sum(bool(pair.rule) for pair in found) == 10
+    assert 8 <= sum(not pair.rule for pair in found) <= 10
+    for pair in found:
+        gap = judge.verdict(pair.chosen).score
+        gap -= judge.verdict(pair.rejected).score
+        assert pair.gap == pytest.approx(gap)
+        assert pair.gap > 0
+    assert found == pairs.preferences(_labels(), judge, count=20, seed=0)
+
+
+def test_roughened_rows_are_no_source_of_pairs() -> None:
+    labels = _labels(4)
+    labels["rules"] = [["E703"]] * len(labels)
+    assert not pairs.preferences(labels, Judge(JudgeConfig()), 10, seed=0)
+
+
+def test_damaged_pairs_do_not_parse() -> None:
+    judge = Judge(JudgeConfig())
+    rng = random.Random(0)
+    found = pairs.damaged(_labels(16), judge, 12, rng)
+    assert 10 <= len(found) <= 12
+    assert len({pair.chosen for pair in found}) == len(found)
+    for pair in found:
+        assert judge.verdict(pair.chosen).compliant
+        assert not judge.verdict(pair.rejected).parsed
+        head = pair.chosen.splitlines()[0]
+        assert pair.rejected.startswith(head)
+        assert (pair.rule, pair.gap) == ("E999", 1.0)
+
+
+@pytest.mark.parametrize("start", [-1, 0, 9])
+def test_damage_keeps_what_stands_before_the_body(start: int) -> None:
+    text, rng = "def f(a):\n    return [a]\n", random.Random(0)
+    found = {damage(text, start, rng) for _ in range(50)}
+    assert len(found) > 10
+    for changed in found - {None}:
+        assert changed is not None
+        assert changed.startswith(text[: max(start, 0)])
+        with pytest.raises(SyntaxError):
+            ast.parse(changed)
+
+
+# ---- Material ------------------------------------------------------------
+
+ROLLOUTS = [
+    # of the first prompt: clean, and with E703 in the completion
+    {"prompt": "def f(a):\n", "completion": "    return a\n"},
+    {"prompt": "def f(a):\n", "completion": "    return a;\n"},
+    {"prompt": "def f(a):\n", "completion": "    return a;\n"},
+    # violations of the prompt are not charged; this does not parse
+    {"prompt": "def g(a,b):\n", "completion": "    return a\n"},
+    {"prompt": "def h(a):\n", "completion": "    return (\n"},
+]
+
+
+def test_rollouts_are_labelled_by_the_judge(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    lines = [json.dumps({**row, "finished": True}) for row in ROLLOUTS]
+    path.write_text("\n" + "\n".join(lines) + "\n")
+    found = refresh.label(refresh.read(path), Judge(JudgeConfig()))
+    assert found["text"].tolist() == [
+        row["prompt"] + row["completion"]
+        for row in (ROLLOUTS[i] for i in (0, 1, 3, 4))
+    ]
+    assert found["compliant"].tolist() == [True, False, True, False]
+    assert found["score"].tolist() == [1.0, 0.9, 1.0, 0.0]
+    assert found.groupby("prompt")["split"].nunique().max() == 1
+    (pair,) = refresh.pairs(found)
+    assert pair.chosen == "def f(a):\n    return a\n"
+    assert pair.rejected == "def f(a):\n    return a;\n"
+    assert pair.gap == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "rollouts.jsonl:1 is not valid JSON"),
+        ("[]", "its prompt is no str"),
+        ('{"prompt": "", "completion": "", "finished": 1}', "no bool"),
+        ('{"prompt": "", "finished": true}', "its completion is no str"),
+    ],
+)
+def test_a_line_that_is_no_rollout_is_an_error(
+    line: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(DataError, match=message):
+        refresh.read(path)
+    with pytest.raises(DataError, match="copy artifacts/ppo/rollouts"):
+        refresh.read(tmp_path / "absent.jsonl")
+
+
+def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
+    judge, labels = Judge(JudgeConfig()), _labels(40)
+    rollouts = pd.DataFrame(
+        {
+            "text": ["a = 1\n", "a = 1;\n", "b = 1\n"],
+            "prompt": ["a", "a", "b"],
+            "split": ["train", "train", "valid"],
+            "compliant": [True, False, True],
+            "score": [1.0, 0.9, 1.0],
+        }
+    )
+    config = RewardConfig(labels=20, pairs=20, broken=0.3, held_out=8)
+    learnt = material.to_learn(labels, rollouts, judge, config, seed=0)
+    unparsable = [not judge.verdict(t).parsed for t in learnt.labels["text"]]
+    assert 4 <= sum(unparsable) <= 6  # 0.3 of 20, some confirmed by luck only
+    assert not learnt.labels["compliant"][unparsable].any()
+    assert len(learnt.labels) == 20 + 2
+    assert set(rollouts["text"][:2]) <= set(learnt.labels["text"])
+    assert not learnt.labels["text"].str.contains("valid").any()
+    rules = [pair.rule for pair in learnt.pairs]
+    assert 4 <= rules.count("E999") <= 6
+    assert learnt.pairs[-1].chosen == "a = 1\n"
+    exam = material.to_measure(labels, rollouts, judge, config, seed=0)
+    assert len(exam.labels) == 8
+    assert exam.rollouts["text"].tolist() == ["b = 1\n"]
+    rules = [pair.rule for pair in exam.pairs]
+    assert (len(rules) - rules.count("E999"), rules.count("E999")) == (8, 2)
+    plain = dataclasses.replace(config, broken=0.0)
+    learnt = material.to_learn(labels, rollouts[:0], judge, plain, seed=0)
+    assert learnt.labels["text"].tolist() == (
+        labels["text"][labels["split"] == "train"].head(20).tolist()
+    )
+
+
+# ---- The scorer ----------------------------------------------------------
+
+
+def test_the_head_is_drawn_as_published(config: RewardConfig) -> None:
+    # Standard deviation 1 / sqrt(33) = 0.174 for the 32 weights; the
+    # standard error of that estimate is 0.174 / sqrt(64) = 0.022.
+    weight = _head(reward.new_scorer(config, seed=0))
+    assert weight.shape == (1, 32)
+    assert weight.std().item() == pytest.approx(0.174, abs=3 * 0.022)
+    assert weight.mean().item() == pytest.approx(0, abs=3 * 0.174 / 32**0.5)
+    assert torch.equal(weight, _head(reward.new_scorer(config, seed=0)))
+    assert not torch.equal(weight, _head(reward.new_scorer(config, seed=1)))
+
+
+@pytest.mark.parametrize("base", ["llama_folder", "distilbert_folder"])
+def test_a_score_does_not_depend_on_the_padding(
+    base: str, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(base)
+    scorer = reward.new_scorer(RewardConfig(base=str(folder)), seed=0)
+    assert scorer.tokenizer.pad_token_id != scorer.tokenizer.eos_token_id
+    together = score_texts(*scorer, TEXTS, batch_size=3)
+    alone = [score_texts(*scorer, [text])[0] for text in TEXTS]
+    assert together == pytest.approx(alone, abs=1e-5)
+    assert len(set(together.round(3))) == 3
+    turned = score_texts(*scorer, TEXTS[::-1], batch_size=2)[::-1]
+    assert turned == pytest.approx(together, abs=1e-5)
+
+
+def test_every_dropout_is_off(distilbert_folder: Path) -> None:
+    scorer = reward.new_scorer(
+        RewardConfig(base=str(distilbert_folder)), seed=0
+    )
+    scorer.model.train()
+    rates = [
+        module.p
+        for module in scorer.model.modules()
+        if isinstance(module, torch.nn.Dropout)
+    ]
+    assert rates
+    assert not any(rates)
+
+
+def test_a_text_over_the_context_is_cut_and_ended(
+    distilbert_folder: Path,
+) -> None:
+    scorer = reward.new_scorer(
+        RewardConfig(base=str(distilbert_folder)), seed=0
+    )
+    long = "x = 1\n" * 100  # 64 positions at most
+    assert np.isfinite(score_texts(*scorer, [long])).all()
+    (ids,) = reward.encode_texts(scorer.tokenizer, [long], limit=10)
+    assert len(ids) == 10
+    assert ids[0] == scorer.tokenizer.cls_token_id
+    assert ids[-1] == scorer.tokenizer.sep_token_id
+
+
+def test_centring_makes_the_mean_of_references_0(
+    config: RewardConfig, tmp_path: Path
+) -> None:
+    scorer = reward.new_scorer(config, seed=0)
+    raw = score_texts(*scorer, TEXTS)
+    reward.centre(scorer, TEXTS, batch_size=2)
+    centred = score_texts(*scorer, TEXTS)
+    assert centred.mean() == pytest.approx(0, abs=1e-6)
+    assert raw - centred == pytest.approx(np.full(3, raw.mean()), abs=1e-6)
+    reward.centre(scorer, TEXTS, batch_size=2)  # again changes nothing
+    assert score_texts(*scorer, TEXTS) == pytest.approx(centred, abs=1e-6)
+    save_model(*scorer, tmp_path / "pairwise")
+    loaded = _load(tmp_path / "pairwise")
+    assert score_texts(*loaded, TEXTS) == pytest.approx(centred, abs=1e-6)
+
+
+# ---- Training ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", ["llama_folder", "distilbert_folder"])
+def test_the_classifier_learns_a_rule(
+    base: str,
+    config: RewardConfig,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    folder = str(request.getfixturevalue(base))
+    labels, held_out = (
+        _labels()[_labels()["split"] == split] for split in ("train", "valid")
+    )
+    scorer = reward.train_classifier(
+        labels, dataclasses.replace(config, base=folder), seed=0
+    )
+    texts = held_out["text"].tolist()
+    found = score_texts(*scorer, texts)
+    assert ((found > 0) & (found < 1)).all()
+    assert reward_metrics.accuracy(held_out["compliant"], found) == 1.0
+    alone = [score_texts(*scorer, [text])[0] for text in texts]
+    assert found == pytest.approx(alone, abs=1e-5)
+    save_model(*scorer, tmp_path / "classifier")
+    loaded = score_texts(*_load(tmp_path / "classifier"), texts)
+    assert loaded == pytest.approx(found, abs=1e-6)
+
+
+@pytest.mark.parametrize("base", ["llama_folder", "distilbert_folder"])
+def test_the_pairwise_model_learns_a_rule(
+    base: str, config: RewardConfig, request: pytest.FixtureRequest
+) -> None:
+    folder = str(request.getfixturevalue(base))
+    learnt = _pairs()
+    scorer = reward.train_pairwise(
+        learnt,
+        [pair.chosen for pair in learnt],
+        dataclasses.replace(config, base=folder),
+        seed=0,
+    )
+    better = score_texts(*scorer, [f"y = f({i})\n" for i in range(9)])
+    worse = score_texts(*scorer, [f"y = f({i});\n" for i in range(9)])
+    assert (better > worse).all()
+    references = score_texts(*scorer, [pair.chosen for pair in learnt])
+    assert references.mean() == pytest.approx(0, abs=1e-5)
+
+
+def test_a_margin_asks_for_a_larger_difference(config: RewardConfig) -> None:
+    def gap(margin: float) -> float:
+        learnt = [pair._replace(margin=margin) for pair in _pairs()]
+        scorer = reward.train_pairwise(learnt, ["x = 1\n"], config, seed=0)
+        better = score_texts(*scorer, [pair.chosen for pair in learnt])
+        worse = score_texts(*scorer, [pair.rejected for pair in learnt])
+        return float((better - worse).mean())
+
+    # Both start from the same head; where sigmoid(gap) is satisfied,
+    # sigmoid(gap - 3) still pulls.
+    assert gap(3.0) > gap(0.0) + 0.5
+
+
+@pytest.mark.parametrize("kind", ["classifier", "pairwise"])
+def test_a_step_in_parts_is_the_same_step(
+    kind: str, config: RewardConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Texts of one length, so that the order is the only thing drawn.
+    monkeypatch.setattr(training, "multiplies_bf16", lambda: False)
+    config = dataclasses.replace(config, batch_size=8, epochs=2.0)
+    labels, learnt = _labels(16), _pairs(16)
+    found = []
+    for part in (8, 2):
+        monkeypatch.setattr(reward, "PART", part)
+        losses: list[float] = []
+
+        def log(
+            numbers: Mapping[str, float], step: int, to: list[float] = losses
+        ) -> None:
+            to.append(numbers["loss"])
+
+        scorer = (
+            reward.train_classifier(labels, config, 0, log)
+            if kind == "classifier"
+            else reward.train_pairwise(learnt * 2, TEXTS, config, 0, log)
+        )
+        found.append([*losses, *score_texts(*scorer, TEXTS)])
+    assert losses
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+def test_margin_and_centring_are_in_the_loss(
+    config: RewardConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Equal texts have equal rewards r, so that the loss of a pair is
+    # log(1 + exp(m)) + c (2 r)^2.  One step of a rate of almost nothing:
+    # m = 0.5 + 2 x 0.25 = 1 gives 1.3133; m = 0 and c = 3 the rest.
+    monkeypatch.setattr(training, "multiplies_bf16", lambda: False)
+    text = TEXTS[0]
+    pair = Preference("", text, text, gap=0.25, margin=0.5)
+    losses = []
+
+    def log(numbers: Mapping[str, float], step: int) -> None:
+        losses.append(numbers["loss"])
+
+    still = dataclasses.replace(
+        config, epochs=5.0, learning_rate=1e-12, centring=0.0, margin=2.0
+    )
+    reward.train_pairwise([pair] * 4, [text], still, 0, log)
+    still = dataclasses.replace(still, margin=0.0, centring=3.0)
+    plain = pair._replace(margin=0.0)
+    scorer = reward.train_pairwise([plain] * 4, [text], still, 0, log)
+    raw = scorer.model.config.reward_centre  # the text's own reward
+    expected = [math.log(1 + math.e), math.log(2) + 3 * (2 * raw) ** 2]
+    assert losses == pytest.approx(expected, rel=1e-4)
+
+
+def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
+    first, second = (
+        reward.train_classifier(_labels(8), config, seed=3) for _ in range(2)
+    )
+    assert (score_texts(*first, TEXTS) == score_texts(*second, TEXTS)).all()
+
+
+def _exam(rollouts: pd.DataFrame) -> Material:
+    labels = _labels(4)
+    broken = Preference("E999", "x = f(1)\n", "x = f(1\n", 1.0)
+    return Material(
+        labels[labels["split"] == "valid"], [*_pairs(3), broken], rollouts
+    )
+
+
+def test_measure(config: RewardConfig) -> None:
+    # Untrained models on a table whose counts are known.
+    rollouts = _labels(3).assign(prompt="")  # 4 compliant, 2 not
+    exam = _exam(rollouts)
+    classifier = reward.new_scorer(config, seed=0)
+    classifier.model.config.problem_type = reward.CLASSIFIES
+    pairwise = reward.new_scorer(config, seed=1)
+    found = reward_metrics.measure(classifier, pairwise, exam, batch_size=2)
+    metrics = found.metrics
+    assert metrics["held_out"] == {
+        "labels": 4,
+        "compliance": 0.5,
+        "pairs": 3,
+        "pairs_matched": 3,  # one token longer, the semicolon
+        "broken": 1,
+        "rollouts": 6,
+    }
+    rule, model = metrics["rules"]["E703"], metrics["pairwise"]
+    assert rule["pairs"] == 3
+    assert rule["pairwise"] == pytest.approx(model["pairs_right"])
+    assert rule["matched"] == {k: v for k, v in rule.items() if k != "matched"}
+    assert model["pairs_right_matched"] == model["pairs_right"]
+    assert metrics["rules"]["E999"]["pairwise"] == model["broken_right"]
+    assert found.calibration["count"].sum() == 4
+
+    def auroc(good: pd.Series, bad: pd.Series) -> float | None:
+        scores = score_texts(*pairwise, [*good, *bad])
+        labels = [1] * len(good) + [0] * len(bad)
+        return reward_metrics.auroc(labels, scores)
+
+    for frame, value in ((exam.labels, model), (rollouts, model["rollouts"])):
+        clean = frame["compliant"]
+        assert value["auroc"] == pytest.approx(
+            auroc(frame["text"][clean], frame["text"][~clean]), abs=1e-6
+        )
+    good = exam.labels["text"][exam.labels["compliant"]]
+    assert model["broken_auroc"] == pytest.approx(
+        auroc(good, pd.Series(["x = f(1\n"])), abs=1e-6
+    )
+    assert not math.isnan(metrics["classifier"]["calibration_error"])
+
+
+def test_without_rollouts_and_pairs_there_is_no_share(
+    config: RewardConfig,
+) -> None:
+    exam = _exam(refresh.label([], Judge(JudgeConfig())))._replace(pairs=[])
+    pairwise = reward.new_scorer(config, seed=1)
+    found = reward_metrics.measure(pairwise, pairwise, exam, batch_size=2)
+    assert found.metrics["pairwise"]["pairs_right"] is None
+    assert found.metrics["pairwise"]["broken_auroc"] is None
+    assert "rollouts" not in found.metrics["pairwise"]
+
+
+def test_labels_of_one_kind_are_an_error(config: RewardConfig) -> None:
+    labels = _labels(4).assign(compliant=True)
+    with pytest.raises(DataError, match="8 compliant of 8"):
+        reward.train_classifier(labels, config, seed=0)
+
+
+def test_no_pairs_are_an_error(config: RewardConfig) -> None:
+    with pytest.raises(DataError, match="pairs"):
+        reward.train_pairwise([], [], config, seed=0)
+
+
+def test_a_missing_base_is_an_error(config: RewardConfig) -> None:
+    missing = dataclasses.replace(config, base="artifacts/no-such-model")
+    with pytest.raises(ModelError, match="no-such-model"):
+        reward.new_scorer(missing, seed=0)
+
+
+def _head(scorer: Scorer) -> torch.Tensor:
+    (weight,) = (
+        weight
+        for name, weight in scorer.model.named_parameters()
+        if name == "score.weight"
+    )
+    return weight
+
+
+def _load(folder: Path) -> Scorer:
+    tokenizer = load_tokenizer(folder)
+    return Scorer(load_scorer(folder, tokenizer=tokenizer), tokenizer)

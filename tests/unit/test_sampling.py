@@ -1,0 +1,300 @@
+"""Sampling: padding, seeds, temperature, finished rows, log-probabilities."""
+
+import collections
+
+import pytest
+import torch
+from conftest import build_gpt2, build_llama, build_tokenizer
+
+from stylerl.errors import ModelError
+from stylerl.lm import sampling
+from stylerl.lm.sampling import generate, response_logprobs, whole_lines
+
+PROMPTS = [
+    "def add(a, b):\n",
+    "def f():\n",
+    'def names(items):\n    """Return the names."""\n',
+    "x",
+]
+
+
+def sample(model, tokenizer, prompts=PROMPTS, **options):
+    options = {"max_new_tokens": 12, "seed": 3, **options}
+    return generate(model, tokenizer, prompts, **options)
+
+
+def naive(model, prompt_ids, noise, temperature, eos):
+    """One row, no padding, no cache: the definition."""
+    ids, response = list(prompt_ids), []
+    for u in noise.tolist():
+        logits = model(torch.tensor([ids])).logits[0, -1]
+        token = sampling._choose(
+            logits[None], torch.tensor([u]), temperature
+        ).item()
+        ids.append(token)
+        response.append(token)
+        if token == eos:
+            break
+    return response
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
+def test_batched_sampling_is_sampling_each_row_alone(
+    tiny_lm, tokenizer, temperature
+):
+    """Left padding, the cache, and rows that leave, change no sample."""
+    got = sample(tiny_lm, tokenizer, temperature=temperature)
+    noise = sampling._uniforms(3, range(len(PROMPTS)), 12)
+    expected = [
+        naive(tiny_lm, ids, noise[row], temperature, 1)
+        for row, ids in enumerate(got.prompt_ids)
+    ]
+    assert got.ids == expected
+
+
+@pytest.mark.parametrize(
+    ("build", "factor"), [(build_llama, 3), (build_gpt2, -3)]
+)
+def test_static_shapes_change_no_sample(build, factor, tokenizer, monkeypatch):
+    """What a GPU captures as a graph: one token a row, all rows, one mask."""
+    model = build(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= factor
+    options = {"max_new_tokens": 40, "min_new_tokens": 2}
+    expected = sample(model, tokenizer, **options)
+    assert len(set(map(len, expected.ids))) > 1
+    shapes, forward = [], model.forward
+
+    def spy(**inputs):
+        shapes.append(
+            (inputs["input_ids"].shape, inputs["attention_mask"].shape)
+        )
+        return forward(**inputs)
+
+    monkeypatch.setattr(model, "forward", spy)
+    got = sample(model, tokenizer, static=True, **options)
+    assert got.ids == expected.ids
+    assert set(shapes[1:]) == {((4, 1), (4, sampling.ROOM))}
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="a graph is captured on a GPU alone"
+)
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_captured_step_samples_what_the_plain_one_does(
+    bf16, tiny_lm, tokenizer
+):
+    tiny_lm.to("cuda")
+    plain, captured = (
+        sample(tiny_lm, tokenizer, static=static, bf16=bf16)
+        for static in (False, True)
+    )
+    assert captured.ids == plain.ids
+
+
+@pytest.mark.parametrize(
+    ("build", "factor"), [(build_llama, 3), (build_gpt2, -3)]
+)
+def test_rows_that_finish_leave_the_batch(
+    build, factor, tokenizer, monkeypatch
+):
+    """A larger eos embedding ends rows early; the rest go on unharmed."""
+    model = build(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= factor
+    sizes = []
+    original = sampling._choose
+
+    def spy(logits, noise, temperature):
+        sizes.append(len(logits))
+        return original(logits, noise, temperature)
+
+    prompts = [p + "a" * n for n in range(4) for p in PROMPTS]
+    monkeypatch.setattr(sampling, "_choose", spy)
+    got = sample(model, tokenizer, prompts, max_new_tokens=20)
+    monkeypatch.setattr(sampling, "_choose", original)
+    assert sizes[0] == 16 > sizes[-1] > 0
+    noise = sampling._uniforms(3, range(16), 20)
+    for row, ids in enumerate(got.prompt_ids):
+        assert got.ids[row] == naive(model, ids, noise[row], 1.0, 1)
+    assert any(got.finished)
+    assert not all(got.finished)
+
+
+def test_a_rows_samples_do_not_depend_on_the_batch(tiny_llama, tokenizer):
+    whole = sample(tiny_llama, tokenizer)
+    split = sample(tiny_llama, tokenizer, batch_size=1)
+    longer = sample(tiny_llama, tokenizer, [*PROMPTS, "def g(x):\n"])
+    assert whole.ids == split.ids == longer.ids[:4]
+    other = sample(tiny_llama, tokenizer, seed=4)
+    assert whole.ids != other.ids
+
+
+def test_samples_follow_the_model_at_the_temperature(tokenizer):
+    """4,000 first tokens against softmax(logits / 0.7), by total variation.
+
+    With 4,000 draws over some 300 tokens the expected distance of a right
+    sampler is about sum(sqrt(p / (2 pi n))) < 0.08; at the wrong temperature
+    1.0 it is 0.19."""
+    model = build_llama(len(tokenizer))
+    got = sample(
+        model,
+        tokenizer,
+        ["def f():\n"] * 4000,
+        max_new_tokens=1,
+        temperature=0.7,
+        batch_size=1000,
+    )
+    count = collections.Counter(ids[0] for ids in got.ids)
+    logits = model(torch.tensor(got.prompt_ids[:1])).logits[0, -1]
+
+    def distance(temperature):
+        p = torch.softmax(logits / temperature, dim=-1).tolist()
+        return sum(abs(p[t] - count[t] / 4000) for t in range(len(p))) / 2
+
+    assert distance(0.7) < 0.08
+    assert distance(1.0) > 0.15
+
+
+def test_inverting_a_distribution_by_hand():
+    """p = 1/4, 0, 3/4: below 1/4 the first token, from there the third; the
+    impossible one never."""
+    logits = torch.tensor([0.25, 0.0, 0.75]).log().expand(5, 3)
+    noise = torch.tensor([0.0, 0.2499, 0.2501, 0.9, 1 - 2**-53])
+    tokens = sampling._choose(logits, noise.double(), 1.0)
+    assert tokens.tolist() == [0, 0, 2, 2, 2]
+
+
+def test_eos_is_kept_as_the_last_token_and_not_in_the_text(tokenizer):
+    model = build_llama(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= 3
+    got = sample(model, tokenizer, PROMPTS * 4, max_new_tokens=20)
+    assert True in got.finished
+    assert False in got.finished
+    for ids, text, finished in zip(
+        got.ids, got.texts, got.finished, strict=True
+    ):
+        assert (ids[-1] == 1) == finished
+        assert 1 not in ids[:-1]
+        assert finished or len(ids) == 20
+        assert "<|eos|>" not in text
+        assert text == tokenizer.decode(ids[:-1] if finished else ids)
+
+
+def test_a_cut_completion_is_judged_without_its_last_line():
+    """Whether a text ends in a newline is the model's act, not the cut's."""
+    got = sampling.Completions(
+        prompt_ids=[[1]] * 4,
+        ids=[[2]] * 4,
+        finished=[True, False, False, False],
+        texts=["    x = 1", "    x = 1\n    y =", "    y =", "    x\n"],
+    )
+    assert got.judged == ["    x = 1", "    x = 1\n", "", "    x\n"]
+    assert whole_lines("a\r\nb") == "a\r\n"
+
+
+def test_without_eos_every_completion_has_the_full_length(tokenizer):
+    model = build_llama(len(tokenizer))
+    got = sample(model, tokenizer, stop_at_eos=False, max_new_tokens=9)
+    assert [len(ids) for ids in got.ids] == [9] * 4
+    assert got.finished == [False] * 4
+
+
+def ends_with(strings, least=0, ids=(), eos=1):
+    stop = sampling._Stop(build_tokenizer(), eos, strings, least)
+    return stop.ends(list(ids)), stop.text(list(ids))
+
+
+def test_a_stop_string_is_found_in_the_decoded_text(tokenizer):
+    """Written by two tokens or within one, and left out of the text."""
+    ids = tokenizer.encode("x = 1\n\ny")
+    assert "\n\n" in tokenizer.decode(ids)
+    cut = ("\n\n", "zzz")
+    ended = [ends_with(cut, ids=ids[:n])[0] for n in range(len(ids) + 1)]
+    first = ended.index(True)
+    assert "\n\n" not in tokenizer.decode(ids[: first - 1])
+    assert ends_with(cut, ids=ids) == (True, "x = 1")
+    assert ends_with(("1\n", "= "), ids=ids) == (True, "x ")
+    assert ends_with(("zzz",), ids=ids) == (False, "x = 1\n\ny")
+
+
+def test_a_stop_string_counts_from_the_least_length_on(tokenizer):
+    ids = tokenizer.encode("x = 1\n")
+    assert ends_with(("=",), len(ids) + 1, ids) == (False, "x = 1\n")
+    assert ends_with(("=",), len(ids), ids) == (True, "x ")
+    assert ends_with((), len(ids) + 2, [*ids, 1]) == (False, "x = 1\n")
+
+
+def test_sampling_stops_at_a_stop_string(tiny_llama, tokenizer):
+    """A row is what it would be without, up to the token that completes
+    the string; that token is kept, and the text ends before the string."""
+    free = sample(tiny_llama, tokenizer, PROMPTS * 4)
+    got = sample(tiny_llama, tokenizer, PROMPTS * 4, stop_strings=["e"])
+    assert True in got.finished
+    assert False in got.finished
+    for row, ids in enumerate(got.ids):
+        assert ids == free.ids[row][: len(ids)]
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        ended = "e" in text
+        assert got.finished[row] == (ended or ids[-1] == 1)
+        if ended:
+            assert "e" not in tokenizer.decode(ids[:-1])
+            assert got.texts[row] == text[: text.index("e")]
+            assert got.judged[row] == got.texts[row]
+        else:
+            assert ids == free.ids[row]
+
+
+def test_eos_is_not_drawn_before_the_least_length(tokenizer):
+    model = build_llama(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= 3
+    free = sample(model, tokenizer, PROMPTS * 4)
+    got = sample(model, tokenizer, PROMPTS * 4, min_new_tokens=5)
+    assert min(map(len, free.ids)) < 5 <= min(map(len, got.ids))
+    assert True in got.finished
+    assert not any(1 in ids[:4] for ids in got.ids)
+
+
+def test_response_logprobs_are_those_of_the_samples(tiny_lm, tokenizer):
+    """Taken at the sampling temperature, whatever the batch."""
+    got = sample(tiny_lm, tokenizer, temperature=0.7)
+    for batch_size in (1, 4):
+        logprobs = response_logprobs(
+            tiny_lm,
+            tokenizer,
+            got.prompt_ids,
+            got.ids,
+            temperature=0.7,
+            batch_size=batch_size,
+        )
+        for row, response in enumerate(got.ids):
+            ids = torch.tensor([got.prompt_ids[row] + response])
+            logp = torch.log_softmax(tiny_lm(ids).logits[0] / 0.7, dim=-1)
+            first = len(got.prompt_ids[row]) - 1
+            expected = [
+                logp[first + at, token].item()
+                for at, token in enumerate(response)
+            ]
+            assert logprobs[row].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_empty_response_has_no_logprobs(tiny_llama, tokenizer):
+    got = response_logprobs(
+        tiny_llama, tokenizer, [[1, 40], [1, 41]], [[], [50]]
+    )
+    assert [len(each) for each in got] == [0, 1]
+
+
+def test_bf16_leaves_the_model_as_it_was(tokenizer):
+    model = build_llama(len(tokenizer))
+    got = sample(model, tokenizer, bf16=True)
+    assert model.dtype == torch.float32
+    assert len(got.ids) == 4
+
+
+def test_a_prompt_that_does_not_fit_is_one_clear_error(tokenizer):
+    model = build_llama(len(tokenizer))
+    with pytest.raises(ModelError, match="256 positions; the longest"):
+        sample(model, build_tokenizer(), ["x" * 400], max_new_tokens=10)

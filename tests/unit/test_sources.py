@@ -1,0 +1,283 @@
+"""Sources: the environment, a folder, a checkout, tables and the hub."""
+
+import base64
+import gzip
+import hashlib
+import importlib.metadata
+import json
+import subprocess
+
+import pandas as pd
+import pytest
+
+from stylerl import storage
+from stylerl.data import sources
+from stylerl.errors import DataError
+
+
+def names(files):
+    return [(file.distribution, file.path) for file in files]
+
+
+# --- environment: distributions installed into a temporary site ------------
+
+
+def install(site, name, files, version="1.0", tag="py3-none-any"):
+    """Lay a wheel out in `site` as pip does: modules, then metadata."""
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    record = []
+    for path, source in files.items():
+        file = site / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+        raw = base64.urlsafe_b64encode(
+            hashlib.sha256(source.encode()).digest()
+        )
+        digest = raw.decode().rstrip("=")
+        record.append(f"{path},sha256={digest},{len(source)}")
+    (info / "RECORD").write_text("\n".join(record) + "\n")
+    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
+        "License-Expression: MIT\n"
+    )
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """An empty site-packages that importlib.metadata reads."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.setattr("sys.path", [str(folder)])
+    importlib.metadata.MetadataPathFinder().invalidate_caches()
+    return folder
+
+
+def lock(tmp_path, *pins):
+    path = tmp_path / "requirements.lock"
+    path.write_text("\n".join(pins) + "\n")
+    return path
+
+
+WHEELS = {
+    "alpha": {"alpha/b.py": "b = 1\n", "alpha/a.py": "a = 1\n"},
+    "beta_x": {"beta.py": "x = 1\n", "tests/__init__.py": "# beta\n"},
+    "gamma": {"tests/__init__.py": "# gamma\n", "alpha/a.py": "a = 1\n"},
+}
+PINS = ["gamma==1.0", "Beta.X==1.0", "alpha==1.0", "# a comment", ""]
+
+
+@pytest.mark.parametrize(
+    "order", [["alpha", "beta_x", "gamma"], ["gamma", "beta_x", "alpha"]]
+)
+def test_the_order_of_installation_changes_nothing(site, tmp_path, order):
+    for name in order:
+        install(site, name, WHEELS[name])
+    files = list(sources.environment_files(lock(tmp_path, *PINS)))
+    # tests/__init__.py is two packages' own and left out; alpha/a.py is
+    # the same in both and belongs to the first.
+    assert names(files) == [
+        ("alpha", "alpha/a.py"),
+        ("alpha", "alpha/b.py"),
+        ("beta-x", "beta.py"),
+    ]
+    assert {(f.version, f.licence) for f in files} == {("1.0", "MIT")}
+    assert [f.content for f in files] == [b"a = 1\n", b"b = 1\n", b"x = 1\n"]
+
+
+def test_platform_wheels_and_what_is_not_pinned_are_left_out(site, tmp_path):
+    install(site, "alpha", WHEELS["alpha"], tag="cp311-cp311-linux_x86_64")
+    install(site, "beta_x", WHEELS["beta_x"])
+    install(site, "stray", {"stray.py": "s = 1\n"})
+    files = sources.environment_files(
+        lock(tmp_path, "alpha==1.0", "beta-x==1.0")
+    )
+    assert names(files) == [
+        ("beta-x", "beta.py"),
+        ("beta-x", "tests/__init__.py"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pin", "message"),
+    [
+        ("alpha==2.0", "pins alpha==2.0, but 1.0 is installed"),
+        ("absent==1.0", "pins absent==1.0, which is not installed"),
+    ],
+)
+def test_an_environment_that_is_not_the_lock_is_refused(
+    site, tmp_path, pin, message
+):
+    install(site, "alpha", WHEELS["alpha"])
+    with pytest.raises(DataError, match=message):
+        list(sources.environment_files(lock(tmp_path, pin)))
+
+
+def test_an_edited_module_is_refused(site, tmp_path):
+    install(site, "alpha", WHEELS["alpha"])
+    (site / "alpha" / "a.py").write_text("a = 2\n")
+    with pytest.raises(DataError, match="differs from what its wheel"):
+        list(sources.environment_files(lock(tmp_path, "alpha==1.0")))
+
+
+def test_a_missing_lock_is_refused(tmp_path):
+    with pytest.raises(DataError, match="collect from --source path"):
+        list(sources.environment_files(tmp_path / "requirements.lock"))
+
+
+# --- path -------------------------------------------------------------------
+
+
+def test_a_folder_gives_its_modules_but_not_hidden_or_foreign_ones(tmp_path):
+    folder = tmp_path / "project"
+    for name in ("b.py", "a/c.py", "venv/x.py", ".git/y.py", "notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x = 1\n")
+    (folder / "link.py").symlink_to("/etc/hostname")
+    assert names(sources.path_files(folder)) == [
+        ("project", "a/c.py"),
+        ("project", "b.py"),
+    ]
+
+
+def test_a_checkout_gives_tracked_files_at_its_commit(tmp_path):
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "kept.py").write_text("x = 1\n")
+    (folder / "untracked.py").write_text("x = 2\n")
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (
+        ["init", "-q"],
+        ["add", "kept.py"],
+        [*identity, "commit", "-qm", "one"],
+    ):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+    (file,) = sources.path_files(folder)
+    assert file.path == "kept.py"
+    assert len(file.version) == 40
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_table_keeps_repository_path_and_licence(tmp_path, form):
+    rows = [
+        {
+            "content": "x = 'é'\n",
+            "repo_name": "me/it",
+            "path": "a.py",
+            "license": "mit",
+        },
+        {"content": "y = 1\n", "repo_name": "", "path": "", "license": ""},
+    ]
+    path = tmp_path / f"code.{form}"
+    if form == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pd.DataFrame(rows).to_parquet(path)
+    assert list(sources.path_files(path)) == [
+        sources.SourceFile("me/it", "", "mit", "a.py", "x = 'é'\n".encode()),
+        sources.SourceFile("code", "", "", "000000001.py", b"y = 1\n"),
+    ]
+
+
+def test_a_table_without_text_names_its_columns(tmp_path):
+    path = tmp_path / "code.jsonl"
+    path.write_text('{"body": "x = 1"}\n')
+    with pytest.raises(DataError, match="row 0 of code is {'body': 'x = 1'}"):
+        list(sources.path_files(path))
+
+
+@pytest.mark.parametrize("name", ["absent", "notes.txt"])
+def test_a_path_that_cannot_be_read_is_refused(tmp_path, name):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(DataError, match="must be a folder"):
+        list(sources.path_files(tmp_path / name))
+
+
+# --- hub --------------------------------------------------------------------
+
+
+def test_a_folder_in_the_hub_format_is_streamed_up_to_the_limit(tmp_path):
+    for part in range(2):
+        rows = [
+            {
+                "repo_name": f"r{part}",
+                "path": f"{n}.py",
+                "copies": "1",
+                "content": f"x = {n}\n",
+                "license": "mit",
+            }
+            for n in range(3)
+        ]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        name = f"file-00000000000{part + 1}.json.gz"
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    files = list(sources.hub_files(str(tmp_path), limit=4))
+    assert names(files) == [
+        ("r0", "0.py"),
+        ("r0", "1.py"),
+        ("r0", "2.py"),
+        ("r1", "0.py"),
+    ]
+
+
+def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataError, match="collect from --source path"):
+        list(sources.hub_files("nobody/nothing", limit=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", "", "must have a row; it is empty"),
+        ("a.jsonl", '{"code": "x"}\n{oops\n', "it must be JSON lines"),
+        ("a.parquet", "hello", "or a parquet table"),
+        ("a.jsonl", '{"code": null}\n', "row 0 of a is {'code': None}"),
+        ("a.jsonl", '{"source": "x"}\n', "rename a column"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        list(sources.path_files(tmp_path / name))
+
+
+# --- collect ----------------------------------------------------------------
+
+
+def test_the_manifest_counts_files_and_bytes(tmp_path):
+    files = [
+        sources.SourceFile("a", "1", "MIT", "x.py", b"12345"),
+        sources.SourceFile("a", "1", "MIT", "y.py", b"\xff"),
+    ]
+    assert sources.collect(files, "test", tmp_path / "data") == 2
+    manifest = storage.read_json(tmp_path / "data" / "manifest.json")
+    entry = {"version": "1", "licence": "MIT", "files": 2, "bytes": 6}
+    assert manifest == {
+        "source": "test",
+        "files": 2,
+        "distributions": {"a": entry},
+    }
+    table = pd.read_parquet(tmp_path / "data" / "corpus.parquet")
+    assert list(table["content"]) == [b"12345", b"\xff"]
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path):
+    files = [
+        sources.SourceFile("a", "1", "MIT", f"{n}.py", b"x = 1\n" * n)
+        for n in range(2 * sources.ROWS_A_GROUP)
+    ]
+    for name in ("one", "two"):
+        sources.collect(files, "test", tmp_path / name)
+    for file in ("corpus.parquet", "manifest.json"):
+        one, two = (tmp_path / name / file for name in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_an_empty_source_leaves_the_old_data_alone(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "kept").touch()
+    with pytest.raises(DataError, match="holds no Python file"):
+        sources.collect([], "test", tmp_path / "data")
+    assert [p.name for p in (tmp_path / "data").iterdir()] == ["kept"]
