@@ -6,7 +6,7 @@ PRESET ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := stylerl tasks flows docs tests
+CODE := stylerl tasks flows tools tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 # Where torch comes from: what pip is configured to look at, if anything;
@@ -30,7 +30,7 @@ help:
 	@echo "make lint         ruff, mypy, and our own judge on our own code"
 	@echo "make data         build data/ only"
 	@echo "make base         train the embedded base model again"
-	@echo "make results      the last run's numbers into README and model card"
+	@echo "make results      the last run's numbers and picture into the docs"
 	@echo "make screenshots  docs/*.png of both UIs (needs Chromium)"
 	@echo "make lock         requirements.lock from the venv as it stands"
 
@@ -66,6 +66,8 @@ base: $(STAMP) data
 
 results: $(STAMP)
 	$(BIN)/python tools/results.py
+	$(BIN)/python tools/picture.py
+	$(BIN)/python tools/picture.py
 
 screenshots: $(STAMP)
 	$(BIN)/python tools/screenshots.py

@@ -1,13 +1,14 @@
 """Draw docs/before-after.svg: one held-out prompt, completed before and after.
 
-    python -m tools.picture          part of `make results`
+    make results          after `make run`
 
 Where artifacts/evaluate/completions.parquet is at hand, the example is chosen
 from it by RULE and kept in docs/before-after.json.  The picture is a function
 of that file and of metrics/evaluate.json, so it can be drawn again without a
-run.  A character takes the same width in every font (`textLength`), so that
-the underlines meet the text; the colours follow the reader's light or dark
-scheme, on a background of the picture's own.
+run; where no prompt fits the rule, it shows the bars alone.  A character takes
+the same width in every font (`textLength`), so that the underlines meet the
+text; the colours follow the reader's light or dark scheme, on a background of
+the picture's own.
 """
 
 import sys
@@ -21,6 +22,7 @@ import pandas as pd
 
 from stylerl import storage
 from stylerl.errors import DataError
+from stylerl.evaluation import display
 from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
 from stylerl.report import summary
@@ -34,26 +36,27 @@ EXAMPLE = Path("docs/before-after.json")
 PICTURE = Path("docs/before-after.svg")
 
 VIOLATIONS = range(1, 4)  # of the completion before
-LINES = range(3, 13)  # with content, of each completion
-COLUMNS = 52  # of the longest line that a panel holds
+LINES = range(3, 13)  # with content, of each function
+COLUMNS = 44  # of the longest line, so that the codes have room beside it
 RULE = (
     "the first prompt, by id, that is a signature alone, where SFT's sample "
     f"0 has {VIOLATIONS[0]} to {VIOLATIONS[-1]} violations, PPO's sample 0 "
-    "is compliant and not trivial, and both are finished, with "
-    f"{LINES[0]} to {LINES[-1]} lines of at most {COLUMNS} columns"
+    f"is compliant and not trivial, and both functions have {LINES[0]} to "
+    f"{LINES[-1]} lines, their bodies of at most {COLUMNS} columns"
 )
 
-WIDTH, MARGIN, GAP, PAD = 900, 24, 16, 14
+WIDTH, MARGIN, GAP, PAD = 960, 24, 16, 14
 PANEL = (WIDTH - 2 * MARGIN - GAP) // 2
 GLYPH, LINE = 7.2, 20  # one character of 12px, one line
-BAR, SCALE = 14, 5.2  # height of a bar, pixels for a per cent
-WRAPPED = 132  # characters in a line of the caption
+BAR, SCALE = 14, 6  # height of a bar, pixels for a per cent
+RUN = 12  # pixels between two runs of words
+WRAPPED = 140  # characters in a line of the caption
 STYLE = """
   .card { fill: #ffffff; stroke: #d0d7de }
   .panel { fill: #f6f8fa; stroke: #d0d7de }
   text { fill: #1f2328; font: 13px system-ui, sans-serif }
   .code { font: 12px ui-monospace, Menlo, Consolas, monospace }
-  .code, .kept { white-space: pre }
+  .code { white-space: pre }
   .strong { font-weight: 600 }
   .small { font-size: 11.5px }
   .soft { fill: #59636e }
@@ -104,11 +107,16 @@ def main() -> int:
         completions = storage.read_table(ROOT / COMPLETIONS)
         check_same_run(completions, metrics)
         example = choose(completions, origins(ROOT / SNIPPETS))
-        storage.write_json(ROOT / EXAMPLE, as_json(example))
-    example = from_json(storage.read_json(ROOT / EXAMPLE))
-    storage.write_text(ROOT / PICTURE, draw(example, metrics))
-    print(f"{PICTURE}: prompt {example.id}")
+        kept = as_json(example) if example else {}
+        storage.write_json(ROOT / EXAMPLE, kept)
+    storage.write_text(ROOT / PICTURE, draw(kept_example(), metrics))
     return 0
+
+
+def kept_example() -> Example | None:
+    """The example of docs/before-after.json; None where there is none."""
+    kept = storage.read_json(ROOT / EXAMPLE)
+    return from_json(kept) if kept else None
 
 
 def check_same_run(
@@ -144,12 +152,8 @@ def origins(snippets: Path) -> dict[str, str]:
 
 def choose(
     completions: pd.DataFrame, origin: Mapping[str, str] | None = None
-) -> Example:
-    """The first example by RULE.
-
-    Raises:
-        DataError: no prompt fits.
-    """
+) -> Example | None:
+    """The first example by RULE; None where no prompt fits."""
     first = completions[completions["sample"] == 0]
     before, after = (
         first[first["model"] == model].set_index("prompt_id")
@@ -165,10 +169,7 @@ def choose(
                 _side("SFT", sft),
                 _side("PPO", ppo),
             )
-    raise DataError(
-        f"the picture shows {RULE}; none of {len(before)} prompts is one: "
-        "run the default preset, or raise evaluate.prompts"
-    )
+    return None
 
 
 def _fits(sft: pd.Series, ppo: pd.Series) -> bool:
@@ -180,14 +181,17 @@ def _fits(sft: pd.Series, ppo: pd.Series) -> bool:
         and len(sft["codes"]) in VIOLATIONS
         and ppo["outcome"] == Outcome.COMPLIANT
         and not ppo["trivial"]
-        and all(_is_shown(row["completion"]) for row in (sft, ppo))
+        and all(_has_room(row) for row in (sft, ppo))
     )
 
 
-def _is_shown(completion: str) -> bool:
-    """Whether a panel holds it, and it is worth a panel."""
-    lines = [line for line in completion.splitlines() if line.strip()]
-    return len(lines) in LINES and max(map(len, lines)) <= COLUMNS
+def _has_room(row: pd.Series) -> bool:
+    """Whether the function is worth a panel, and the panel holds it."""
+    whole = [
+        *filter(str.strip, (row["prompt"] + row["completion"]).split("\n"))
+    ]
+    widths = map(len, _shown(row["completion"]).split("\n"))
+    return len(whole) in LINES and max(widths) <= COLUMNS
 
 
 def _side(label: str, row: pd.Series) -> Side:
@@ -230,70 +234,72 @@ def from_json(kept: Mapping[str, Any]) -> Example:
     return Example(kept["id"], kept["prompt"], kept["origin"], before, after)
 
 
-def draw(example: Example, metrics: Mapping[str, Any]) -> str:
-    """The picture as SVG."""
+def draw(example: Example | None, metrics: Mapping[str, Any]) -> str:
+    """The picture as SVG: example, bars, caption, from top to bottom."""
+    parts: list[str] = []
+    y: float = MARGIN + 12
+    if example:
+        drawn, y = _example(example, y)
+        parts += drawn
+    bars, y = _bars(metrics, y)
+    notes, height = _caption(example, metrics, y)
+    body = "\n".join([*parts, *bars, *notes])
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" '
+        f'height="{height:g}">\n'
+        f"<title>{_clean(summary.headline(metrics))}</title>\n"
+        f"<style>{STYLE}</style>\n"
+        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" '
+        f'height="{height - 1:g}" rx="8"/>\n{body}\n</svg>\n'
+    )
+
+
+def _example(example: Example, y: float) -> tuple[list[str], float]:
+    """The prompt and both panels, and where the next thing goes."""
     prompt = example.prompt.rstrip("\n").split("\n")
-    top: float = MARGIN + 34
-    parts = [
-        _text(MARGIN, MARGIN + 12, "A prompt that no training saw", "strong"),
-        *_code(MARGIN, top + 2, prompt),
-    ]
-    top += LINE * len(prompt) + 2
+    words = _words(
+        MARGIN,
+        y,
+        ("strong", "A prompt that no training saw"),
+        ("soft", "PPO charges a violation to the token that wrote it"),
+    )
+    parts = [words, *_code(MARGIN, y + 24, prompt)]
+    y += 24 + LINE * len(prompt)
     sides = (example.before, example.after)
     panels = [_panel(example.prompt, side) for side in sides]
     height = max(tall for _, tall in panels)
     for number, (drawn, _) in enumerate(panels):
         x = MARGIN + number * (PANEL + GAP)
         parts += [
-            f'<rect class="panel" x="{x}" y="{top}" width="{PANEL}" '
+            f'<rect class="panel" x="{x}" y="{y:g}" width="{PANEL}" '
             f'height="{height}" rx="6"/>',
-            f'<g transform="translate({x + PAD} {top})">{drawn}</g>',
+            f'<g transform="translate({x + PAD} {y:g})">{drawn}</g>',
         ]
-    top += height + 36
-    bars, top = _bars(metrics, top)
-    notes, bottom = _caption(example, metrics, top)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'viewBox="0 0 {WIDTH} {bottom}" width="{WIDTH}" '
-        f'height="{bottom}">\n'
-        f"<title>{_clean(summary.headline(metrics))}</title>\n"
-        f"<style>{STYLE}</style>\n"
-        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" '
-        f'height="{bottom - 1}" rx="8"/>\n'
-        + "\n".join([*parts, *bars, *notes])
-        + "\n</svg>\n"
-    )
+    return parts, y + height + 36
 
 
 def _panel(prompt: str, side: Side) -> tuple[str, int]:
     """A completion with its verdict, and how tall it is."""
     found = side.violations
-    verdict = (
-        f"{len(found)} violation{'s' if len(found) > 1 else ''}"
-        if found
-        else "compliant"
-    )
-    style = "bad" if found else "good"
-    offset = len(side.label) * 9 + 10
-    parts = [
-        _text(0, 26, side.label, "strong"),
-        _text(offset, 26, verdict, f"strong {style}"),
-    ]
+    verdict = ("strong good", "compliant")
+    if found:
+        plural = "s" if len(found) > 1 else ""
+        verdict = ("strong bad", f"{len(found)} violation{plural}")
+    parts = [_words(0, 26, ("strong", side.label), verdict)]
     whole = prompt + side.completion
-    start = whole.count("\n", 0, len(prompt)) + (whole[len(prompt)] == "\n")
     lines = whole.rstrip("\n").split("\n")
-    y = 54
-    parts += _code(0, y, lines[start:])
+    start = prompt.count("\n") + side.completion.startswith("\n")
+    parts += _code(0, 54, lines[start:])
     for row, left, right in _underlined(whole, found):
-        parts.append(_wave(left, right, y + 5 + LINE * (row - start)))
+        parts.append(_wave(left, right, 59 + LINE * (row - start)))
     for row in sorted({each.row - 1 for each in found}):
-        codes = [each.code for each in found if each.row - 1 == row]
-        x = PANEL - 2 * PAD - GLYPH * len(" ".join(codes))
-        label = _code(x, y + LINE * (row - start), [" ".join(codes)], " bad")
-        parts += label
-    y += LINE * (len(lines) - start)
+        codes = " ".join(v.code for v in found if v.row - 1 == row)
+        x = PANEL - 2 * PAD - GLYPH * len(codes)
+        parts += _code(x, 54 + LINE * (row - start), [codes], " bad")
+    y = 54 + LINE * (len(lines) - start)
     for message in dict.fromkeys(f"{v.code} {v.text}" for v in found):
-        parts.append(_text(0, y + 4, message, "small bad"))
+        parts.append(_words(0, y + 4, ("small bad", message)))
         y += 18
     return "".join(parts), y
 
@@ -341,11 +347,15 @@ def _wave(left: float, right: float, y: float) -> str:
 
 def _bars(metrics: Mapping[str, Any], y: float) -> tuple[list[str], float]:
     """Compliance of SFT, PPO and people, and where the next thing goes."""
-    compliance = summary.TABLE[0]
-    gain = summary.show_gain(compliance, metrics["gain"])
+    compliance = display.TABLE[0]
+    gain = display.show_gain(compliance, metrics["gain"])
     parts = [
-        _text(MARGIN, y, "Compliance on all held-out prompts", "strong"),
-        _text(MARGIN + 250, y, f"PPO - SFT {gain} points", "soft"),
+        _words(
+            MARGIN,
+            y,
+            ("strong", "Compliance on all held-out prompts"),
+            ("soft", f"PPO - SFT {gain} points"),
+        )
     ]
     rows = {"sft": "SFT", "ppo": "PPO", "human": "the authors' own code"}
     for key, label in rows.items():
@@ -353,14 +363,13 @@ def _bars(metrics: Mapping[str, Any], y: float) -> tuple[list[str], float]:
         value = metrics[key]["compliance"]
         x, wide = MARGIN + 170, 100 * SCALE
         parts += [
-            _text(MARGIN, y, label, ""),
+            _words(MARGIN, y, ("", label)),
             _rect("track", x, y - 11, wide),
             _rect(key, x, y - 11, wide * value),
-            _text(
+            _words(
                 x + wide + 12,
                 y,
-                f"{summary.show(compliance, value)}%",
-                "strong",
+                ("strong", f"{display.show(compliance, value)}%"),
             ),
         ]
     return parts, y + 32
@@ -374,21 +383,29 @@ def _rect(style: str, x: float, y: float, wide: float) -> str:
 
 
 def _caption(
-    example: Example, metrics: Mapping[str, Any], y: float
+    example: Example | None, metrics: Mapping[str, Any], y: float
 ) -> tuple[list[str], float]:
-    """How the example was chosen and what the bars rest on."""
-    origin = f" Signature from {example.origin}." if example.origin else ""
-    words = f"The example is {RULE}.{origin} {summary.basis(metrics)}"
+    """How the example was chosen, what the bars rest on, and the end."""
+    words = summary.basis(metrics)
+    if example:
+        origin = f" Signature: {example.origin}." if example.origin else ""
+        words = f"The example is {RULE}.{origin} {words}"
     lines = textwrap.wrap(words, WRAPPED)
     parts = [
-        _text(MARGIN, y + 17 * number, line, "small soft")
+        _words(MARGIN, y + 17 * number, ("small soft", line))
         for number, line in enumerate(lines)
     ]
     return parts, y + 17 * len(lines) + 6
 
 
-def _text(x: float, y: float, words: str, style: str) -> str:
-    return f'<text class="{style}" x="{x:g}" y="{y:g}">{_clean(words)}</text>'
+def _words(x: float, y: float, *runs: tuple[str, str]) -> str:
+    """One line of words, each run of them in a style of its own."""
+    pieces = [
+        f'<tspan class="{style}" dx="{RUN if number else 0}">'
+        f"{_clean(words)}</tspan>"
+        for number, (style, words) in enumerate(runs)
+    ]
+    return f'<text x="{x:g}" y="{y:g}">{"".join(pieces)}</text>'
 
 
 def _clean(words: str) -> str:

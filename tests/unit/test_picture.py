@@ -1,0 +1,143 @@
+"""The picture of the README: the example's rule, and what is drawn of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from stylerl import storage
+from stylerl.errors import DataError
+from stylerl.judge.verdict import Violation
+from tools import picture
+
+ROOT = Path(__file__).resolve().parents[2]
+METRICS = storage.read_json(ROOT / "metrics/evaluate.json")
+SVG = "{http://www.w3.org/2000/svg}"
+PROMPT = "def add(a, b):"
+ROUGH = "\n    total = a+b\n    return  total\n"
+CLEAN = "\n    total = a + b\n    return total\n"
+
+
+def completion(model: str, prompt_id: str, **changes: Any) -> dict[str, Any]:
+    """A row of artifacts/evaluate/completions.parquet, as it could be."""
+    rough = model == "sft"
+    row = {
+        "model": model,
+        "prompt_id": prompt_id,
+        "sample": 0,
+        "prompt": PROMPT,
+        "completion": ROUGH if rough else CLEAN,
+        "outcome": "violations" if rough else "compliant",
+        "trivial": False,
+        # In row 3, `return  total`, the second blank is in column 11.
+        "rows": [3] if rough else [],
+        "cols": [11] if rough else [],
+        "codes": ["E271"] if rough else [],
+        "texts": ["multiple spaces after keyword"] if rough else [],
+    }
+    return row | changes
+
+
+def table(*rows: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(rows)
+
+
+def pair(prompt_id: str, **changes: Any) -> list[dict[str, Any]]:
+    """Both models' rows of one prompt, with SFT's changed."""
+    return [
+        completion("sft", prompt_id, **changes),
+        completion("ppo", prompt_id),
+    ]
+
+
+def example() -> picture.Example:
+    chosen = picture.choose(table(*pair("a")), {"a": "pkg 1.0, MIT"})
+    assert chosen
+    return chosen
+
+
+def test_the_first_id_is_taken_whatever_the_order() -> None:
+    chosen = picture.choose(table(*pair("b"), *pair("a"), *pair("c")))
+    assert chosen
+    assert chosen.id == "a"
+    assert chosen.before.violations == (
+        Violation(3, 11, "E271", "multiple spaces after keyword"),
+    )
+    assert chosen.after.violations == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sample": 1},
+        {"outcome": "unparsable"},
+        {"prompt": 'def add(a, b):\n    """Add."""'},
+        {"completion": "\n    return a+b\n"},  # two lines
+        {"completion": "\n    x = 1" * 12},  # thirteen lines
+        {"completion": f"\n    x = {'a' * 37}\n    return x\n"},  # 45 columns
+        {"completion": "\n\n  \n    return a+b\n"},  # blank lines are none
+        {key: ["x"] * 4 for key in ("rows", "cols", "codes", "texts")},
+    ],
+)
+def test_what_the_rule_leaves_out(changes: dict[str, Any]) -> None:
+    assert picture.choose(table(*pair("a", **changes))) is None
+
+
+def test_a_policy_that_does_nothing_is_no_example() -> None:
+    rows = table(completion("sft", "a"), completion("ppo", "a", trivial=True))
+    assert picture.choose(rows) is None
+
+
+def test_the_example_survives_its_file() -> None:
+    kept = json.loads(json.dumps(picture.as_json(example())))
+    assert picture.from_json(kept) == example()
+
+
+def test_an_underline_has_the_columns_of_the_violation() -> None:
+    drawn = picture.draw(example(), METRICS)
+    waves = ElementTree.fromstring(drawn).findall(f".//{SVG}path")
+    # Column 11 is 10 characters of 7.2 pixels from the panel's edge; row 3 is
+    # the body's second line, so its underline lies at 54 + 20 + 5.
+    assert [wave.attrib["d"][:7] for wave in waves] == ["M72 79l"]
+
+
+def test_the_picture_says_codes_origin_and_compliance() -> None:
+    root = ElementTree.fromstring(picture.draw(example(), METRICS))
+    said = " ".join("".join(each.itertext()) for each in root.iter())
+    for words in (
+        "1 violation",
+        "compliant",
+        "E271 multiple spaces after keyword",
+        "pkg 1.0, MIT",
+        f"{100 * METRICS['ppo']['compliance']:.1f}%",
+    ):
+        assert words in said
+
+
+def test_untrusted_text_is_escaped() -> None:
+    body = "\n    x = '<script>'\n    return x & 1\n"
+    chosen = picture.choose(table(*pair("a", completion=body)))
+    drawn = picture.draw(chosen, METRICS)
+    assert "<script" not in drawn
+    assert "x = '<script>'" in "".join(
+        ElementTree.fromstring(drawn).itertext()
+    )
+
+
+def test_without_an_example_there_are_the_bars() -> None:
+    drawn = picture.draw(None, METRICS)
+    assert ElementTree.fromstring(drawn).findall(f".//{SVG}path") == []
+    assert "PPO" in drawn
+
+
+def test_completions_of_another_run_are_refused() -> None:
+    with pytest.raises(DataError, match="must be of the run"):
+        picture.check_same_run(table(*pair("a")), METRICS)
+
+
+def test_the_committed_picture_is_drawn_from_the_committed_files() -> None:
+    drawn = picture.draw(picture.kept_example(), METRICS)
+    assert (ROOT / picture.PICTURE).read_text(encoding="utf-8") == drawn
