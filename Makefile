@@ -67,7 +67,6 @@ base: $(STAMP) data
 results: $(STAMP)
 	$(BIN)/python tools/results.py
 	$(BIN)/python tools/picture.py
-	$(BIN)/python tools/picture.py
 
 screenshots: $(STAMP)
 	$(BIN)/python tools/screenshots.py
