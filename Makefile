@@ -17,13 +17,14 @@ NVIDIA = $(shell command -v nvidia-smi 2>/dev/null)
 TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
 	https://download.pytorch.org/whl/cpu)
 
-.PHONY: help run test ui serve lint lock data base results screenshots
+.PHONY: help run test test-unit ui serve lint lock data base results screenshots
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make run          set up, collect data, run the whole flow"
 	@echo "                  (PRESET=smoke|default|notebook|gpu)"
 	@echo "make test         set up, run the test suite"
+	@echo "make test-unit    set up, run the quick tests of the units"
 	@echo "make ui           MLflow UI on http://127.0.0.1:5000"
 	@echo "make serve        Prefect on http://127.0.0.1:4200, deployments"
 	@echo "                  rlhf/full and rlhf/smoke; Ctrl-C stops both"
@@ -39,6 +40,9 @@ run: $(STAMP) data
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-unit: $(STAMP)
+	$(BIN)/python -m pytest tests/unit -m "not slow" -n auto --dist worksteal
 
 ui: $(STAMP)
 	mlflow/server.sh
