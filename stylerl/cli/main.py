@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from stylerl import config
-from stylerl.cli import judge_command
+from stylerl.cli import checkout, judge_command
 from stylerl.errors import ConfigError, DataError, StylerlError
 from stylerl.pipeline import server as api
 from stylerl.pipeline import workspace
@@ -51,6 +51,18 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     _add_sweep(commands)
+    serve = commands.add_parser(
+        "serve",
+        help="offer the flow as deployments of a Prefect server",
+        formatter_class=RAW,
+        description="Serve the deployments rlhf/full and rlhf/smoke until "
+        "Ctrl-C.  A Prefect server\nis started on http://127.0.0.1:4200 "
+        "where none answers, and ends with it.",
+        epilog="examples, from another shell in the same folder:\n"
+        "  prefect deployment run rlhf/full --watch\n"
+        "  prefect deployment run rlhf/full -p preset=gpu",
+    )
+    serve.set_defaults(command=_serve)
     _add_collect(commands)
     judge = commands.add_parser(
         "judge", help="judge Python files: a table, or JSON lines"
@@ -325,6 +337,7 @@ def _sweep(options: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    checkout.enter("stylerl sweep")
     grid, values = changes(options.grid), changes(options.set)
     workspace.resolve(None, values)  # errors before any waiting
     with _prefect():
@@ -343,6 +356,7 @@ def _run(options: argparse.Namespace) -> None:
     from stylerl.report import summary
     from stylerl.report.sweep import REPORT
 
+    checkout.enter("stylerl run")
     values = changes(options.set)
     workspace.resolve(options.preset, values)  # errors before any waiting
     with _prefect():
@@ -361,6 +375,13 @@ def _run(options: argparse.Namespace) -> None:
         console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")
     console.print("MLflow   make ui, then http://127.0.0.1:5000")
+
+
+def _serve(_: argparse.Namespace) -> None:
+    from stylerl.cli import serve
+
+    checkout.enter("stylerl serve")
+    serve.run()
 
 
 def _collect(options: argparse.Namespace) -> None:
@@ -382,6 +403,7 @@ def _collect(options: argparse.Namespace) -> None:
         name = options.where or sources.HUB_DATASET
         files = sources.hub_files(name, options.limit)
     else:
+        checkout.enter("stylerl collect")  # its lock names the packages
         files = sources.environment_files(LOCK)
     count = sources.collect(files, options.source, DATA)
     print(f"{count} files in {DATA}/")
@@ -459,6 +481,7 @@ def _doctor(_: argparse.Namespace) -> int:
 def _report(_: argparse.Namespace) -> None:
     from stylerl.report import sweep as report
 
+    checkout.enter("stylerl report")
     page = report.write_page().resolve()
     print(page)
     webbrowser.open(page.as_uri())

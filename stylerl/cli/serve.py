@@ -1,4 +1,4 @@
-"""Serve the deployments rlhf/full and rlhf/smoke: `make serve`.
+"""`stylerl serve`: the deployments rlhf/full and rlhf/smoke.
 
 Starts a Prefect server on 127.0.0.1:4200 where none answers, then waits for
 runs.  From another shell, in the same folder:
@@ -21,15 +21,18 @@ from stylerl.pipeline import server as api
 DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
 
 
-def main() -> None:
-    """Run until interrupted, or until an error ends it with code 1."""
+def run() -> None:
+    """Serve until interrupted.
+
+    Raises:
+        StylerlError: the server does not start, or a work pool has one of
+            the deployments.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     try:
         with api.server():
             _serve()
-    except StylerlError as error:
-        sys.exit(f"stylerl: {error}")
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
 
@@ -68,7 +71,3 @@ def _refuse_pooled(name: str) -> None:
             f"{name} belongs to {pool} on {api.url()}: start `prefect worker "
             f"start --pool {pool}`, or `prefect deployment delete {name}`"
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -17,6 +17,7 @@ from stylerl.pipeline import tracking
 COMMANDS = [
     "run",
     "sweep",
+    "serve",
     "collect",
     "judge",
     "complete",
@@ -30,7 +31,11 @@ COMMANDS = [
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty checkout, as far as a command looks."""
+    (tmp_path / "dvc.yaml").touch()
+    (tmp_path / "flows").mkdir()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("COLUMNS", "80")
     return tmp_path
 
@@ -125,6 +130,37 @@ def test_one_message_and_exit_code_2(
     assert last.startswith("stylerl: ") and message in last
 
 
+@pytest.mark.parametrize(
+    "command", ["run", "sweep", "serve", "collect", "report"]
+)
+@pytest.mark.parametrize("mark", ["dvc.yaml", "flows"])
+def test_what_needs_a_checkout_says_so(
+    command: str,
+    mark: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / mark).rename(folder / "gone")
+    assert cli.main([command]) == 2
+    assert capsys.readouterr().err == (
+        f"stylerl: `stylerl {command}` needs a checkout of stylerl; {folder} "
+        f"has no {mark}: `git clone` it and run there\n"
+    )
+
+
+def test_the_script_finds_the_flows_of_a_checkout() -> None:
+    """A console script's sys.path[0] is its own folder, not the checkout."""
+    code = (
+        "import os, sys; from stylerl.cli import checkout; "
+        "sys.path = [p for p in sys.path if p not in ('', os.getcwd())]; "
+        "checkout.enter('x'); import flows; print(flows.__file__)"
+    )
+    root = Path(cli.__file__).resolve().parents[2]
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.stdout == f"{root / 'flows/__init__.py'}\n", done.stderr
+
+
 def test_collect_from_a_folder(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/a.py").write_text("x = 1\n")
@@ -143,7 +179,7 @@ def test_judge_s_exit_code_is_the_command_s(tmp_path: Path) -> None:
 
 def test_starting_costs_no_heavy_import() -> None:
     code = (
-        "import sys; from flows import cli; cli.parser(); "
+        "import sys; from stylerl.cli import main; main.parser(); "
         "print([m for m in ('torch', 'prefect', 'mlflow', 'transformers') "
         "if m in sys.modules])"
     )
