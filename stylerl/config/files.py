@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from stylerl.config.sections import Params
-from stylerl.config.settings import build, lines_of, to_dict
+from stylerl.config.settings import build, lines_of, to_dict, use_current_names
 from stylerl.errors import ConfigError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
@@ -50,17 +50,28 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
     Raises:
         ConfigError: a key is unknown or a value breaks its rule.
     """
-    tree = to_dict(params)
+    sections: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
         section, _, name = key.rpartition(".")
+        sections.setdefault(section, {})[name] = value
+    tree = to_dict(params)
+    for section, given in sections.items():
         target = tree.get(section) if section else tree
-        if not isinstance(target, dict) or name not in target:
-            raise ConfigError(
-                f"unknown parameter {key!r}; write SECTION.NAME as it stands "
-                "in params.yaml"
-            )
-        target[name] = value
+        cls = type(getattr(params, section, params))
+        prefix = f"{section}." if section else ""
+        if not isinstance(target, dict):
+            raise _unknown(f"{prefix}{next(iter(given))}")
+        for name, value in use_current_names(cls, given, prefix).items():
+            if name not in target:
+                raise _unknown(f"{prefix}{name}")
+            target[name] = value
     return build(Params, tree, "")
+
+
+def _unknown(key: str) -> ConfigError:
+    return ConfigError(
+        f"unknown parameter {key!r}; write SECTION.NAME as in params.yaml"
+    )
 
 
 def render(params: Params) -> str:

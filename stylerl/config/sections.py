@@ -11,7 +11,7 @@ from stylerl.config.settings import setting
 from stylerl.errors import ConfigError
 
 
-def _refuse_empty(name: str, texts: tuple[str, ...]) -> None:
+def _check_stop_strings(name: str, texts: tuple[str, ...]) -> None:
     if "" in texts:
         raise ConfigError(
             f"{name} must not be empty texts; every text would end at once: "
@@ -42,7 +42,7 @@ class JudgeConfig:
         "E704, a body on the line of its def), and names that a snippet cut "
         "from its file cannot define",
     )
-    max_line_length: int = setting(79, "columns", least=20, most=1000)
+    max_line_length: int = setting(79, "columns", ge=20, le=1000)
     plugins: tuple[str, ...] = setting(
         (), "installed flake8 plugins to use, by distribution name"
     )
@@ -52,7 +52,7 @@ class JudgeConfig:
         "ignore and max_line_length",
     )
     time_limit: float = setting(
-        10.0, "seconds flake8 may spend on one source", above=0
+        10.0, "seconds flake8 may spend on one source", gt=0
     )
 
 
@@ -65,35 +65,35 @@ class FilterConfig:
         "what a snippet is: every function of a file, or the file whole",
         choices=("function", "file"),
     )
-    min_chars: int = setting(60, "shortest snippet, characters", least=1)
-    max_chars: int = setting(400, "longest snippet, characters", least=1)
+    min_chars: int = setting(60, "shortest snippet, characters", ge=1)
+    max_chars: int = setting(400, "longest snippet, characters", ge=1)
     max_files: int = setting(
-        0, "read only so many files, drawn by hash; 0 reads all", least=0
+        0, "read only so many files, drawn by hash; 0 reads all", ge=0
     )
     valid_share: float = setting(
-        0.05, "share of groups that measure training", least=0, most=0.5
+        0.05, "share of groups that measure training", ge=0, le=0.5
     )
     test_share: float = setting(
-        0.1, "share of groups that only evaluation sees", least=0, most=0.5
+        0.1, "share of groups that only evaluation sees", ge=0, le=0.5
     )
     split_seed: int = setting(
         171,
         "of the split; the embedded base has trained on the default's "
         "training split, so another one lets it see test code",
-        least=0,
+        ge=0,
     )
-    jobs: int = setting(0, "processes; 0 takes every core", least=0)
+    jobs: int = setting(0, "processes; 0 takes every core", ge=0)
 
 
 @dataclass(frozen=True)
 class LabelConfig:
     """Snippets, some of them roughened, with flake8's verdict on each."""
 
-    snippets: int = setting(12000, "snippets to label", least=1)
+    snippets: int = setting(12000, "snippets to label", ge=1)
     rough_share: float = setting(
-        0.5, "share of snippets whose body is roughened", least=0, most=1
+        0.5, "share of snippets whose body is roughened", ge=0, le=1
     )
-    jobs: int = setting(0, "processes; 0 takes every core", least=0)
+    jobs: int = setting(0, "processes; 0 takes every core", ge=0)
     engine: str = setting(
         "local",
         "who judges: processes of this machine, or the workers of a Dask "
@@ -122,32 +122,30 @@ class LabelConfig:
 class PretrainConfig:
     """The embedded base model: tokenizer and language model from scratch."""
 
-    vocabulary: int = setting(4096, "tokens of the byte-level BPE", least=300)
-    hidden: int = setting(256, "width of the model", least=8)
-    layers: int = setting(8, "transformer blocks", least=1)
-    heads: int = setting(4, "attention heads", least=1)
-    context: int = setting(512, "longest sequence, tokens", least=32)
+    vocabulary: int = setting(4096, "tokens of the byte-level BPE", ge=300)
+    hidden: int = setting(256, "width of the model", ge=8)
+    layers: int = setting(8, "transformer blocks", ge=1)
+    heads: int = setting(4, "attention heads", ge=1)
+    context: int = setting(512, "longest sequence, tokens", ge=32)
     rough_share: float = setting(
-        0.7, "share of snippets whose body is roughened", least=0, most=1
+        0.7, "share of snippets whose body is roughened", ge=0, le=1
     )
-    tokens: int = setting(13_000_000, "training budget, tokens", least=1)
-    batch_tokens: int = setting(8192, "tokens an optimiser step", least=1)
-    learning_rate: float = setting(3e-3, "peak of AdamW's rate", above=0)
-    weight_decay: float = setting(0.1, "on matrices only", least=0)
-    warmup: float = setting(
-        0.02, "share of steps that warm up", least=0, most=1
-    )
+    tokens: int = setting(13_000_000, "training budget, tokens", ge=1)
+    batch_tokens: int = setting(8192, "tokens an optimiser step", ge=1)
+    learning_rate: float = setting(3e-3, "peak of AdamW's rate", gt=0)
+    weight_decay: float = setting(0.1, "on matrices only", ge=0)
+    warmup: float = setting(0.02, "share of steps that warm up", ge=0, le=1)
     decay: float = setting(
-        0.3, "share of steps that decay to zero", least=0, most=1
+        0.3, "share of steps that decay to zero", ge=0, le=1
     )
     compile: bool = setting(
         True, "fuse the model with torch.compile (needs a C++ compiler)"
     )
-    threads: int = setting(1, "CPU threads; 0 leaves torch's choice", least=0)
+    threads: int = setting(1, "CPU threads; 0 leaves torch's choice", ge=0)
     checkpoint_every: int = setting(
         100,
         "steps between checkpoints to resume from; 0 writes none",
-        least=0,
+        ge=0,
     )
 
 
@@ -159,14 +157,12 @@ class SFTConfig:
         "artifacts/base", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    snippets: int = setting(1500, "compliant snippets to learn", least=1)
-    epochs: float = setting(1.0, "passes over them", above=0)
-    batch_size: int = setting(32, "snippets an optimiser step", least=1)
-    learning_rate: float = setting(2e-4, "peak of AdamW's rate", above=0)
-    warmup: float = setting(
-        0.05, "share of steps that warm up", least=0, most=1
-    )
-    max_tokens: int = setting(320, "longer snippets are left out", least=8)
+    snippets: int = setting(1500, "compliant snippets to learn", ge=1)
+    epochs: float = setting(1.0, "passes over them", gt=0)
+    batch_size: int = setting(32, "snippets an optimiser step", ge=1)
+    learning_rate: float = setting(2e-4, "peak of AdamW's rate", gt=0)
+    warmup: float = setting(0.05, "share of steps that warm up", ge=0, le=1)
+    max_tokens: int = setting(320, "longer snippets are left out", ge=8)
 
 
 @dataclass(frozen=True)
@@ -177,32 +173,30 @@ class RewardConfig:
         "artifacts/sft", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    labels: int = setting(2500, "labels the classifier learns", least=1)
-    pairs: int = setting(800, "pairs the pairwise model learns", least=1)
+    labels: int = setting(2500, "labels the classifier learns", ge=1)
+    pairs: int = setting(800, "pairs the pairwise model learns", ge=1)
     held_out: int = setting(
-        400, "held-out labels, and minimal pairs, to measure on", least=1
+        400, "held-out labels, and minimal pairs, to measure on", ge=1
     )
-    epochs: float = setting(1.0, "passes over them", above=0)
-    batch_size: int = setting(32, "texts an optimiser step", least=1)
-    learning_rate: float = setting(3e-4, "peak of AdamW's rate", above=0)
-    warmup: float = setting(
-        0.05, "share of steps that warm up", least=0, most=1
-    )
-    max_tokens: int = setting(320, "texts are cut to this length", least=8)
+    epochs: float = setting(1.0, "passes over them", gt=0)
+    batch_size: int = setting(32, "texts an optimiser step", ge=1)
+    learning_rate: float = setting(3e-4, "peak of AdamW's rate", gt=0)
+    warmup: float = setting(0.05, "share of steps that warm up", ge=0, le=1)
+    max_tokens: int = setting(320, "texts are cut to this length", ge=8)
     centring: float = setting(
-        0.01, "pull of the pairwise rewards towards 0", least=0
+        0.01, "pull of the pairwise rewards towards 0", ge=0
     )
     margin: float = setting(
         0.0,
         "log-odds by which the pairwise rewards must differ for each point "
         "of style score between two texts (one violation is 0.1)",
-        least=0,
+        ge=0,
     )
     broken: float = setting(
         0.1,
         "share of the labels and of the pairs whose worse text does not parse",
-        least=0,
-        most=0.9,
+        ge=0,
+        le=0.9,
     )
     rollouts: str = setting(
         "rollouts.jsonl",
@@ -238,14 +232,14 @@ class PPOConfig:
         "pairwise or the folder of a reward model, `mean of A and B` or "
         "`worst of A and B` of these; substance, repetition, unparsable; or "
         "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
-        least=0,
-        names=REWARD_NAMES,
+        ge=0,
+        pattern=REWARD_NAMES,
     )
     substance_target: float = setting(
         1.0,
         "size at which the substance part is whole, as a multiple of what "
         "the reference writes",
-        above=0,
+        gt=0,
     )
     watch: str = setting(
         "classifier",
@@ -277,32 +271,32 @@ class PPOConfig:
         choices=("auto", "response", "token"),
     )
     prompts: int = setting(
-        512, "prompts to draw episodes from, of the training split", least=1
+        512, "prompts to draw episodes from, of the training split", ge=1
     )
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the training split"
     )
-    updates: int = setting(90, "rollout batches, one update each", least=0)
-    batch_size: int = setting(64, "episodes a rollout batch", least=1)
-    minibatches: int = setting(4, "optimiser steps an epoch", least=1)
-    epochs: int = setting(1, "passes over a rollout batch", least=1)
+    updates: int = setting(90, "rollout batches, one update each", ge=0)
+    batch_size: int = setting(64, "episodes a rollout batch", ge=1)
+    minibatches: int = setting(4, "optimiser steps an epoch", ge=1)
+    epochs: int = setting(1, "passes over a rollout batch", ge=1)
     micro_batch: int = setting(
-        8, "sequences a forward pass; 0 takes the minibatch whole", least=0
+        8, "sequences a forward pass; 0 takes the minibatch whole", ge=0
     )
-    max_new_tokens: int = setting(128, "tokens a completion", least=1)
+    max_new_tokens: int = setting(128, "tokens a completion", ge=1)
     min_new_tokens: int = setting(
         0,
         "tokens before which a completion does not end; more than 0 makes "
         "the estimate of KL biased",
-        least=0,
+        ge=0,
     )
     stop_strings: tuple[str, ...] = setting(
         (), "texts that end a completion as eos does, and are no part of it"
     )
-    temperature: float = setting(0.8, "of sampling and training", above=0)
-    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", above=0)
+    temperature: float = setting(0.8, "of sampling and training", gt=0)
+    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", gt=0)
     value_learning_rate: float | None = setting(
-        1e-3, "the value head's own rate; null takes the policy's", above=0
+        1e-3, "the value head's own rate; null takes the policy's", gt=0
     )
     schedule: str = setting(
         "linear",
@@ -310,16 +304,14 @@ class PPOConfig:
         "update; constant does not",
         choices=("constant", "cosine", "linear"),
     )
-    warmup: float = setting(
-        0.05, "share of updates that warm up", least=0, most=1
-    )
+    warmup: float = setting(0.05, "share of updates that warm up", ge=0, le=1)
     value_warmup: int = setting(
-        0, "first updates that train the value head alone", least=0
+        0, "first updates that train the value head alone", ge=0
     )
-    adam_eps: float = setting(1e-5, "Adam's epsilon", above=0)
-    max_grad_norm: float = setting(1.0, "gradients are clipped to", above=0)
-    gamma: float = setting(1.0, "discount", least=0, most=1)
-    lam: float = setting(1.0, "GAE's lambda", least=0, most=1)
+    adam_eps: float = setting(1e-5, "Adam's epsilon", gt=0)
+    max_grad_norm: float = setting(1.0, "gradients are clipped to", gt=0)
+    gamma: float = setting(1.0, "discount", ge=0, le=1)
+    lam: float = setting(1.0, "GAE's lambda", ge=0, le=1)
     scale_rewards: bool = setting(
         True,
         "divide rewards by the running size of the returns, so that neither "
@@ -330,36 +322,34 @@ class PPOConfig:
         False, "divide rewards by their standard deviation, keep the mean"
     )
     advantage_clip: float | None = setting(
-        None, "whitened advantages are cut to this size", above=0
+        None, "whitened advantages are cut to this size", gt=0
     )
-    cliprange: float = setting(0.2, "of the policy ratio", above=0)
+    cliprange: float = setting(0.2, "of the policy ratio", gt=0)
     cliprange_high: float | None = setting(
-        None, "its upper side (clip-higher); null takes cliprange", above=0
+        None, "its upper side (clip-higher); null takes cliprange", gt=0
     )
     dual_clip: float | None = setting(
         None,
         "least surrogate, in advantages, where these are negative",
-        above=1,
+        gt=1,
     )
-    cliprange_value: float = setting(0.2, "of the value", above=0)
-    vf_coef: float = setting(0.1, "weight of the value loss", least=0)
-    entropy_coef: float = setting(
-        0.009, "weight of the entropy bonus", least=0
-    )
+    cliprange_value: float = setting(0.2, "of the value", gt=0)
+    vf_coef: float = setting(0.1, "weight of the value loss", ge=0)
+    entropy_coef: float = setting(0.009, "weight of the entropy bonus", ge=0)
     target_kl: float | None = setting(
-        None, "an update stops early once approxkl passes this", above=0
+        None, "an update stops early once approxkl passes this", gt=0
     )
     ratio_guard: float | None = setting(
-        None, "a minibatch with a larger mean ratio is skipped", above=1
+        None, "a minibatch with a larger mean ratio is skipped", gt=1
     )
     lora_rank: int = setting(
         0,
         "rank of LoRA adapters, trained in place of the weights at some ten "
         "times their rate; 0 trains the weights",
-        least=0,
+        ge=0,
     )
     lora_alpha: float = setting(
-        32.0, "adapters' outputs are scaled by lora_alpha / lora_rank", above=0
+        32.0, "adapters' outputs are scaled by lora_alpha / lora_rank", gt=0
     )
     lora_targets: tuple[str, ...] = setting(
         ("all-linear",),
@@ -375,19 +365,19 @@ class PPOConfig:
     kl_budget: float | None = setting(
         10.0,
         "nats a response from the reference that the best update may have",
-        above=0,
+        gt=0,
     )
     validate_every: int = setting(
         18,
         "updates between measurements of the policy on validation prompts; 0 "
         "measures none",
-        least=0,
+        ge=0,
     )
     validation_prompts: int = setting(
-        64, "prompts of the validation split to measure on", least=1
+        64, "prompts of the validation split to measure on", ge=1
     )
     kl_coef: float = setting(
-        0.05, "weight of the KL penalty to the reference", least=0
+        0.05, "weight of the KL penalty to the reference", ge=0
     )
     kl_penalty: str = setting(
         "reward",
@@ -401,19 +391,19 @@ class PPOConfig:
         choices=("fixed", "proportional", "two_percent"),
     )
     kl_target: float = setting(
-        6.0, "nats a response that kl_control aims at", above=0
+        6.0, "nats a response that kl_control aims at", gt=0
     )
     kl_horizon: int = setting(
-        10_000, "episodes in which the proportional controller acts", least=1
+        10_000, "episodes in which the proportional controller acts", ge=1
     )
     score_clip: float | None = setting(
-        None, "scores are cut to this size", above=0
+        None, "scores are cut to this size", gt=0
     )
     scale_scores: bool = setting(
         False, "divide scores by their running standard deviation"
     )
     missing_eos_penalty: float = setting(
-        1.0, "taken from the score of a completion that was cut", least=0
+        1.0, "taken from the score of a completion that was cut", ge=0
     )
     precision: str = setting(
         "auto",
@@ -427,7 +417,7 @@ class PPOConfig:
     checkpoint_every: int = setting(
         15,
         "updates between checkpoints to resume from; 0 writes none",
-        least=0,
+        ge=0,
     )
     on_alarm: str = setting(
         "warn",
@@ -447,7 +437,7 @@ class PPOConfig:
                 f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
                 f"{self.max_new_tokens}; got {self.min_new_tokens}"
             )
-        _refuse_empty("ppo.stop_strings", self.stop_strings)
+        _check_stop_strings("ppo.stop_strings", self.stop_strings)
         if self.keep == "best" and self.validate_every == 0:
             raise ConfigError(
                 "ppo.keep: best chooses by measurements; set "
@@ -469,39 +459,39 @@ class EvaluateConfig:
         "where prompts come from: choose settings on valid, report on test",
         choices=("test", "valid"),
     )
-    prompts: int = setting(500, "held-out prompts", least=1)
+    prompts: int = setting(500, "held-out prompts", ge=1)
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the split"
     )
-    samples: int = setting(4, "completions a prompt and model", least=1)
+    samples: int = setting(4, "completions a prompt and model", ge=1)
     best_of: int = setting(
         16,
         "completions of SFT that the reward model chooses from, beside the "
         "choice from `samples`; 1 asks for none",
-        least=1,
+        ge=1,
     )
     best_of_prompts: int = setting(
-        50, "prompts of the choice from best_of, the first ones", least=1
+        50, "prompts of the choice from best_of, the first ones", ge=1
     )
-    max_new_tokens: int = setting(160, "tokens a completion", least=1)
+    max_new_tokens: int = setting(160, "tokens a completion", ge=1)
     stop_strings: tuple[str, ...] = setting(
         (), "texts that end a completion; those of ppo.stop_strings, if any"
     )
-    temperature: float = setting(0.8, "of sampling", above=0)
+    temperature: float = setting(0.8, "of sampling", gt=0)
     precision: str = setting(
         "auto",
         "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
         "where the hardware multiplies it",
         choices=("auto", "bf16", "fp32"),
     )
-    batch_size: int = setting(128, "completions sampled at once", least=1)
-    bootstrap: int = setting(2000, "resamples for the intervals", least=100)
+    batch_size: int = setting(128, "completions sampled at once", ge=1)
+    bootstrap: int = setting(2000, "resamples for the intervals", ge=100)
     human_snippets: int = setting(
-        200, "held-out snippets for bits per byte", least=1
+        200, "held-out snippets for bits per byte", ge=1
     )
 
     def __post_init__(self) -> None:
-        _refuse_empty("evaluate.stop_strings", self.stop_strings)
+        _check_stop_strings("evaluate.stop_strings", self.stop_strings)
 
 
 @dataclass(frozen=True)
@@ -509,7 +499,7 @@ class Params:
     """All of params.yaml; each field below is one section of it."""
 
     preset: str = "default"
-    seed: int = setting(0, "of every draw in every stage", least=0)
+    seed: int = setting(0, "of every draw in every stage", ge=0)
     judge: JudgeConfig = JudgeConfig()
     filter: FilterConfig = FilterConfig()
     label: LabelConfig = LabelConfig()

@@ -6,8 +6,10 @@ writes one as YAML with the meanings as comments.
 """
 
 import dataclasses
+import functools
 import math
 import re
+import sys
 import textwrap
 import types
 import typing
@@ -23,21 +25,23 @@ def setting(
     default: Any,
     meaning: str,
     *,
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
+    ge: float | None = None,
+    le: float | None = None,
+    gt: float | None = None,
     choices: tuple[str, ...] | None = None,
-    names: str | None = None,
+    pattern: str | None = None,
+    was: str | None = None,
 ) -> Any:
     """Declare one parameter: its default, its meaning and its bounds.
 
-    `least` and `most` are inclusive bounds, `above` an exclusive lower one;
-    `choices` lists the strings allowed.  The default of a mapping is a dict,
-    the bounds are of its values, and `names` is the regular expression that
-    its names match.
+    `ge`, `le` and `gt` are the bounds that a number must be greater than or
+    equal to, less than or equal to, and greater than; `choices` lists the
+    strings allowed.  The default of a mapping is a dict, the bounds are of
+    its values, and its names match the regular expression `pattern`.  `was`
+    is the name the parameter had in the last version, which is still read.
     """
-    rule = {"least": least, "most": most, "above": above, "choices": choices}
-    metadata = {"meaning": meaning, "names": names, **rule}
+    bounds = {"ge": ge, "le": le, "gt": gt, "choices": choices}
+    metadata = {"meaning": meaning, "pattern": pattern, "was": was, **bounds}
     if isinstance(default, dict):
         return dataclasses.field(
             default_factory=default.copy, metadata=metadata
@@ -51,7 +55,7 @@ def build(cls: type[Any], content: Any, prefix: str) -> Any:
     Args:
         cls: a dataclass of settings, or of such dataclasses.
         content: what a file says.
-        prefix: where in the file this stands, such as `ppo.`.
+        prefix: where in the file this is, such as `ppo.`.
 
     Raises:
         ConfigError: an unknown key, a wrong type or a value out of bounds.
@@ -64,7 +68,7 @@ def build(cls: type[Any], content: Any, prefix: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(cls)}
     hints = typing.get_type_hints(cls)
     values = {}
-    for key, value in content.items():
+    for key, value in use_current_names(cls, content, prefix).items():
         if key not in fields:
             raise ConfigError(
                 f"unknown parameter {prefix}{key} = {value!r}; allowed: "
@@ -80,8 +84,55 @@ def build(cls: type[Any], content: Any, prefix: str) -> Any:
     return cls(**values)
 
 
+def use_current_names(
+    cls: type[Any], content: Mapping[str, Any], prefix: str
+) -> dict[str, Any]:
+    """`content` with the names of this version, for those of the last one.
+
+    A renamed parameter (`setting(was=...)`) is read under its new name.  One
+    that the section lists as REMOVED is left out where it has the value that
+    is now always used.  Either is said in one line, once.
+
+    Raises:
+        ConfigError: the old and the new name are both given, or a removed
+            parameter has another value than the one that is always used.
+    """
+    renamed = {
+        f.metadata["was"]: f.name
+        for f in dataclasses.fields(cls)
+        if f.metadata.get("was")
+    }
+    removed = getattr(cls, "REMOVED", {})
+    current = {}
+    for key, value in content.items():
+        name = renamed.get(key, key)
+        if name != key and name in content:
+            raise ConfigError(
+                f"{prefix}{key} is the old name of {prefix}{name}, and both "
+                f"are given; remove {prefix}{key}"
+            )
+        if key in removed:
+            if value != removed[key]:
+                raise ConfigError(
+                    f"{prefix}{key} is no longer a parameter, and always "
+                    f"{removed[key]!r}; got {value!r}: remove it"
+                )
+            _tell(f"{prefix}{key} is no longer a parameter; left out")
+            continue
+        if name != key:
+            _tell(f"{prefix}{key} is now {prefix}{name}; written so")
+        current[name] = value
+    return current
+
+
+@functools.cache
+def _tell(message: str) -> None:
+    """Write a line to stderr, the first time a process has it to say."""
+    print(f"{message} when params.yaml is next saved", file=sys.stderr)
+
+
 def _typed(name: str, value: Any, hint: Any) -> Any:
-    """`value` as the field's type; whole numbers may stand for floats."""
+    """`value` as the field's type; an integer is taken for a float."""
     if typing.get_origin(hint) is tuple:
         if isinstance(value, (list, tuple)) and all(
             isinstance(item, str) for item in value
@@ -129,9 +180,9 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     if not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number; got {value}")
     bounds = (
-        ("least", "at least", lambda bound: value >= bound),
-        ("most", "at most", lambda bound: value <= bound),
-        ("above", "above", lambda bound: value > bound),
+        ("ge", "at least", lambda bound: value >= bound),
+        ("le", "at most", lambda bound: value <= bound),
+        ("gt", "above", lambda bound: value > bound),
     )
     for key, words, holds in bounds:
         bound = rule.get(key)
@@ -141,7 +192,7 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
 
 def _check_name(name: str, key: Any, rule: Mapping[str, Any]) -> None:
     """Raise ConfigError for a name that a mapping does not know."""
-    if not re.fullmatch(rule["names"], str(key)):
+    if not re.fullmatch(rule["pattern"], str(key)):
         raise ConfigError(
             f"{name} knows no {key!r}; it takes {rule['meaning']}"
         )

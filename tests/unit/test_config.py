@@ -2,10 +2,12 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from stylerl import config
+from stylerl.config import settings
 from stylerl.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -112,3 +114,69 @@ def test_a_bad_file_is_one_clear_error(tmp_path, content, message):
 def test_a_missing_file_says_how_to_write_one(tmp_path):
     with pytest.raises(ConfigError, match="stylerl params"):
         config.load(tmp_path / "params.yaml")
+
+
+# --- parameters that change name --------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A section after a version in which one name changed and one went."""
+
+    REMOVED: ClassVar[dict[str, Any]] = {"dual_clip": None}
+    gae_lambda: float = settings.setting(1.0, "GAE's", ge=0, was="lam")
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A parameter file with one section."""
+
+    ppo: Section = Section()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told_yet():
+    settings._tell.cache_clear()
+
+
+def test_an_old_name_is_read_and_the_new_one_told_once(capsys):
+    for _ in range(2):
+        read = settings.build(Whole, {"ppo": {"lam": 0.5}}, "")
+        assert read.ppo.gae_lambda == 0.5
+    assert capsys.readouterr().err == (
+        "ppo.lam is now ppo.gae_lambda; written so when params.yaml is next "
+        "saved\n"
+    )
+    assert settings.to_dict(read) == {"ppo": {"gae_lambda": 0.5}}
+
+
+def test_the_bounds_of_an_old_name_are_those_of_the_new_one():
+    with pytest.raises(ConfigError, match="ppo.gae_lambda must be at least"):
+        settings.build(Whole, {"ppo": {"lam": -1}}, "")
+
+
+@pytest.mark.parametrize(
+    "names", [("lam", "gae_lambda"), ("gae_lambda", "lam")]
+)
+def test_an_old_name_beside_its_new_one_is_refused(names):
+    with pytest.raises(ConfigError, match="both are given; remove ppo.lam"):
+        settings.build(Whole, {"ppo": dict.fromkeys(names, 0.5)}, "")
+
+
+def test_a_removed_parameter_may_have_the_value_that_is_left(capsys):
+    assert settings.build(Whole, {"ppo": {"dual_clip": None}}, "") == Whole()
+    assert capsys.readouterr().err == (
+        "ppo.dual_clip is no longer a parameter; left out when params.yaml "
+        "is next saved\n"
+    )
+    with pytest.raises(ConfigError, match="always None; got 3.0: remove it"):
+        settings.build(Whole, {"ppo": {"dual_clip": 3.0}}, "")
+
+
+def test_override_takes_an_old_name(monkeypatch, capsys):
+    monkeypatch.setattr("stylerl.config.files.Params", Whole)
+    changed = config.override(Whole(), {"ppo.lam": 0.5})
+    assert changed == Whole(Section(gae_lambda=0.5))
+    assert "ppo.lam is now ppo.gae_lambda" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="both are given; remove ppo.lam"):
+        config.override(Whole(), {"ppo.lam": 0.5, "ppo.gae_lambda": 0.5})
