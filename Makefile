@@ -6,6 +6,7 @@ PRESET ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS := .venv-docs
 CODE := stylerl tasks flows tools tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -17,7 +18,8 @@ NVIDIA = $(shell command -v nvidia-smi 2>/dev/null)
 TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
 	https://download.pytorch.org/whl/cpu)
 
-.PHONY: help run test test-unit ui serve lint lock data base results screenshots
+.PHONY: help run test test-unit ui serve lint lock data base docs results \
+	screenshots
 .DELETE_ON_ERROR:
 
 help:
@@ -31,6 +33,7 @@ help:
 	@echo "make lint         ruff, mypy, and our own judge on our own code"
 	@echo "make data         build data/ only"
 	@echo "make base         train the embedded base model again"
+	@echo "make docs         the documentation site into site/"
 	@echo "make results      the last run's numbers and picture into the docs"
 	@echo "make screenshots  docs/*.png of both UIs (needs Chromium)"
 	@echo "make lock         requirements.lock from the venv as it stands"
@@ -74,6 +77,18 @@ results: $(STAMP)
 
 screenshots: $(STAMP)
 	$(BIN)/python tools/screenshots.py
+
+# The tools of the site have a venv of their own: the corpus is made of what
+# requirements.lock pins.
+docs: $(STAMP) $(DOCS)/.installed
+	$(BIN)/python tools/reference.py
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	@echo "$(CURDIR)/site/index.html"
+
+$(DOCS)/.installed: docs/requirements.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
 
 lock: $(STAMP)
 	$(BIN)/pip freeze --exclude-editable | \
