@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stylerl.cli.main import parser
 from stylerl import config, storage
+from stylerl.cli.main import parser
 from stylerl.ppo import health
 
 ROOT = Path(__file__).resolve().parent.parent

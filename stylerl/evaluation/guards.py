@@ -14,7 +14,7 @@ from stylerl.evaluation.display import (
     show_gain,
 )
 
-KL_LIMIT = 15.0  # nats a response; docs/ppo.md, the alarm "KL explosion"
+KL_LIMIT = 15.0  # nats a response; docs/ppo-log.md, alarm "KL explosion"
 SIZE_LIMIT = 0.2  # of SFT's length and statements
 DIVERSITY_LIMIT = 0.1  # of SFT's distinct-3
 FORGETTING_LIMIT = 0.1  # of SFT's bits per byte

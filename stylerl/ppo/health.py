@@ -2,7 +2,7 @@
 
 `alarms(history)` looks at the statistics of all updates so far, the latest
 last, and returns what the latest one gives cause to say.  Thresholds are
-those the field reports as healthy or not; docs/ppo.md lists them.
+those the field reports as healthy or not; docs/ppo-log.md lists them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -115,7 +115,7 @@ def as_columns(
 
 
 def statistics(rollouts: Rollouts, kl_coef: float) -> dict[str, float]:
-    """What the rollouts show; every name is defined in docs/ppo.md."""
+    """What the rollouts show; every name is defined in docs/ppo-log.md."""
     mask = rollouts.mask
     kl = ((rollouts.logprobs - rollouts.ref_logprobs) * mask).sum(dim=1)
     scores = rollouts.scores

@@ -61,7 +61,7 @@ class Step(NamedTuple):
     """One update, as iteration yields it."""
 
     update: int  # from 1
-    statistics: dict[str, float]  # see docs/ppo.md
+    statistics: dict[str, float]  # see docs/ppo-log.md
     rollouts: Rollouts
     alarms: list[health.Alarm]
     seconds: dict[str, float]  # by phase
@@ -285,7 +285,7 @@ class PPOTrainer:
         return batch
 
     def update(self, batch: Rollouts) -> dict[str, float]:
-        """Learn from rollouts; the statistics, as docs/ppo.md defines them.
+        """Learn from rollouts; statistics as docs/ppo-log.md defines them.
 
         Raises:
             TrainingError: a gradient is not finite.

@@ -1,6 +1,6 @@
 """The reward of the `ppo` stage: named and weighted parts of a sum.
 
-A style reward alone is gamed (docs/ppo.md, "Ways to game it"): the cheapest
+A style reward alone is gamed (docs/ppo-reward.md): the cheapest
 clean body is an empty one.  So `ppo.reward` weighs several parts:
     linter, classifier, pairwise, a folder
                  style, 0 to 1, by the linter, a reward model of the stage
@@ -253,7 +253,7 @@ class Watch:
         completions: list[str],
         finished: list[bool],
     ) -> dict[str, list[float]]:
-        """Named numbers, one an episode each; docs/ppo.md defines them."""
+        """Named numbers, one an episode each; docs/ppo-log.md defines them."""
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
         found = [substance.measure(*pair) for pair in pairs]
