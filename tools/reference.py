@@ -22,7 +22,7 @@ from stylerl.ppo import health
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs/reference"
 PRESETS = ("smoke", "notebook", "gpu")
-BOUNDS = {"least": "at least", "most": "at most", "above": "above"}
+BOUNDS = {"ge": "at least", "le": "at most", "gt": "above"}
 
 
 def main() -> None:
@@ -92,6 +92,11 @@ def _row(name: str, field: Any, section: Any, theirs: dict[str, Any]) -> str:
         [
             field.metadata["meaning"].rstrip(".") + ".",
             *_bounds(field.metadata),
+            *(
+                [f"Formerly `{was}`."]
+                if (was := field.metadata["was"])
+                else []
+            ),
             *(
                 f"Preset {preset}: {_value(value)}."
                 for preset, values in theirs.items()
