@@ -12,8 +12,28 @@ PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
+README = (ROOT / "README.md").read_text().splitlines()
+
+
 def metadata() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len(README) <= 120
+
+
+@pytest.mark.parametrize("command", ["make run", "make test"])
+def test_both_commands_are_met_at_once(command: str) -> None:
+    assert any(line.startswith(command) for line in README[:25])
+
+
+def test_the_results_are_generated_and_few() -> None:
+    start, end = (
+        README.index(f"<!-- {mark} -->") for mark in ("headline", "/headline")
+    )
+    rows = [line for line in README[start:end] if line.startswith("|")]
+    assert 1 <= len(rows) - 2 <= 8  # without the head and its rule
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -21,6 +41,15 @@ def test_every_link_leads_to_a_file(page: str) -> None:
     links = LINK.findall((ROOT / page).read_text())
     paths = {link.partition("#")[0] for link in links if ":" not in link}
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_anchor_is_a_heading(page: str) -> None:
+    links = LINK.findall((ROOT / page).read_text())
+    for path, anchor in (link.split("#") for link in links if ".md#" in link):
+        headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.M)
+        slugs = [re.sub(r"[^\w -]", "", name) for name in headings]
+        assert anchor in [slug.lower().replace(" ", "-") for slug in slugs]
 
 
 def test_the_citation_names_the_version() -> None:
