@@ -162,19 +162,14 @@ def rooms() -> list[str]:
 def api(room: str) -> Iterator[str]:
     """One package: its docstring, then each of its modules."""
     yield from [f"# stylerl.{room}", ""]
-    yield from _read(f"stylerl.{room}", heading=False)
+    yield from [f"::: stylerl.{room}", "    options:", "      members: false"]
     for path in sorted((ROOT / "stylerl" / room).glob("[!_]*.py")):
-        yield from ["", f"## {path.stem}", ""]
-        yield from _read(f"stylerl.{room}.{path.stem}", heading=False)
-
-
-def _read(name: str, heading: bool) -> list[str]:
-    """Have mkdocstrings put a module's docstrings here."""
-    return [
-        f"::: {name}",
-        "    options:",
-        f"      show_root_heading: {str(heading).lower()}",
-    ]
+        yield from [
+            "",
+            f"## {path.stem}",
+            "",
+            f"::: stylerl.{room}.{path.stem}",
+        ]
 
 
 if __name__ == "__main__":
