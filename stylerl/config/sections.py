@@ -6,6 +6,7 @@ written down.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from stylerl.config.settings import setting
 from stylerl.errors import ConfigError
@@ -60,6 +61,8 @@ class JudgeConfig:
 class FilterConfig:
     """From raw files to snippets, split without leakage."""
 
+    REMOVED: ClassVar = {"split_seed": 171, "jobs": 0}
+
     unit: str = setting(
         "function",
         "what a snippet is: every function of a file, or the file whole",
@@ -76,24 +79,22 @@ class FilterConfig:
     test_share: float = setting(
         0.1, "share of groups that only evaluation sees", ge=0, le=0.5
     )
-    split_seed: int = setting(
-        171,
-        "of the split; the embedded base has trained on the default's "
-        "training split, so another one lets it see test code",
-        ge=0,
-    )
-    jobs: int = setting(0, "processes; 0 takes every core", ge=0)
 
 
 @dataclass(frozen=True)
 class LabelConfig:
-    """Snippets, some of them roughened, with flake8's verdict on each."""
+    """Snippets, some with corrupted style, and flake8's verdict on each."""
+
+    REMOVED: ClassVar = {"jobs": 0}
 
     snippets: int = setting(12000, "snippets to label", ge=1)
-    rough_share: float = setting(
-        0.5, "share of snippets whose body is roughened", ge=0, le=1
+    corrupt_share: float = setting(
+        0.5,
+        "share of snippets whose body is corrupted",
+        ge=0,
+        le=1,
+        was="rough_share",
     )
-    jobs: int = setting(0, "processes; 0 takes every core", ge=0)
     engine: str = setting(
         "local",
         "who judges: processes of this machine, or the workers of a Dask "
@@ -122,36 +123,37 @@ class LabelConfig:
 class PretrainConfig:
     """The embedded base model: tokenizer and language model from scratch."""
 
+    REMOVED: ClassVar = {"weight_decay": 0.1, "warmup": 0.02, "decay": 0.3}
+
     vocabulary: int = setting(4096, "tokens of the byte-level BPE", ge=300)
     hidden: int = setting(256, "width of the model", ge=8)
     layers: int = setting(8, "transformer blocks", ge=1)
     heads: int = setting(4, "attention heads", ge=1)
     context: int = setting(512, "longest sequence, tokens", ge=32)
-    rough_share: float = setting(
-        0.7, "share of snippets whose body is roughened", ge=0, le=1
+    corrupt_share: float = setting(
+        0.7,
+        "share of snippets whose body is corrupted",
+        ge=0,
+        le=1,
+        was="rough_share",
     )
     tokens: int = setting(13_000_000, "training budget, tokens", ge=1)
     batch_tokens: int = setting(8192, "tokens an optimiser step", ge=1)
     learning_rate: float = setting(3e-3, "peak of AdamW's rate", gt=0)
-    weight_decay: float = setting(0.1, "on matrices only", ge=0)
-    warmup: float = setting(0.02, "share of steps that warm up", ge=0, le=1)
-    decay: float = setting(
-        0.3, "share of steps that decay to zero", ge=0, le=1
-    )
     compile: bool = setting(
         True, "fuse the model with torch.compile (needs a C++ compiler)"
     )
     threads: int = setting(1, "CPU threads; 0 leaves torch's choice", ge=0)
     checkpoint_every: int = setting(
-        100,
-        "steps between checkpoints to resume from; 0 writes none",
-        ge=0,
+        100, "steps between checkpoints to resume from; 0 writes none", ge=0
     )
 
 
 @dataclass(frozen=True)
 class SFTConfig:
     """Supervised fine-tuning on compliant snippets."""
+
+    REMOVED: ClassVar = {"warmup": 0.05}
 
     base: str = setting(
         "artifacts/base", "model to start from: a folder or a hub name"
@@ -161,13 +163,14 @@ class SFTConfig:
     epochs: float = setting(1.0, "passes over them", gt=0)
     batch_size: int = setting(32, "snippets an optimiser step", ge=1)
     learning_rate: float = setting(2e-4, "peak of AdamW's rate", gt=0)
-    warmup: float = setting(0.05, "share of steps that warm up", ge=0, le=1)
     max_tokens: int = setting(320, "longer snippets are left out", ge=8)
 
 
 @dataclass(frozen=True)
 class RewardConfig:
     """Reward models: P(compliant), and pairwise Bradley-Terry."""
+
+    REMOVED: ClassVar = {"warmup": 0.05}
 
     base: str = setting(
         "artifacts/sft", "model to start from: a folder or a hub name"
@@ -181,10 +184,9 @@ class RewardConfig:
     epochs: float = setting(1.0, "passes over them", gt=0)
     batch_size: int = setting(32, "texts an optimiser step", ge=1)
     learning_rate: float = setting(3e-4, "peak of AdamW's rate", gt=0)
-    warmup: float = setting(0.05, "share of steps that warm up", ge=0, le=1)
     max_tokens: int = setting(320, "texts are cut to this length", ge=8)
-    centring: float = setting(
-        0.01, "pull of the pairwise rewards towards 0", ge=0
+    center_rewards_coefficient: float = setting(
+        0.01, "pull of the pairwise rewards towards 0", ge=0, was="centring"
     )
     margin: float = setting(
         0.0,
@@ -192,11 +194,12 @@ class RewardConfig:
         "of style score between two texts (one violation is 0.1)",
         ge=0,
     )
-    broken: float = setting(
+    unparsable_share: float = setting(
         0.1,
         "share of the labels and of the pairs whose worse text does not parse",
         ge=0,
         le=0.9,
+        was="broken",
     )
     rollouts: str = setting(
         "rollouts.jsonl",

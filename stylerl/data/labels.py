@@ -39,7 +39,7 @@ def label(
     """
     drawn = draw(snippets, config.snippets, seed).to_dict("records")
     rough = [
-        _roughened(row, config.rough_share, seed)
+        _roughened(row, config.corrupt_share, seed)
         for row in tqdm(drawn, desc="roughen", unit=" snippets")
     ]
     table = pd.DataFrame(rough).drop_duplicates("id", ignore_index=True)
@@ -52,7 +52,7 @@ def label(
                 each.parsed,
                 each.compliant,
             )
-            for each in judge.verdicts(texts, config.jobs, desc="label")
+            for each in judge.verdicts(texts, desc="label")
         ),
         columns=["codes", "score", "parsed", "compliant"],
     )

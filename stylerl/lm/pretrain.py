@@ -38,6 +38,9 @@ from stylerl.lm import checkpoint
 
 PAD, EOS = "<|pad|>", "<|eos|>"
 MUON_RATE = 0.02  # of the matrices, at the peak
+WEIGHT_DECAY = 0.1  # of the matrices alone
+WARMUP = 0.02  # share of the tokens over which the rate rises
+DECAY = 0.3  # share of the tokens over which it falls to zero
 MAX_NORM = 1.0  # gradients are clipped to
 TOKENIZER_TEXTS = 40_000
 MEASURE_EVERY = 500  # steps
@@ -200,7 +203,7 @@ def train(
             learnt.sample(
                 min(TOKENIZER_TEXTS, len(learnt)), random_state=seed
             ),
-            config.rough_share,
+            config.corrupt_share,
             seed,
             0,
         ),
@@ -230,7 +233,7 @@ def train(
         ids = pad(batch, tokenizer.pad_token_id).to(device)
         count = sum(len(document) - 1 for document in batch)
         for optimizer in optimizers:
-            _set_rate(optimizer, schedule(seen / config.tokens, config))
+            _set_rate(optimizer, schedule(seen / config.tokens))
         with torch.autocast(device.type, torch.bfloat16):
             loss = loss_of(fast, ids, tokenizer.pad_token_id) / count
         loss.backward()
@@ -271,7 +274,7 @@ def _endless(
     rng.setstate(order)
     while True:
         order = rng.getstate()
-        texts = roughened(snippets, config.rough_share, seed, epoch)
+        texts = roughened(snippets, config.corrupt_share, seed, epoch)
         documents = encode(tokenizer, texts, config.context)
         shuffled = batches(documents, config.batch_tokens, rng)
         for taken, batch in enumerate(shuffled, start=1):
@@ -317,11 +320,13 @@ def _restore(
     return place, seen, step, smooth, [Progress(*each) for each in measured]
 
 
-def schedule(done: float, config: PretrainConfig) -> float:
+def schedule(
+    done: float, warmup: float = WARMUP, decay: float = DECAY
+) -> float:
     """Share of the peak rate when a share `done` of the budget is spent."""
-    warm = done / config.warmup if done < config.warmup else 1.0
-    decay = (1 - done) / config.decay if done > 1 - config.decay else 1.0
-    return max(0.01, min(warm, decay))
+    rise = done / warmup if done < warmup else 1.0
+    fall = (1 - done) / decay if done > 1 - decay else 1.0
+    return max(0.01, min(rise, fall))
 
 
 def _set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
@@ -340,7 +345,7 @@ def _optimizers(
         [{"params": inner, "peak": MUON_RATE}],
         lr=MUON_RATE,
         momentum=0.95,
-        weight_decay=config.weight_decay,
+        weight_decay=WEIGHT_DECAY,
     )
     adam = torch.optim.AdamW(
         [{"params": rest, "peak": config.learning_rate}],
@@ -388,6 +393,6 @@ def describe(snippets: pd.DataFrame, config: PretrainConfig) -> dict[str, Any]:
     return {
         "snippets": len(learnt),
         "digest": corpus.digest("".join(learnt["id"])),
-        "rough_share": config.rough_share,
+        "rough_share": config.corrupt_share,
         "distributions": counts.reset_index().to_numpy().tolist(),
     }

@@ -116,7 +116,7 @@ def compliant_snippets(labels: pd.DataFrame) -> dict[str, list[Snippet]]:
             raise DataError(
                 f"fine-tuning needs compliant snippets in the {split} "
                 f"split; got none among {len(labels)} labels: raise "
-                "label.snippets, or lower label.rough_share"
+                "label.snippets, or lower label.corrupt_share"
             )
     return snippets
 

@@ -30,6 +30,7 @@ from stylerl.lm.models import encode_prompt
 
 Log = Callable[[Mapping[str, float], int], None]  # numbers and their step
 LOG_STEPS = 5
+WARMUP = 0.05  # share of the steps
 
 
 def arguments(
@@ -49,7 +50,7 @@ def arguments(
         "num_train_epochs": config.epochs,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear",
-        "warmup_steps": min(config.warmup, 0.999),
+        "warmup_steps": WARMUP,
         "train_sampling_strategy": "group_by_length",
         "gradient_checkpointing": None,
         "bf16": multiplies_bf16(),

@@ -35,14 +35,15 @@ def to_learn(
     config: RewardConfig,
     seed: int,
 ) -> Material:
-    """What the training split gives; `config.broken` of it does not parse.
+    """What the training split gives, `unparsable_share` of it unparsable.
 
     `labels` are rows of labels.parquet.
     """
     train = labels[labels["split"] == "train"]
     rng = random.Random(f"{seed}:damage")
     count, several = (
-        round(config.broken * size) for size in (config.labels, config.pairs)
+        round(config.unparsable_share * size)
+        for size in (config.labels, config.pairs)
     )
     damaged = pairs.damaged(train, judge, count, rng)
     learnt = [

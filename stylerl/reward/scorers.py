@@ -75,7 +75,7 @@ def train_classifier(
         raise DataError(
             "the classifier needs compliant and violating labels; got "
             f"{int(labels['compliant'].sum())} compliant of {len(labels)}: "
-            "set label.rough_share between 0 and 1, or raise label.snippets"
+            "set label.corrupt_share between 0 and 1, or raise label.snippets"
         )
     model, tokenizer = new_scorer(config, seed)
     model.config.problem_type = CLASSIFIES
@@ -129,7 +129,7 @@ def train_pairwise(
     if not pairs:
         raise DataError(
             "the pairwise model needs compliant snippets to make pairs of; "
-            "got none: raise label.snippets, or lower label.rough_share"
+            "got none: raise label.snippets, or lower label.corrupt_share"
         )
     model, tokenizer = new_scorer(config, seed)
     limit = training.token_limit(model, config.max_tokens)
@@ -152,7 +152,7 @@ def train_pairwise(
                 **_arguments(config, seed, Path(scratch)),
                 max_length=None,
                 remove_unused_columns=False,  # "length" groups the batches
-                center_rewards_coefficient=config.centring,
+                center_rewards_coefficient=config.center_rewards_coefficient,
             ),
             train_dataset=dataset,
             processing_class=tokenizer,

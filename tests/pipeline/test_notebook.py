@@ -38,8 +38,6 @@ PROMPTS = [
     "def process_data(data):",
 ]
 LITTLE = {  # sizes only; what makes the notebook the notebook stays
-    "filter.jobs": 1,
-    "label.jobs": 1,
     "label.snippets": 60,
     "sft.snippets": 12,
     "reward.labels": 24,

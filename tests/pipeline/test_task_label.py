@@ -42,7 +42,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
     storage.write_table(label.SNIPPETS, _snippets())
-    changes = {"label.snippets": 60, "label.jobs": 1}
+    changes = {"label.snippets": 60}
     params = config.override(config.Params(), changes)
     Path("params.yaml").write_text(config.render(params))
     return tmp_path

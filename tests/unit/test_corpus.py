@@ -9,7 +9,7 @@ from stylerl.config import FilterConfig
 from stylerl.data import corpus, sources
 from stylerl.errors import DataError
 
-SMALL = FilterConfig(min_chars=14, max_chars=200, jobs=1)
+SMALL = FilterConfig(min_chars=14, max_chars=200)
 
 
 def cut(source, config=SMALL):
@@ -183,7 +183,7 @@ def test_a_new_distribution_moves_no_other(tmp_path):
 def test_max_files_draws_the_same_files_each_time(tmp_path):
     files = [("d", f"f{n}.py", function(n)) for n in range(20)]
     path = write_corpus(tmp_path / "data", files)
-    config = FilterConfig(min_chars=10, max_files=5, jobs=2)
+    config = FilterConfig(min_chars=10, max_files=5)
     first, counts = corpus.filter_corpus(path, config)
     again, _ = corpus.filter_corpus(path, config)
     assert counts["files"] == len(first) == 5

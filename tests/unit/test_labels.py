@@ -13,7 +13,7 @@ from stylerl.data import labels
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 
-CONFIG = LabelConfig(snippets=60, rough_share=0.5)
+CONFIG = LabelConfig(snippets=60, corrupt_share=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +108,10 @@ def test_another_seed_draws_others(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
-def test_rough_share_at_its_bounds(
+def test_corrupt_share_at_its_bounds(
     share: float, expected: int, judge: Judge
 ) -> None:
-    config = dataclasses.replace(CONFIG, rough_share=share)
+    config = dataclasses.replace(CONFIG, corrupt_share=share)
     table = labels.label(_snippets(), config, judge, seed=0)
     assert (table["rules"].map(len) > 0).sum() == expected
 
@@ -160,7 +160,7 @@ def test_summary_counts() -> None:
 
 
 def test_summary_of_labels_without_roughened_ones(judge: Judge) -> None:
-    config = dataclasses.replace(CONFIG, rough_share=0.0)
+    config = dataclasses.replace(CONFIG, corrupt_share=0.0)
     table = labels.label(_snippets(), config, judge, seed=0)
     found = labels.summary(table, judge.identity)
     assert found["roughened"] == {"snippets": 0}

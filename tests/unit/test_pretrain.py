@@ -100,8 +100,8 @@ def test_batches_hold_every_document_once_and_fit_the_budget():
     ],
 )
 def test_the_rate_warms_up_holds_and_decays(done, share):
-    config = PretrainConfig(warmup=0.1, decay=0.2)
-    assert pretrain.schedule(done, config) == pytest.approx(share)
+    rate = pretrain.schedule(done, warmup=0.1, decay=0.2)
+    assert rate == pytest.approx(share)
 
 
 def test_the_loss_counts_real_tokens_only():

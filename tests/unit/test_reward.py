@@ -313,7 +313,9 @@ def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
             "score": [1.0, 0.9, 1.0],
         }
     )
-    config = RewardConfig(labels=20, pairs=20, broken=0.3, held_out=8)
+    config = RewardConfig(
+        labels=20, pairs=20, unparsable_share=0.3, held_out=8
+    )
     learnt = material.to_learn(labels, rollouts, judge, config, seed=0)
     unparsable = [not judge.verdict(t).parsed for t in learnt.labels["text"]]
     assert 4 <= sum(unparsable) <= 6  # 0.3 of 20, some confirmed by luck only
@@ -329,7 +331,7 @@ def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
     assert exam.rollouts["text"].tolist() == ["b = 1\n"]
     rules = [pair.rule for pair in exam.pairs]
     assert (len(rules) - rules.count("E999"), rules.count("E999")) == (8, 2)
-    plain = dataclasses.replace(config, broken=0.0)
+    plain = dataclasses.replace(config, unparsable_share=0.0)
     learnt = material.to_learn(labels, rollouts[:0], judge, plain, seed=0)
     assert learnt.labels["text"].tolist() == (
         labels["text"][labels["split"] == "train"].head(20).tolist()
@@ -512,10 +514,16 @@ def test_margin_and_centring_are_in_the_loss(
         losses.append(numbers["loss"])
 
     still = dataclasses.replace(
-        config, epochs=5.0, learning_rate=1e-12, centring=0.0, margin=2.0
+        config,
+        epochs=5.0,
+        learning_rate=1e-12,
+        center_rewards_coefficient=0.0,
+        margin=2.0,
     )
     reward.train_pairwise([pair] * 4, [text], still, 0, log)
-    still = dataclasses.replace(still, margin=0.0, centring=3.0)
+    still = dataclasses.replace(
+        still, margin=0.0, center_rewards_coefficient=3.0
+    )
     plain = pair._replace(margin=0.0)
     scorer = reward.train_pairwise([plain] * 4, [text], still, 0, log)
     raw = scorer.model.config.reward_centre  # the text's own reward
