@@ -8,7 +8,14 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "mlflow/README.md",
+)
+ROOM = "stylerl/*/__init__.py"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -36,18 +43,31 @@ def test_the_results_are_generated_and_few() -> None:
     assert 1 <= len(rows) - 2 <= 8  # without the head and its rule
 
 
+def test_the_tree_is_that_of_the_repository() -> None:
+    tree = "\n".join(README).split("```\n")[-2].splitlines()
+    named = {name for line in tree for name in re.findall(r"[\w./]+/", line)}
+    rooms = {
+        line.split("/")[0].strip() for line in tree if line.startswith("  ")
+    }
+    assert rooms == {path.parent.name for path in ROOT.glob(ROOM)}
+    tops = {name.rstrip("/") for name in named} - rooms - {"presets"}
+    assert [name for name in tops if not (ROOT / name).is_dir()] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_to_a_file(page: str) -> None:
     links = LINK.findall((ROOT / page).read_text())
     paths = {link.partition("#")[0] for link in links if ":" not in link}
-    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    folder = (ROOT / page).parent
+    assert [path for path in paths if not (folder / path).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_anchor_is_a_heading(page: str) -> None:
     links = LINK.findall((ROOT / page).read_text())
+    folder = (ROOT / page).parent
     for path, anchor in (link.split("#") for link in links if ".md#" in link):
-        headings = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.M)
+        headings = re.findall(r"^#+ (.+)$", (folder / path).read_text(), re.M)
         slugs = [re.sub(r"[^\w -]", "", name) for name in headings]
         assert anchor in [slug.lower().replace(" ", "-") for slug in slugs]
 
