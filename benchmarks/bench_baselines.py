@@ -36,8 +36,8 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.evaluation import contenders, display, heldout, measures, opinions
-from stylerl.evaluation.contenders import REFERENCE, Language, Source
+from stylerl.evaluation import display, generations, heldout, metrics, verdicts
+from stylerl.evaluation.generations import REFERENCE, LoadedModel, Source
 from stylerl.judge import Judge
 from stylerl.lm.sampling import whole_lines
 from stylerl.ppo import PPOTrainer
@@ -80,19 +80,19 @@ def main() -> None:
         changes |= SMALL
     params = config.override(config.load(), changes)
     judge = Judge(params.judge)
-    prompts = heldout.held_out_prompts(
+    prompts = heldout.draw_prompts(
         storage.read_table(SNIPPETS), judge, params.evaluate, params.seed
     )
-    reference = contenders.load(Source(str(ppo.SFT)))
+    reference = generations.load_model(Source(str(ppo.SFT)))
 
-    def answers(name: str, language: Language) -> pd.DataFrame:
+    def answers(name: str, loaded: LoadedModel) -> pd.DataFrame:
         settings = params.evaluate
-        return contenders.complete(
-            name, language, reference, prompts, settings, params.seed,
+        return generations.complete_prompts(
+            name, loaded, reference, prompts, settings, params.seed,
             range(settings.samples),
         )  # fmt: skip
 
-    own = contenders.load(Source(str(ppo.FOLDER)))
+    own = generations.load_model(Source(str(ppo.FOLDER)))
     found = {
         REFERENCE: Trained(answers(REFERENCE, reference)),
         "PPO, linter": Trained(answers("PPO, linter", own)),
@@ -100,20 +100,21 @@ def main() -> None:
     for name, train in contestants(params).items():
         print(f"training {name}", flush=True)
         started = time.monotonic()
-        language = train()
+        loaded = train()
         spent = time.monotonic() - started
-        found[name] = Trained(answers(name, language), spent)
-    text = report(judged(found, judge), found, params)
+        found[name] = Trained(answers(name, loaded), spent)
+    every = pd.concat([t.table for t in found.values()], ignore_index=True)
+    text = report(verdicts.judge_completions(every, judge), found, params)
     print(text)
     storage.write_text(RESULTS, text)
 
 
-def contestants(params: Params) -> dict[str, Callable[[], Language]]:
+def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
     """How each contender is trained, by its name."""
     others = dict(params.ppo.reward)
     weight = others.pop("linter")
 
-    def by(style: str) -> Callable[[], Language]:
+    def by(style: str) -> Callable[[], LoadedModel]:
         changed = dataclasses.replace(
             params.ppo,
             reward={style: weight, **others},
@@ -126,12 +127,12 @@ def contestants(params: Params) -> dict[str, Callable[[], Language]]:
     }
 
 
-def run_ppo(params: Params) -> Language:
+def run_ppo(params: Params) -> LoadedModel:
     """Our trainer, without checkpoints."""
     trainer = untrained(params)
     for _ in trainer:
         pass
-    return Language(trainer.policy.model, trainer.tokenizer)
+    return LoadedModel(trainer.policy.model, trainer.tokenizer)
 
 
 def untrained(params: Params) -> PPOTrainer:
@@ -141,7 +142,7 @@ def untrained(params: Params) -> PPOTrainer:
     return trainer
 
 
-def run_rloo(params: Params) -> Language:
+def run_rloo(params: Params) -> LoadedModel:
     """TRL's trainer on the same model, prompts, reward and episodes."""
     import torch
     from datasets import Dataset
@@ -211,15 +212,7 @@ def run_rloo(params: Params) -> Language:
         model: Any = trainer.accelerator.unwrap_model(
             trainer.model, keep_fp32_wrapper=False
         )
-    return Language(model.eval(), tokenizer)
-
-
-def judged(found: dict[str, Trained], judge: Judge) -> pd.DataFrame:
-    """The verdicts of flake8, ruff and black on every completion."""
-    every = pd.concat([t.table for t in found.values()], ignore_index=True)
-    asked = opinions.ask(every, judge.config.max_line_length)
-    verdicts = contenders.judge_completions(every, judge)
-    return pd.concat([verdicts, asked], axis=1)
+    return LoadedModel(model.eval(), tokenizer)
 
 
 def report(
@@ -237,8 +230,8 @@ def report(
     }
     lines = []
     for name, own in rows.items():
-        numbers = measures.measure(own)
-        over = measures.over_sft(
+        numbers = metrics.compute_metrics(own)
+        over = metrics.compare_with_sft(
             own, rows[REFERENCE], params.evaluate.bootstrap, params.seed
         )
         cells = [

@@ -52,7 +52,7 @@ def rlhf(
     Raises:
         StylerlError: a parameter, the data or a stage is at fault.
     """
-    say_errors_plainly()
+    log_own_errors_without_traceback()
     with workspace.exclusive():
         settings = workspace.configure(preset, params)
         # files that parameters name: better refused now than stages later
@@ -70,7 +70,7 @@ def rlhf(
             }
             decision = promote(parent, metrics, results, lineage, sampling)
     publish(parent, metrics, decision)
-    return {**metrics, "promotion": decision.words if decision else None}
+    return {**metrics, "promotion": decision.text if decision else None}
 
 
 def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
@@ -83,7 +83,7 @@ def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
     stale: set[str] | None = stages.stale()
     if stale and "data.dvc" in stale:
         stages.track_data()
-    for stage in graph.load():
+    for stage in graph.load_stages():
         if stale is None:
             stale = stages.stale()
         key = graph.stage_key(stage)
@@ -124,7 +124,7 @@ def record(
     }
     read = {
         path: digest
-        for stage in graph.load()
+        for stage in graph.load_stages()
         for path, digest in graph.datasets(stage).items()
     }
     raw = {path: read[path] for path in read if path not in made}
@@ -153,7 +153,7 @@ def promote(
         return None
     gate = partial(promotion.decide, metrics, storage.read_table(COMPLETIONS))
     decision = registry.promote(version, evaluation, gate)
-    parent.log_tag("promotion", decision.words if decision else "")
+    parent.log_tag("promotion", decision.text if decision else "")
     return decision
 
 
@@ -200,7 +200,7 @@ def alarms() -> str:
     )
 
 
-def say_errors_plainly() -> None:
+def log_own_errors_without_traceback() -> None:
     """Keep Prefect's tracebacks off errors that explain themselves."""
     for logger in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(logger).addFilter(_without_traceback)

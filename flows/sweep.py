@@ -20,7 +20,12 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
-from flows.rlhf import METRICS, record, run_stages, say_errors_plainly
+from flows.rlhf import (
+    METRICS,
+    log_own_errors_without_traceback,
+    record,
+    run_stages,
+)
 from stylerl import config, storage
 from stylerl.errors import ConfigError
 from stylerl.evaluation import frontier
@@ -54,7 +59,7 @@ def sweep(
         ConfigError: a point breaks a rule; nothing has run then.
         StylerlError: a stage failed at some point.
     """
-    say_errors_plainly()
+    log_own_errors_without_traceback()
     points = settings(grid or GRID)
     params = {**MEASURED_ON, **(params or {})}
     with workspace.exclusive():
@@ -68,7 +73,7 @@ def sweep(
                     found.append(_run(point, params, parent))
                     _publish(found, parent)
             finally:
-                workspace.leave()
+                workspace.restore()
             if was_current:
                 run_stages(parent)
             parent.log_file(report.write_page())
@@ -97,7 +102,7 @@ def _run(
     setting: Setting, params: Mapping[str, Any], parent: tracking.Run
 ) -> Point:
     """Bring the stages up to date at one point; what came of it."""
-    chosen = workspace.visit({**params, **setting})
+    chosen = workspace.apply_overrides({**params, **setting})
     name = ", ".join(f"{key}={value}" for key, value in setting.items())
     get_run_logger().info("point %s", name)
     with tracking.flow_run(
@@ -106,7 +111,7 @@ def _run(
         results = run_stages(run)
         metrics: dict[str, Any] = storage.read_json(METRICS)
         record(run, metrics, results, Judge(chosen.judge).identity)
-        return frontier.measured(setting, metrics)
+        return frontier.point_of(setting, metrics)
 
 
 def _publish(points: Sequence[Point], parent: tracking.Run) -> None:

@@ -18,8 +18,8 @@ from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError
 from stylerl.evaluation import display, guards
-from stylerl.evaluation.contenders import Source
 from stylerl.evaluation.evaluation import Evaluation, evaluate
+from stylerl.evaluation.generations import Source
 from stylerl.judge import Judge
 from stylerl.pipeline import graph, machine, process, tracking
 from stylerl.report import page as report
@@ -68,11 +68,11 @@ def main() -> None:
         run.log_file(REPORT)
     console = Console()
     console.print(summary.rich_table(result.metrics))
-    for words in (summary.headline, summary.opinion):
+    for words in (summary.headline, summary.external_linters):
         console.print(words(result.metrics), highlight=False)
     for guard in guards.guards(result.metrics):
         verdict = "held" if guard.held else "FAILED"
-        console.print(f"{verdict}  {guard.name}: {guard.words}", markup=False)
+        console.print(f"{verdict}  {guard.name}: {guard.text}", markup=False)
     console.print(f"Report: {REPORT}")
 
 
@@ -142,7 +142,7 @@ def _provenance(
 def _raw_digest() -> str:
     """What DVC says of the raw data."""
     try:
-        digest = graph.inputs(graph.find("filter")).get("data")
+        digest = graph.inputs(graph.find_stage("filter")).get("data")
     except ConfigError:
         digest = None
     return digest or "outside a pipeline"
@@ -185,4 +185,4 @@ def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

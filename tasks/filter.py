@@ -23,4 +23,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

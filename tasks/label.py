@@ -52,4 +52,4 @@ def _judge(params: config.Params) -> Iterator[Judge]:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

@@ -91,7 +91,7 @@ def undeclared(reward: Iterable[str]) -> list[Path]:
     Raises:
         ConfigError: a `module:function` cannot be imported.
     """
-    declared = [Path(dep).resolve() for dep in graph.find("ppo").deps]
+    declared = [Path(dep).resolve() for dep in graph.find_stage("ppo").deps]
     return [
         path
         for path in _sources(reward)
@@ -125,7 +125,9 @@ def make_trainer(params: config.Params) -> PPOTrainer:
 
 def _key() -> str:
     """The digest that names this execution, from the flow or by itself."""
-    return os.environ.get(tracking.KEY) or graph.stage_key(graph.find("ppo"))
+    return os.environ.get(tracking.KEY) or graph.stage_key(
+        graph.find_stage("ppo")
+    )
 
 
 def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:
@@ -227,4 +229,4 @@ def _kept(trainer: PPOTrainer) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

@@ -65,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

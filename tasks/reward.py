@@ -32,7 +32,7 @@ def main() -> None:
             params.seed,
             _logger(run, "classifier"),
         )
-        models.sign(classifier.model, judge.identity)
+        models.tag_with_judge(classifier.model, judge.identity)
         models.save_model(*classifier, CLASSIFIER)
         pairwise = reward.train_pairwise(
             learnt.pairs,
@@ -41,7 +41,7 @@ def main() -> None:
             params.seed,
             _logger(run, "pairwise"),
         )
-        models.sign(pairwise.model, judge.identity)
+        models.tag_with_judge(pairwise.model, judge.identity)
         models.save_model(*pairwise, PAIRWISE)
         measured = reward_metrics.measure(
             classifier, pairwise, exam, params.reward.batch_size
@@ -83,4 +83,4 @@ def _logger(run: tracking.Run, model: str) -> reward.Log:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

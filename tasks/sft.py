@@ -19,7 +19,7 @@ def main() -> None:
         tuned = sft.fine_tune(
             labels, params.sft, params.seed, log=run.log_metrics
         )
-        models.sign(tuned.model, labels.attrs.get("judge"))
+        models.tag_with_judge(tuned.model, labels.attrs.get("judge"))
         run.log_tag("judge", str(labels.attrs.get("judge")))
         models.save_model(tuned.model, tuned.tokenizer, FOLDER)
         storage.write_json(METRICS, tuned.metrics)
@@ -28,4 +28,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)

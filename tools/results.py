@@ -108,7 +108,7 @@ def policy() -> str:
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
     held = [
         f"| {guard.name} | {'held' if guard.held else '**failed**'} "
-        f"| {guard.words} |"
+        f"| {guard.text} |"
         for guard in guards.guards(metrics)
     ]
     params = config.load(ROOT / "params.yaml")
@@ -117,7 +117,7 @@ def policy() -> str:
         [
             headline(),
             "",
-            summary.opinion(metrics),
+            summary.external_linters(metrics),
             "",
             f"SFT learned {params.sft.snippets:,} compliant functions. PPO "
             f"ran {ppo.updates} updates of {ppo.batch_size} episodes on "

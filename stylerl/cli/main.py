@@ -369,7 +369,7 @@ def _run(options: argparse.Namespace) -> None:
             metrics = iterate(options.rounds, options.preset, values)
     console = Console()
     console.print(summary.rich_table(metrics))
-    console.print(summary.headline(metrics), summary.opinion(metrics))
+    console.print(summary.headline(metrics), summary.external_linters(metrics))
     console.print(summary.basis(metrics))
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)

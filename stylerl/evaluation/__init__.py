@@ -1,6 +1,7 @@
 """Before and after, on prompts that no training saw.
 
-evaluation.py is the story; heldout.py draws the prompts, contenders.py
-samples and judges, measures.py and statistics.py count, baselines.py
-compares.
+evaluation.py tells the story in four phases; heldout.py draws the prompts,
+generations.py samples, baselines.py adds other ways to the same end,
+verdicts.py judges, metrics.py measures, with bootstrap.py's intervals.  What
+follows from the metrics: guards.py, promotion.py, comparison.py, frontier.py.
 """

@@ -2,19 +2,54 @@
 
 autopep8 on the base's text needs no training, so a model trained for style
 should be worth its training; the best of n by the reward model is what that
-reward is worth without PPO; the human's own text shows what the numbers are
-on real code.  Each is a table as evaluation.py makes them, without KL.
+reward is worth without PPO; the human's own text shows the metrics of real
+code.  Each is a table as generations.py makes them, without KL.
 """
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
+from stylerl.config import EvaluateConfig
 from stylerl.evaluation import formatters
 from stylerl.evaluation.formatters import Draft
+from stylerl.evaluation.generations import REFERENCE, Generations, Source
 from stylerl.evaluation.heldout import Prompt
+from stylerl.lm import models
+from stylerl.reward.scorers import score_texts
+
+
+def add_baselines(
+    sampled: Generations,
+    prompts: Sequence[Prompt],
+    sft: Source,
+    config: EvaluateConfig,
+    max_line_length: int,
+    classifier: Path | None,
+) -> pd.DataFrame:
+    """The models' completions, followed by those of each baseline.
+
+    With `classifier`, a reward model's folder, the models' completions have
+    its P(compliant) in a column `reward`, and the best of n are added.
+    """
+    tokenizer = models.load_tokenizer(*sft)
+    completions = sampled.completions
+    parts = [
+        completions,
+        formatted(completions, tokenizer, max_line_length),
+        written_by_humans(prompts, tokenizer),
+    ]
+    if classifier is not None:
+        parts[0] = _add_reward(completions, classifier)
+        own = parts[0][parts[0]["model"] == REFERENCE]
+        extra = _add_reward(sampled.extra_samples, classifier)
+        pool = pd.concat([own, extra], ignore_index=True)
+        sizes = {config.samples, config.best_of} - {1}
+        parts += [best_of(pool, n) for n in sorted(sizes)]
+    return pd.concat(parts, ignore_index=True)
 
 
 def formatted(
@@ -47,7 +82,7 @@ def formatted(
 def written_by_humans(
     prompts: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase
 ) -> pd.DataFrame:
-    """The baseline `human`: how each prompt's author went on."""
+    """The baseline `human`: what each prompt's author wrote."""
     known = [prompt for prompt in prompts if prompt.human is not None]
     texts = [str(prompt.human) for prompt in known]
     return pd.DataFrame(
@@ -94,3 +129,11 @@ def _count_tokens(
     return [
         len(tokenizer.encode(text, add_special_tokens=False)) for text in texts
     ]
+
+
+def _add_reward(table: pd.DataFrame, classifier: Path) -> pd.DataFrame:
+    """The table with the reward model's P(compliant) of each completion."""
+    tokenizer = models.load_tokenizer(classifier)
+    model = models.load_scorer(classifier, tokenizer=tokenizer)
+    texts = (table["prompt"] + table["completion"]).tolist()
+    return table.assign(reward=score_texts(model, tokenizer, texts))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
-from stylerl.evaluation import measures
+from stylerl.evaluation import metrics
 
 MODELS = ("sft", "ppo")
 RESAMPLES = EvaluateConfig.bootstrap
@@ -55,9 +55,9 @@ def compare(
     return [
         Difference(
             model,
-            measures.measure(first),
-            measures.measure(second),
-            measures.gains(second, first, resamples, seed),
+            metrics.compute_metrics(first),
+            metrics.compute_metrics(second),
+            metrics.compute_gains(second, first, resamples, seed),
         )
         for model in MODELS
         for first, second in [(_of(before, model), _of(after, model))]

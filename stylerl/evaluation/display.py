@@ -25,7 +25,7 @@ class Metric(NamedTuple):
 
 TABLE = (
     Metric("compliance", "compliance %", 100, 1, 1),
-    Metric("sound_share", "compliant, not trivial %", 100, 1, 1),
+    Metric("non_trivial_compliance", "compliant, not trivial %", 100, 1, 1),
     Metric("score", "style score", 1, 3, 1),
     Metric("violations", "violations", 1, 2, -1),
     Metric("parse_rate", "parse rate %", 100, 1, 1),
@@ -44,7 +44,7 @@ TABLE = (
     Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
     Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
     Metric("black", "black changes, % of lines", 100, 1, -1),
-    Metric("promised", "P(compliant) promised %", 100, 1, 0),
+    Metric("predicted_compliance", "predicted compliance %", 100, 1, 0),
 )
 
 

@@ -1,7 +1,7 @@
 """autopep8 and black over many texts, in as many processes as there are cores.
 
 Both read code as text and never run it.  Each process is a fresh interpreter
-on formatter.py, which knows neither torch nor stylerl.
+on format_worker.py, which knows neither torch nor stylerl.
 """
 
 import json
@@ -17,7 +17,7 @@ from tqdm import tqdm
 from stylerl.errors import StylerlError
 from stylerl.judge.crews import cores
 
-SCRIPT = Path(__file__).with_name("formatter.py")
+SCRIPT = Path(__file__).with_name("format_worker.py")
 
 
 class Draft(NamedTuple):
@@ -29,20 +29,20 @@ class Draft(NamedTuple):
 
 def autopep8(drafts: Sequence[Draft], width: int, desc: str) -> list[str]:
     """Each text after autopep8, with the prompt's rows as they were."""
-    return _run("autopep8", drafts, width, desc)
+    return _format("autopep8", drafts, width, desc)
 
 
 def black(
     drafts: Sequence[Draft], width: int, desc: str
 ) -> list[float | None]:
-    """The share of each text's rows behind the prompt that black changes.
+    """The share of each text's rows after the prompt that black changes.
 
     None where black cannot read the text.
     """
-    return _run("black", drafts, width, desc)
+    return _format("black", drafts, width, desc)
 
 
-def _run(
+def _format(
     tool: str, drafts: Sequence[Draft], width: int, desc: str
 ) -> list[Any]:
     """One answer a draft, in their order.
@@ -53,13 +53,13 @@ def _run(
     count = min(cores(), len(drafts))
     answers = []
     with ExitStack() as stack:
-        crew = [stack.enter_context(_start()) for _ in range(count)]
-        for number, process in enumerate(crew):
+        workers = [stack.enter_context(_start()) for _ in range(count)]
+        for number, process in enumerate(workers):
             assert process.stdin
             with process.stdin:
                 json.dump([tool, width, drafts[number::count]], process.stdin)
         for place in tqdm(range(len(drafts)), desc, unit=" texts"):
-            process = crew[place % count]
+            process = workers[place % count]
             assert process.stdout
             line = process.stdout.readline()
             if not line:

@@ -31,7 +31,7 @@ class Point(NamedTuple):
         )
 
 
-def measured(setting: Mapping[str, Any], metrics: Mapping[str, Any]) -> Point:
+def point_of(setting: Mapping[str, Any], metrics: Mapping[str, Any]) -> Point:
     """The point of one evaluation, metrics/evaluate.json."""
     gain, policy = metrics["gain"], metrics["ppo"]
     return Point(

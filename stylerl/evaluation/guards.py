@@ -25,7 +25,7 @@ class Guard(NamedTuple):
 
     name: str
     held: bool
-    words: str
+    text: str
 
 
 def guards(metrics: Metrics) -> list[Guard]:

@@ -1,8 +1,8 @@
-"""What no training saw: prompts to complete, and human code to remember.
+"""Prompts and human code that no training saw.
 
 The splits test and valid hold whole distributions (or files), so nothing of
 them was in a stage's training data.  Settings are chosen on valid, so that
-test tells the truth about them.  A prompt is taken only if its own lines
+test is an honest estimate.  A prompt is taken only if its own lines
 carry no violation: every completion starts clean.
 """
 
@@ -19,7 +19,7 @@ from stylerl.judge.outcome import divide
 
 
 class Prompt(NamedTuple):
-    """A held-out prompt; `human` is how its author went on, if known."""
+    """A held-out prompt; `human` is its author's body, where known."""
 
     id: str
     text: str
@@ -34,7 +34,7 @@ def literal_prompts(texts: Sequence[str]) -> list[Prompt]:
     ]
 
 
-def held_out_prompts(
+def draw_prompts(
     snippets: pd.DataFrame,
     judge: Judge,
     config: EvaluateConfig,
@@ -42,28 +42,30 @@ def held_out_prompts(
 ) -> list[Prompt]:
     """Draw `config.prompts` prompts of the split whose own lines are clean.
 
-    Fewer where the split does not hold as many.
+    Fewer where the split does not hold as many; `config.prompt_texts` instead
+    where there are some.
 
     Raises:
         DataError: the split holds no prompt that is clean.
     """
+    if config.prompt_texts:
+        return literal_prompts(config.prompt_texts)
     count, split = config.prompts, config.split
     usable = _rows_of(snippets, split)
     usable = usable[usable["body_start"] > 0]
     drawn = usable.sample(frac=1.0, random_state=seed)
-    prompts: dict[str, Prompt] = {}
-    for start in range(0, len(drawn), count):
-        batch = drawn.iloc[start:].head(count)
+    prompts: dict[str, Prompt] = {}  # by text: none comes twice
+    # Judge as many as are wanted at a time, until enough of them are clean.
+    for begin in range(0, len(drawn), count):
+        batch = drawn.iloc[begin:].head(count)
         verdicts = judge.verdicts(batch["text"], desc="evaluate: prompts")
         rows = batch.to_dict("records")
         for row, verdict in zip(rows, verdicts, strict=True):
             whole, start = row["text"], row["body_start"]
-            text = whole[:start]
+            text, body = whole[:start], whole[start:]
             theirs = divide(text, True, verdict.violations).prompt
             if verdict.parsed and not theirs:
-                prompts.setdefault(
-                    text, Prompt(row["id"], text, whole[start:])
-                )
+                prompts.setdefault(text, Prompt(row["id"], text, body))
         if len(prompts) >= count:
             break
     if not prompts:
@@ -75,7 +77,7 @@ def held_out_prompts(
     return list(prompts.values())[:count]
 
 
-def human_texts(
+def draw_human_texts(
     snippets: pd.DataFrame, config: EvaluateConfig, seed: int
 ) -> list[str]:
     """Draw whole snippets of the split, for bits per byte.

@@ -31,23 +31,23 @@ class Decision(NamedTuple):
         return all(line.held for line in self.lines)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """One sentence; a refusal names the lines that failed."""
         failed = [line for line in self.lines if not line.held]
-        reasons = [f"{line.name} {line.words}" for line in failed]
+        reasons = [f"{line.name} {line.text}" for line in failed]
         if failed:
             return f"not champion: {'; '.join(reasons)}"
-        return f"champion: {self.lines[0].name} {self.lines[0].words}"
+        return f"champion: {self.lines[0].name} {self.lines[0].text}"
 
     @property
     def markdown(self) -> str:
         """The sentence, and every line of the gate."""
         verdicts = {True: "held", False: "**failed**"}
         rows = [
-            f"- {line.name}: {verdicts[line.held]}, {line.words}"
+            f"- {line.name}: {verdicts[line.held]}, {line.text}"
             for line in self.lines
         ]
-        return "\n".join([f"**{self.words}**", "", *rows, ""])
+        return "\n".join([f"**{self.text}**", "", *rows, ""])
 
 
 def decide(

@@ -166,7 +166,7 @@ def write_model(
     tokenizer.save_pretrained(scratch)
 
 
-def sign(model: PreTrainedModel, judge: str | None) -> None:
+def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:
     """Note whose verdicts a model is trained on: `judge` in config.json.
 
     The judge's identity, or None where it is not known; models under

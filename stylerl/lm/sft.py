@@ -203,6 +203,6 @@ def _train(
             train_dataset=dataset,
             processing_class=tokenizer,
         )
-        loss = training.run(trainer, "sft", log)
+        loss = training.train_with_progress(trainer, "sft", log)
     model.eval()
     return loss

@@ -75,7 +75,9 @@ def multiplies_bf16() -> bool:
     )
 
 
-def run(trainer: Trainer, stage: str, log: Log | None = None) -> float:
+def train_with_progress(
+    trainer: Trainer, stage: str, log: Log | None = None
+) -> float:
     """Train to the end under a progress bar; the mean loss of all steps.
 
     Afterwards the model computes in its own precision again: accelerate

@@ -19,18 +19,18 @@ BAR_EVERY = 30.0  # seconds between two log lines of one progress bar
 TAIL = 40  # lines kept to tell a failure by
 
 
-class Outcome(NamedTuple):
+class ExitStatus(NamedTuple):
     """How a child ended."""
 
     code: int  # exit code; -N where signal N killed it
     tail: str  # its last lines of output
 
 
-def run(
+def run_command(
     command: Sequence[str],
     log: Callable[[str], object],
     env: Mapping[str, str] | None = None,
-) -> Outcome:
+) -> ExitStatus:
     """Run `command`, pass each line of its output to `log`, and wait.
 
     Progress bars are drawn on the terminal where there is one, and logged
@@ -55,7 +55,7 @@ def run(
         end_session(child)
         raise
     output.finish()
-    return Outcome(code, "\n".join(output.tail))
+    return ExitStatus(code, "\n".join(output.tail))
 
 
 def end_session(child: subprocess.Popen[bytes]) -> None:

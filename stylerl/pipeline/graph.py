@@ -33,7 +33,7 @@ class Stage:
     frozen: bool  # DVC never runs it, only restores what it made
 
 
-def load(root: Path = Path()) -> list[Stage]:
+def load_stages(root: Path = Path()) -> list[Stage]:
     """The stages, each after the stages whose outputs it reads.
 
     A dependency may stand in params.yaml: `${reward.preferences}`.
@@ -58,13 +58,13 @@ def load(root: Path = Path()) -> list[Stage]:
     return [stages[name] for name in order.static_order()]
 
 
-def find(name: str, root: Path = Path()) -> Stage:
+def find_stage(name: str, root: Path = Path()) -> Stage:
     """The stage called `name`.
 
     Raises:
         ConfigError: dvc.yaml has no such stage.
     """
-    stages = {stage.name: stage for stage in load(root)}
+    stages = {stage.name: stage for stage in load_stages(root)}
     if name not in stages:
         raise ConfigError(
             f"stage must be one of {', '.join(stages)}; got {name!r}"

@@ -30,7 +30,7 @@ _NETWORK = {  # of requests and httpx, which are not loaded here
 }
 
 
-def run(main: Callable[[], None]) -> None:
+def run_main(main: Callable[[], None]) -> None:
     """Run a stage's `main`, and exit as its outcome asks for.
 
     A network failure, or an error that one caused, exits with TRANSIENT; a

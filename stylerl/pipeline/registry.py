@@ -60,7 +60,7 @@ def register(
             else _add(client, run_id, folder, labels, params)
         )
 
-    tracking.forgive(find_or_add)
+    tracking.best_effort(find_or_add)
     return versions[0] if versions else None
 
 
@@ -90,12 +90,12 @@ def promote(
             decision = gate(lambda: _completions(str(holder), tags))
         if decision.promoted:
             client.set_registered_model_alias(MODEL, CHAMPION, version)
-        labels = {EVALUATION: evaluation, "promotion": decision.words}
+        labels = {EVALUATION: evaluation, "promotion": decision.text}
         for name, value in labels.items():
             client.set_model_version_tag(MODEL, version, name, value)
         decisions.append(decision)
 
-    tracking.forgive(decide)
+    tracking.best_effort(decide)
     return decisions[0] if decisions else None
 
 

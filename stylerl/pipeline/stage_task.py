@@ -101,7 +101,9 @@ def stale() -> set[str]:
             [*DVC, "status", "--json"], capture_output=True, text=True
         )
 
-    done = _in_turn(ask, lambda done: done.stderr if done.returncode else "")
+    done = _retry_while_locked(
+        ask, lambda done: done.stderr if done.returncode else ""
+    )
     if done.returncode != 0:
         raise StageFailure(
             f"DVC cannot tell what is up to date: {done.stderr.strip()}"
@@ -109,7 +111,9 @@ def stale() -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def _in_turn(attempt: Callable[[], T], error: Callable[[T], str]) -> T:
+def _retry_while_locked(
+    attempt: Callable[[], T], error: Callable[[T], str]
+) -> T:
     """Try until no other DVC process works on the same files.
 
     DVC waits by itself for its lock on the repository, but not for the ones
@@ -153,7 +157,7 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         TransientFailure: it may work in a moment.
         StageFailure: it will not.
     """
-    stage = graph.find(name)
+    stage = graph.find_stage(name)
     command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -161,11 +165,13 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         tracking.PARENT: parent,
     }
 
-    def work() -> child.Outcome:
-        return child.run([*DVC, *command, name], _log, environment)
+    def work() -> child.ExitStatus:
+        return child.run_command([*DVC, *command, name], _log, environment)
 
     try:
-        outcome = _in_turn(work, lambda done: done.tail if done.code else "")
+        outcome = _retry_while_locked(
+            work, lambda done: done.tail if done.code else ""
+        )
     finally:
         if parent:
             tracking.end_children(parent)
@@ -184,7 +190,7 @@ def _log(line: str) -> None:
         get_run_logger().info("%s", line)
 
 
-def _failure(stage: graph.Stage, outcome: child.Outcome) -> StageFailure:
+def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
     """What went wrong, in one message, and whether it may pass."""
     told = re.search(r"exited with (-?\d+)", outcome.tail)
     code = int(told[1]) if told else outcome.code

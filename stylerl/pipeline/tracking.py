@@ -48,7 +48,9 @@ def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(method)
     def call(run: "Run", *args: Any, **kwargs: Any) -> None:
-        if run.client and not forgive(lambda: method(run, *args, **kwargs)):
+        if run.client and not best_effort(
+            lambda: method(run, *args, **kwargs)
+        ):
             run.client = None
 
     return call
@@ -61,7 +63,7 @@ class Run:
         self.id = ""
         self.url = ""
         self.client: Any = None
-        forgive(lambda: self._open(name, tags))
+        best_effort(lambda: self._open(name, tags))
 
     def _open(self, name: str, tags: dict[str, str]) -> None:
         client = connect()
@@ -151,7 +153,7 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
     tags = {"stage": stage, **_origin(f"python -m tasks.{stage}")}
     digests: dict[str, str] = {}
     try:
-        declared = graph.find(stage)
+        declared = graph.find_stage(stage)
         tags["stage_key"] = os.environ.get(KEY) or graph.stage_key(declared)
         digests = graph.datasets(declared)
     except StylerlError:
@@ -195,7 +197,7 @@ def stage_run_id(key: str) -> str | None:
         )
         found.extend(run.info.run_id for run in runs)
 
-    forgive(search)
+    best_effort(search)
     return found[0] if found else None
 
 
@@ -208,12 +210,12 @@ def seconds_by_stage() -> dict[str, float]:
 
     def search() -> None:
         client = connect()
-        for stage in graph.load():
+        for stage in graph.load_stages():
             if run_id := stage_run_id(graph.stage_key(stage)):
                 info = client.get_run(run_id).info
                 found[stage.name] = (info.end_time - info.start_time) / 1000
 
-    forgive(search)
+    best_effort(search)
     return found
 
 
@@ -254,7 +256,7 @@ def end_children(parent: str) -> None:
         ):
             client.set_terminated(run.info.run_id, "KILLED")
 
-    forgive(end)
+    best_effort(end)
 
 
 def save_pyfunc(
@@ -332,7 +334,7 @@ def experiment(client: "MlflowClient") -> str:
     return client.create_experiment(name, artifacts, UI_LAYOUT)
 
 
-def forgive(call: Callable[[], None]) -> bool:
+def best_effort(call: Callable[[], None]) -> bool:
     """Whether the call worked; what went wrong is printed, not raised."""
     try:
         call()

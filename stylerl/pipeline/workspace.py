@@ -52,12 +52,12 @@ def exclusive() -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         drop_dead_locks()
-        leave()
+        restore()
         yield
 
 
-def visit(changes: Mapping[str, Any]) -> Params:
-    """Bring params.yaml to a point of a sweep; `leave` brings it back.
+def apply_overrides(changes: Mapping[str, Any]) -> Params:
+    """Bring params.yaml to a point of a sweep; `restore` brings it back.
 
     Raises:
         ConfigError: as `resolve`; the file is then untouched.
@@ -73,8 +73,8 @@ def visit(changes: Mapping[str, Any]) -> Params:
     return params
 
 
-def leave() -> None:
-    """Bring params.yaml back to what it was before the first `visit`.
+def restore() -> None:
+    """Undo every `apply_overrides`: params.yaml is what it was before.
 
     The next run does so for a sweep that was killed, unless the file has
     been edited in the meantime.

@@ -65,7 +65,7 @@ def build_trainer(
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge)
-    models.sign(policy, judge.identity)
+    models.tag_with_judge(policy, judge.identity)
 
     # Prompts: of the training split to learn on, of validation to measure.
     def draw(split: str, count: int) -> list[str]:

@@ -23,13 +23,13 @@ from stylerl.report import markup, plots, summary
 RANDOM_SAMPLES = 10
 WORST_SAMPLES = 5
 LENGTH_BINS = 16
-PROMISES = 5  # equal bins of P(compliant)
+BINS = 5  # equal bins of P(compliant)
 FEW = 10  # completions; a smaller bin shows nothing
 SMOOTHING = 5  # updates in the running mean of PPO's way
 WAY = ("objective/kl", "judge/compliance")
 STOPS = ("validation/kl", "validation/compliance")  # where measured
 DRIFT = {
-    "judge/promised": ("promised by the reward model", "sft"),
+    "judge/predicted_compliance": ("predicted by the reward model", "sft"),
     "judge/compliance": ("compliant", "ppo"),
 }
 CHANGE = display.Metric("change", "PPO - SFT", 1, 1, -1)
@@ -111,7 +111,7 @@ def render(evidence: Evidence) -> str:
     metrics, completions = evidence.metrics, evidence.completions
     page = environment.get_template("report.html.j2").render(
         headline=summary.headline(metrics),
-        opinion=summary.opinion(metrics),
+        external_linters=summary.external_linters(metrics),
         basis=summary.basis(metrics),
         guards=guards.guards(metrics),
         models=display.MODELS,
@@ -133,7 +133,7 @@ def render(evidence: Evidence) -> str:
         alarms=_alarms(evidence.updates),
         calibration=[
             *_calibration(evidence.calibration),
-            *_promises(completions),
+            *_predictions(completions),
             *_drift(evidence.updates),
         ],
         reward_numbers=_reward_numbers(evidence.reward),
@@ -157,7 +157,7 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
             ],
             "gains": [
                 {
-                    "words": display.show_gain(metric, metrics[gain]),
+                    "text": display.show_gain(metric, metrics[gain]),
                     "sign": display.gain_sign(metric, metrics[gain]),
                 }
                 for gain in ("gain", "gain_sft")
@@ -303,11 +303,11 @@ def _way(
 
 
 def _calibration(table: pd.DataFrame | None) -> list[Markup]:
-    """Promised against observed compliance of the classifier."""
+    """Predicted against observed compliance of the classifier."""
     if table is None or table.empty:
         return []
     chart = plots.lines(
-        "On held-out labels: promised P(compliant), the judge's share",
+        "On held-out labels: predicted P(compliant), the judge's share",
         table["predicted"].tolist(),
         [plots.Series("observed", "ppo", table["observed"].tolist())],
         bounds=(0.0, 1.0),
@@ -351,20 +351,20 @@ def _share(tree: Any, keys: Sequence[str]) -> str:
     return str(tree) if isinstance(tree, int) else f"{tree:.3f}"
 
 
-def _promises(completions: pd.DataFrame) -> list[Markup]:
+def _predictions(completions: pd.DataFrame) -> list[Markup]:
     """The same on what each model wrote: whom does the reward flatter?"""
     if "reward" not in completions:
         return []
-    middles = [(place + 0.5) / PROMISES for place in range(PROMISES)]
+    middles = [(place + 0.5) / BINS for place in range(BINS)]
     series = []
     for model, label in display.MODELS.items():
         own = completions[completions["model"] == model]
-        place = (own["reward"] * PROMISES).clip(0, PROMISES - 1).astype(int)
+        place = (own["reward"] * BINS).clip(0, BINS - 1).astype(int)
         kept = (own["outcome"] == Outcome.COMPLIANT).groupby(place)
-        share = kept.mean().where(kept.size() >= FEW).reindex(range(PROMISES))
+        share = kept.mean().where(kept.size() >= FEW).reindex(range(BINS))
         series.append(plots.Series(label, model, share.tolist()))
     chart = plots.lines(
-        "On the models' completions: promised, the judge's share",
+        "On the models' completions: predicted, the judge's share",
         middles,
         series,
         bounds=(0.0, 1.0),
@@ -374,12 +374,12 @@ def _promises(completions: pd.DataFrame) -> list[Markup]:
 
 
 def _drift(updates: pd.DataFrame | None) -> list[Markup]:
-    """Over the run: the reward model's promise and the judge's share."""
+    """Over the run: compliance as predicted, and as judged."""
     if updates is None or not {*DRIFT} <= set(updates):
         return []
     smooth = updates[[*DRIFT]].rolling(SMOOTHING, min_periods=1).mean()
     chart = plots.lines(
-        "PPO's rollouts by update: promised, and what the judge found",
+        "PPO's rollouts by update: predicted, and what the judge found",
         updates["update"].astype(float).tolist(),
         [
             plots.Series(label, style, smooth[column].tolist())

@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     """A moment worth a vertical line, such as an alarm."""
 
     x: float
-    words: str
+    text: str
 
 
 class Dot(NamedTuple):
@@ -39,7 +39,7 @@ class Dot(NamedTuple):
 
     x: float
     y: float
-    words: str
+    text: str
     style: str
     above: bool = False
 
@@ -84,7 +84,7 @@ def lines(
     for mark in marks:
         body.append(
             f'<path class="alarm" d="M{_at(x(mark.x))} {TOP}V'
-            f'{HEIGHT - BOTTOM}"><title>{escape(mark.words)}</title></path>'
+            f'{HEIGHT - BOTTOM}"><title>{escape(mark.text)}</title></path>'
         )
     for each in series:
         body.append(
@@ -184,8 +184,8 @@ def _dot(dot: Dot, x: float, y: float) -> str:
         place, anchor, height = x, "middle", y - 8
     return (
         f'<circle class="dot {dot.style}" cx="{_at(x)}" cy="{_at(y)}" r="4">'
-        f"<title>{escape(dot.words)}: {dot.x:.3g}, {dot.y:.3g}</title>"
-        f"</circle>{_text(place, height, dot.words, anchor)}"
+        f"<title>{escape(dot.text)}: {dot.x:.3g}, {dot.y:.3g}</title>"
+        f"</circle>{_text(place, height, dot.text, anchor)}"
     )
 
 
@@ -204,10 +204,10 @@ def _figure(
     )
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> str:
+def _text(x: float, y: float, text: str, anchor: str) -> str:
     return (
         f'<text x="{_at(x)}" y="{_at(y)}" text-anchor="{anchor}">'
-        f"{escape(words)}</text>"
+        f"{escape(text)}</text>"
     )
 
 

@@ -23,7 +23,7 @@ BASELINES = {
 BEST_OF = "best_of_"  # and how many it chooses from
 
 
-OPINIONS = {
+FINDINGS = {
     "ruff": "ruff's findings in 10 lines",
     "black": "the share of lines that black would change",
 }
@@ -75,23 +75,23 @@ def basis(metrics: Metrics) -> str:
     )
 
 
-def opinion(metrics: Metrics) -> str:
-    """Whether judges that no reward has seen agree with the gain."""
+def external_linters(metrics: Metrics) -> str:
+    """Whether linters that no reward has seen agree with the gain."""
     gain = metrics["gain"]
-    found = {key: _said(key, metrics) for key in OPINIONS if key in gain}
+    found = {key: _said(key, metrics) for key in FINDINGS if key in gain}
     if not found:
         return "ruff and black could read no prompt's completions of both."
     signs = {key: gain_sign(metric_of(key), gain) for key in found}
     words = "; ".join(found.values())
     if gain["compliance_low"] <= 0:
-        return f"Judges that no reward has seen: {words}."
+        return f"Linters that no reward has seen: {words}."
     agreeing = [key for key in found if signs[key] > 0]
     if not agreeing:
         return f"Only flake8 sees this gain: {words}."
     if len(agreeing) == len(found):
-        return f"Judges that no reward has seen agree: {words}."
+        return f"Linters that no reward has seen agree: {words}."
     return (
-        f"Of the judges that no reward has seen, {' and '.join(agreeing)} "
+        f"Of the linters that no reward has seen, {' and '.join(agreeing)} "
         f"agrees: {words}."
     )
 
@@ -134,7 +134,7 @@ def markdown(metrics: Metrics) -> str:
     lines = [
         f"**{headline(metrics)}**",
         "",
-        opinion(metrics),
+        external_linters(metrics),
         "",
         basis(metrics),
         "",
@@ -148,7 +148,7 @@ def markdown(metrics: Metrics) -> str:
     lines.append("")
     for guard in guards(metrics):
         verdict = "held" if guard.held else "**failed**"
-        lines.append(f"- {guard.name}: {verdict}, {guard.words}")
+        lines.append(f"- {guard.name}: {verdict}, {guard.text}")
     if rows := baselines(metrics):
         lines += ["", *_baseline_table(rows)]
     return "\n".join(lines) + "\n"
@@ -199,7 +199,7 @@ def _said(key: str, metrics: Metrics) -> str:
     unit = " points" if metric.scale == 100 else ""
     verb = {1: "fell", -1: "rose", 0: "did not clearly change"}
     return (
-        f"{OPINIONS[key]} {verb[gain_sign(metric, gain)]}, {before} to "
+        f"{FINDINGS[key]} {verb[gain_sign(metric, gain)]}, {before} to "
         f"{after}, {show_gain(metric, gain)}{unit}"
     )
 

@@ -241,7 +241,7 @@ def learned_style(scorer: Scorer) -> Style:
 class Watch:
     """The linter's verdict, and the rate of each way to game a reward.
 
-    `learned` is a reward model to watch beside it, as `promised`.
+    `learned` is a reward model to watch beside it, as `predicted_compliance`.
     """
 
     judge: Judge
@@ -257,13 +257,13 @@ class Watch:
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
         found = [substance.measure(*pair) for pair in pairs]
-        promised = (
-            {"promised": [*self.learned(prompts, completions)]}
+        predicted = (
+            {"predicted_compliance": [*self.learned(prompts, completions)]}
             if self.learned
             else {}
         )
         return {
-            **promised,
+            **predicted,
             "score": [v.score for v in verdicts],
             "compliance": [
                 float(v.outcome is Outcome.COMPLIANT) for v in verdicts

@@ -97,7 +97,7 @@ def train_classifier(
         )
         # Trainer would add up the mean losses of the parts of a step.
         trainer.model_accepts_loss_kwargs = False
-        training.run(trainer, "reward", log)
+        training.train_with_progress(trainer, "reward", log)
     return Scorer(model.eval(), tokenizer)
 
 
@@ -157,7 +157,7 @@ def train_pairwise(
             train_dataset=dataset,
             processing_class=tokenizer,
         )
-        training.run(trainer, "reward", log)
+        training.train_with_progress(trainer, "reward", log)
     scorer = Scorer(model.eval(), tokenizer)
     centre(scorer, references[:REFERENCES], config.batch_size)
     return scorer

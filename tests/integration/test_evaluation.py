@@ -10,8 +10,8 @@ from test_heldout import BODY, CLEAN, snippets
 
 from stylerl.config import EvaluateConfig, JudgeConfig
 from stylerl.errors import DataError, ModelError
-from stylerl.evaluation import baselines, contenders, evaluation
-from stylerl.evaluation.contenders import Language, Source
+from stylerl.evaluation import baselines, evaluation, generations, verdicts
+from stylerl.evaluation.generations import LoadedModel, Source
 from stylerl.evaluation.heldout import Prompt, literal_prompts
 from stylerl.judge import Judge
 from stylerl.lm import sampling
@@ -112,7 +112,9 @@ def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
     config = EvaluateConfig(
         samples=1, max_new_tokens=5, temperature=0.7, precision="fp32"
     )
-    base, sft = (contenders.load(sources[name]) for name in ("base", "sft"))
+    base, sft = (
+        generations.load_model(sources[name]) for name in ("base", "sft")
+    )
     drawn = sampling.generate(
         *base, [text], max_new_tokens=5, temperature=0.7, seed=0
     )
@@ -124,7 +126,7 @@ def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
         logs = (logits / 0.7).log_softmax(-1)[len(prompt) - 1 : -1]
         return float(logs[range(len(response)), response].sum())
 
-    rows = contenders.complete(
+    rows = generations.complete_prompts(
         "base", base, sft, literal_prompts([text]), config, 0, range(1)
     )
 
@@ -161,7 +163,7 @@ def test_completions_are_judged_with_their_prompts(judge):
         }
     )
 
-    judged = contenders.judge_completions(table, judge)
+    judged = verdicts.judge_completions(table, judge)
 
     assert judged["outcome"].tolist() == [
         "compliant",
@@ -184,8 +186,8 @@ def test_bits_per_byte_of_a_model_that_knows_nothing(tiny_llama, tokenizer):
     tiny_llama.get_output_embeddings().weight.data.zero_()
     tokens = len(tokenizer.encode("ab\n")) + 1
 
-    bits = contenders.bits_per_byte(
-        Language(tiny_llama, tokenizer), ["ab\n"], 4, "test"
+    bits = generations.bits_per_byte(
+        LoadedModel(tiny_llama, tokenizer), ["ab\n"], 4, "test"
     )
 
     expected = tokens * math.log2(len(tokenizer)) / 3
@@ -193,14 +195,14 @@ def test_bits_per_byte_of_a_model_that_knows_nothing(tiny_llama, tokenizer):
 
 
 def test_texts_that_outgrow_the_model_are_left_out(tiny_llama, tokenizer):
-    language = Language(tiny_llama, tokenizer)
+    loaded = LoadedModel(tiny_llama, tokenizer)
     long = "x = 1\n" * 300
 
-    assert contenders.bits_per_byte(
-        language, ["ab\n", long], 4, "test"
-    ) == contenders.bits_per_byte(language, ["ab\n"], 4, "test")
+    assert generations.bits_per_byte(
+        loaded, ["ab\n", long], 4, "test"
+    ) == generations.bits_per_byte(loaded, ["ab\n"], 4, "test")
     with pytest.raises(DataError, match="at most 256 tokens; none of 1"):
-        contenders.bits_per_byte(language, [long], 4, "test")
+        generations.bits_per_byte(loaded, [long], 4, "test")
 
 
 def test_the_formatter_works_on_the_base_and_keeps_the_prompt(tokenizer):
@@ -231,11 +233,13 @@ def test_the_formatter_works_on_the_base_and_keeps_the_prompt(tokenizer):
 
 def test_samples_of_a_prompt_are_drawn_by_number(sources):
     # Sample 2 is the same whether it is drawn beside 0 and 1 or alone.
-    sft = contenders.load(sources["sft"])
+    sft = generations.load_model(sources["sft"])
     prompts = literal_prompts(["def f(a):\n", "def longer(a, b):\n"])
 
     every, last = (
-        contenders.complete("sft", sft, sft, prompts, CONFIG, 0, numbers)
+        generations.complete_prompts(
+            "sft", sft, sft, prompts, CONFIG, 0, numbers
+        )
         for numbers in (range(3), range(2, 3))
     )
 
@@ -248,10 +252,10 @@ def test_samples_of_a_prompt_are_drawn_by_number(sources):
 
 
 def test_precision_follows_the_hardware_unless_it_is_said(monkeypatch):
-    monkeypatch.setattr(contenders, "multiplies_bf16", lambda: True)
+    monkeypatch.setattr(generations, "multiplies_bf16", lambda: True)
 
     chosen = [
-        contenders.takes_bf16(EvaluateConfig(precision=precision))
+        generations.computes_in_bf16(EvaluateConfig(precision=precision))
         for precision in ("auto", "bf16", "fp32")
     ]
 
@@ -284,7 +288,7 @@ def test_literal_prompts_are_evaluated_literally(sources, table, judge):
 
 def test_no_prompt_is_an_error(sources):
     with pytest.raises(DataError, match="at least one prompt"):
-        contenders.put_to_work(sources, [], ["x\n"], CONFIG, seed=0)
+        generations.generate_completions(sources, [], ["x\n"], CONFIG, seed=0)
 
 
 def test_a_missing_model_is_an_error(sources, table, judge, tmp_path):

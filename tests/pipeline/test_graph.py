@@ -75,18 +75,18 @@ def replace(name: str, old: str, new: str) -> Callable[[Path], None]:
 
 def test_stages_come_after_what_they_read(root: Path) -> None:
     # ppo reads a file inside sft's output; base is declared before sft
-    assert [s.name for s in graph.load(root)] == ["base", "sft", "ppo"]
+    assert [s.name for s in graph.load_stages(root)] == ["base", "sft", "ppo"]
 
 
 def test_what_a_stage_declares(root: Path) -> None:
-    sft = graph.find("sft", root)
+    sft = graph.find_stage("sft", root)
     assert sft.outs == ("artifacts/sft", "metrics/sft.json")
     assert sft.params == ("sft", "seed") and not sft.frozen
-    assert graph.find("base", root).frozen
+    assert graph.find_stage("base", root).frozen
 
 
 def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
-    sft, ppo = graph.find("sft", root), graph.find("ppo", root)
+    sft, ppo = graph.find_stage("sft", root), graph.find_stage("ppo", root)
     assert graph.inputs(sft, root) == {
         "data": "dd.dir",
         "artifacts/base": "bb.dir",
@@ -124,7 +124,9 @@ def test_the_key_changes_with_what_a_stage_uses(
     root: Path, change: Callable[[Path], None], changed: set[str]
 ) -> None:
     def keys() -> dict[str, str]:
-        return {s.name: graph.stage_key(s, root) for s in graph.load(root)}
+        return {
+            s.name: graph.stage_key(s, root) for s in graph.load_stages(root)
+        }
 
     before = keys()
     assert len(set(before.values())) == 3
@@ -137,15 +139,15 @@ def test_the_key_changes_with_what_a_stage_uses(
 def test_before_the_first_run(root: Path) -> None:
     (root / "dvc.lock").unlink()
     assert graph.outputs("sft", root) == {}
-    assert len(graph.stage_key(graph.find("sft", root), root)) == 64
+    assert len(graph.stage_key(graph.find_stage("sft", root), root)) == 64
 
 
 def test_errors_name_the_remedy(root: Path) -> None:
     with pytest.raises(ConfigError, match="one of base, sft, ppo; got 'x'"):
-        graph.find("x", root)
+        graph.find_stage("x", root)
     replace("params.yaml", "a.py", "null")(root)
     with pytest.raises(ConfigError, match="must hold ppo.code, a path"):
-        graph.load(root)
+        graph.load_stages(root)
     (root / "dvc.yaml").unlink()
     with pytest.raises(ConfigError, match="root of a stylerl checkout"):
-        graph.load(root)
+        graph.load_stages(root)

@@ -120,7 +120,7 @@ def evaluate(run):
 
 
 if __name__ == "__main__":
-    process.run(main)
+    process.run_main(main)
 """
 
 
@@ -280,7 +280,7 @@ def test_first_run(after_first_run: Path) -> None:
     assert parent.data.metrics["gain/compliance_low"] == 0.1
     assert parent.data.params["ppo.kl_coef"] == "0.05"
     child = tracking.connect().get_run(parent.data.tags["run.ppo"])
-    key = graph.stage_key(graph.find("ppo"))
+    key = graph.stage_key(graph.find_stage("ppo"))
     assert child.data.tags["stage_key"] == key
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
     for made, read in ((parent, "data"), (child, "artifacts/sft")):

@@ -49,7 +49,7 @@ def test_the_exit_code_says_what_a_failure_means(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as left:
-        process.run(main)
+        process.run_main(main)
     assert left.value.code == code
     # one line, `Type: message`, and no traceback
     assert capsys.readouterr().err.count("\n") == 1
@@ -57,16 +57,16 @@ def test_the_exit_code_says_what_a_failure_means(
 
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(KeyError):
-        process.run(raising(KeyError("bug")))
+        process.run_main(raising(KeyError("bug")))
 
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def run(code: str) -> tuple[list[str], child.Outcome]:
+def run(code: str) -> tuple[list[str], child.ExitStatus]:
     lines: list[str] = []
-    outcome = child.run(python(code), lines.append)
+    outcome = child.run_command(python(code), lines.append)
     return lines, outcome
 
 
@@ -123,7 +123,7 @@ def test_environment_reaches_the_child() -> None:
     code = (
         "import os; print(os.environ['STAGE'], os.getsid(0) == os.getppid())"
     )
-    child.run(python(code), lines.append, {"STAGE": "sft"})
+    child.run_command(python(code), lines.append, {"STAGE": "sft"})
     assert lines == ["sft True"]  # in a session of its own
 
 
@@ -141,7 +141,7 @@ def test_an_interrupt_ends_the_child_and_its_children(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        child.run(python(code), interrupt)
+        child.run_command(python(code), interrupt)
     assert len(pids) == 2
     assert not any(alive(pid) for pid in pids)
 
@@ -150,7 +150,7 @@ def test_an_interrupt_ends_the_child_and_its_children(tmp_path: Path) -> None:
 def test_a_killed_parent_takes_even_a_shells_child_along() -> None:
     code = (
         "from flows import child\n"
-        "child.run(['sh', '-c', 'sleep 60 & echo $!; wait'],"
+        "child.run_command(['sh', '-c', 'sleep 60 & echo $!; wait'],"
         " lambda line: print(line, flush=True))"
     )
     parent = subprocess.Popen(python(code), stdout=subprocess.PIPE)

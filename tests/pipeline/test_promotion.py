@@ -53,8 +53,8 @@ def test_the_gate(numbers, champion, promoted, words):
     read = None if champion is None else lambda: champion
     decision = promotion.decide(numbers, evaluation(*"abcd"), read)
     assert decision.promoted is promoted
-    assert words in decision.words
-    assert decision.words in decision.markdown
+    assert words in decision.text
+    assert decision.text in decision.markdown
     assert decision.markdown.count("**failed**") == (0 if promoted else 1)
 
 
@@ -71,7 +71,7 @@ def test_the_gate(numbers, champion, promoted, words):
 def test_prompts_that_are_not_held_out_promote_nobody(basis, origin):
     candidate = evaluation(*"abcd", basis=basis)
     decision = promotion.decide(GOOD, candidate, None)
-    assert decision.words == (
+    assert decision.text == (
         f"not champion: prompts of {origin}; they must be of test"
     )
 
@@ -79,13 +79,13 @@ def test_prompts_that_are_not_held_out_promote_nobody(basis, origin):
 def test_a_champion_whose_table_is_lost_keeps_the_alias():
     decision = promotion.decide(GOOD, evaluation(*"abcd"), lost)
     assert not decision.promoted
-    assert "run 12 has no table" in decision.words
+    assert "run 12 has no table" in decision.text
 
 
 def test_a_refusal_names_every_line_that_failed():
     held, fallen = Guard("a", True, "1"), Guard("b", False, "2")
     decision = Decision([held, fallen, fallen._replace(name="c")])
-    assert decision.words == "not champion: b 2; c 2"
+    assert decision.text == "not champion: b 2; c 2"
     assert "- a: held, 1\n- b: **failed**, 2" in decision.markdown
 
 
@@ -156,7 +156,7 @@ def test_the_alias_moves_only_through_the_gate(folder):
         assert decision.promoted is (expected == digest)
         assert champion() == (register(expected) if expected else "None")
         tags = tags_of(version)
-        assert tags["promotion"] == decision.words
+        assert tags["promotion"] == decision.text
         assert tags[registry.EVALUATION] == run
 
 

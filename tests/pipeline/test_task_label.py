@@ -33,7 +33,7 @@ def fatal(*arguments):
 
 cache.VerdictCache.write = fatal
 judge.BATCH = 5
-process.run(label.main)
+process.run_main(label.main)
 """
 
 

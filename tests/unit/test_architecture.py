@@ -44,7 +44,7 @@ WITHOUT_EFFECT = {
     "stylerl/pipeline/process.py",
     "stylerl/pipeline/tracking.py",
 }
-STAGES = graph.load(ROOT)
+STAGES = graph.load_stages(ROOT)
 
 
 def name_of(path: Path) -> str:

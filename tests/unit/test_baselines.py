@@ -6,10 +6,10 @@ import signal
 import autopep8
 import pandas as pd
 import pytest
-from test_measures import row
+from test_metrics import row
 
 from stylerl.errors import StylerlError
-from stylerl.evaluation import baselines, formatter, formatters
+from stylerl.evaluation import baselines, format_worker, formatters
 from stylerl.evaluation.formatters import Draft
 
 PROMPT = "def f(a,b):\n"  # E231, and the prompt's own
@@ -75,8 +75,8 @@ def go_on(*_, **__):
 @pytest.fixture
 def impatient(monkeypatch):
     """A limit of 0.2 seconds, and its signal for the test's time."""
-    monkeypatch.setattr(formatter, "SECONDS", 0.2)
-    before = signal.signal(signal.SIGVTALRM, formatter._give_up)
+    monkeypatch.setattr(format_worker, "SECONDS", 0.2)
+    before = signal.signal(signal.SIGVTALRM, format_worker.give_up)
     yield
     signal.signal(signal.SIGVTALRM, before)
 
@@ -84,10 +84,10 @@ def impatient(monkeypatch):
 @pytest.mark.parametrize("fault", [crash, hang, go_on])
 def test_a_crash_or_a_hang_costs_one_text(fault, monkeypatch, impatient):
     monkeypatch.setattr(autopep8, "fix_code", fault)
-    monkeypatch.setattr(formatter.black, "format_str", fault)
+    monkeypatch.setattr(format_worker.black, "format_str", fault)
 
-    assert formatter.format_rows("x=1\n", 0, 79) == "x=1\n"
-    assert formatter.changed_share("x=1\n", 0, 79) is None
+    assert format_worker.format_rows("x=1\n", 0, 79) == "x=1\n"
+    assert format_worker.changed_share("x=1\n", 0, 79) is None
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 

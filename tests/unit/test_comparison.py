@@ -5,7 +5,7 @@ import io
 import pandas as pd
 import pytest
 from rich.console import Console
-from test_measures import broken, row
+from test_metrics import broken, row
 
 from stylerl import storage
 from stylerl.cli import compare_command

@@ -40,7 +40,7 @@ def test_a_point_is_read_off_an_evaluation():
     """20 nats are more than the report's guard allows."""
     after = {"kl": 20.0, "compliance": 0.8}
     numbers = metrics(after, compliance(0.2, 0.1, 0.3))
-    found = frontier.measured({"ppo.kl_coef": 0.05, "seed": 1}, numbers)
+    found = frontier.point_of({"ppo.kl_coef": 0.05, "seed": 1}, numbers)
     assert found[1:] == (20.0, 0.8, 0.1, 0.2, 0.3, ["KL to SFT"])
     assert found.name == "kl_coef 0.05, seed 1"
 

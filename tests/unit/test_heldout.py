@@ -6,8 +6,8 @@ import pytest
 from stylerl.config import EvaluateConfig, JudgeConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.heldout import (
-    held_out_prompts,
-    human_texts,
+    draw_human_texts,
+    draw_prompts,
     literal_prompts,
 )
 from stylerl.judge import Judge
@@ -48,11 +48,11 @@ def test_only_clean_prompts_of_functions_in_the_test_split(judge):
         (CLEAN.format(0), "    return b\n", "test"),  # the same prompt
     )
 
-    (prompt,) = held_out_prompts(table, judge, few(10), seed=0)
+    (prompt,) = draw_prompts(table, judge, few(10), seed=0)
 
     assert prompt.text == CLEAN.format(0)
     assert prompt.human in (BODY, "    return b\n")
-    (other,) = held_out_prompts(table, judge, few(10, "valid"), seed=0)
+    (other,) = draw_prompts(table, judge, few(10, "valid"), seed=0)
     assert other.text == CLEAN.format(2)
 
 
@@ -61,7 +61,7 @@ def test_the_draw_depends_on_the_seed_alone(judge):
     table = snippets(*rows)
 
     drawn, again, other = (
-        [prompt.id for prompt in held_out_prompts(t, judge, few(5), seed)]
+        [prompt.id for prompt in draw_prompts(t, judge, few(5), seed)]
         for t, seed in ((table, 1), (table.iloc[::-1], 1), (table, 2))
     )
 
@@ -74,9 +74,9 @@ def test_no_clean_prompt_is_an_error_with_a_remedy(judge):
     table = snippets(("def g(a,b):\n", BODY, "test"))
 
     with pytest.raises(DataError, match="its 1 functions gave none"):
-        held_out_prompts(table, judge, few(5), seed=0)
+        draw_prompts(table, judge, few(5), seed=0)
     with pytest.raises(DataError, match="evaluate.prompt_texts"):
-        held_out_prompts(table.iloc[:0], judge, few(5), seed=0)
+        draw_prompts(table.iloc[:0], judge, few(5), seed=0)
 
 
 def test_literal_prompts_stay_as_they_are():
@@ -91,8 +91,8 @@ def test_human_texts_are_whole_snippets_of_the_test_split():
         (CLEAN.format(0), BODY, "test"), (CLEAN.format(1), BODY, "train")
     )
 
-    assert human_texts(table, few(5), seed=0) == [CLEAN.format(0) + BODY]
+    assert draw_human_texts(table, few(5), seed=0) == [CLEAN.format(0) + BODY]
     with pytest.raises(DataError, match="test split; it has none"):
-        human_texts(table.iloc[1:], few(5), seed=0)
+        draw_human_texts(table.iloc[1:], few(5), seed=0)
     with pytest.raises(DataError, match="raise filter.valid_share"):
-        human_texts(table, few(5, "valid"), seed=0)
+        draw_human_texts(table, few(5, "valid"), seed=0)

@@ -16,7 +16,7 @@ from stylerl.lm.models import (
     load_scorer,
     load_tokenizer,
     save_model,
-    sign,
+    tag_with_judge,
 )
 
 IDS = torch.tensor([[1, 40, 50, 60, 70]])
@@ -51,12 +51,12 @@ def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
 
 
 def test_a_model_is_signed_by_its_judge(tiny_lm, tokenizer, tmp_path):
-    sign(tiny_lm, "0123456789abcdef")
+    tag_with_judge(tiny_lm, "0123456789abcdef")
     save_model(tiny_lm, tokenizer, tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["judge"] == "0123456789abcdef"
     again = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
-    sign(again, "fedcba9876543210")
+    tag_with_judge(again, "fedcba9876543210")
     save_model(again, tokenizer, tmp_path / "n")
     assert (
         '"judge": "fedcba9876543210"'

@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from test_measures import broken, row
+from test_metrics import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
-from stylerl.evaluation import measures
+from stylerl.evaluation.metrics import tabulate_rules
 from stylerl.judge.verdict import Violation
 from stylerl.report import page as report
 from stylerl.report import sweep
@@ -41,7 +41,7 @@ def evidence(**changes):
     )
     defaults = {
         "metrics": metrics({"compliance": 0.62}, compliance(0.22, 0.17, 0.26)),
-        "rules": measures.rules(completions, 200, seed=0),
+        "rules": tabulate_rules(completions, 200, seed=0),
         "completions": completions,
         "updates": None,
         "calibration": None,
@@ -61,7 +61,7 @@ def test_a_completion_with_markup_is_inert():
     completions.at[6, "texts"] = [EVIL]
     completions.at[6, "codes"] = [EVIL]
 
-    rules = measures.rules(completions, 200, seed=0)
+    rules = tabulate_rules(completions, 200, seed=0)
     text = report.render(
         evidence(
             completions=completions,
@@ -183,7 +183,7 @@ def test_the_reward_models_promises_stand_beside_the_verdicts():
     assert "believed" not in report.render(evidence())
     # Twelve completions of each model in the bin 0.8 to 1: SFT's all break
     # a rule, PPO's none, so the dots lie at 0 and 1.
-    chart = report._promises(completions)[0]
+    chart = report._predictions(completions)[0]
     bottom, top = 174, 10
     assert f' {bottom}h0"><title>SFT' in chart
     assert f' {top}h0"><title>PPO' in chart
@@ -193,15 +193,17 @@ def test_drift_over_the_run_is_drawn_where_it_was_watched():
     updates = pd.DataFrame(
         {
             "update": [1, 2],
-            "judge/promised": [0.5, 0.9],
+            "judge/predicted_compliance": [0.5, 0.9],
             "judge/compliance": [0.5, 0.4],
         }
     )
 
     (chart,) = report._drift(updates)
 
-    assert "promised by the reward model" in chart
-    assert report._drift(updates.drop(columns="judge/promised")) == []
+    assert "predicted by the reward model" in chart
+    assert (
+        report._drift(updates.drop(columns="judge/predicted_compliance")) == []
+    )
     assert report._drift(None) == []
 
 

@@ -281,8 +281,10 @@ def test_a_reward_model_that_is_watched_promises(judge):
 
     texts = [HONEST, HONEST * 2]
     seen = Watch(judge, learned)([PROMPT] * 2, texts, [True, True])
-    assert seen["promised"] == [len(text) / 100 for text in texts]
-    assert "promised" not in Watch(judge)([PROMPT], [HONEST], [True])
+    assert seen["predicted_compliance"] == [len(text) / 100 for text in texts]
+    assert "predicted_compliance" not in Watch(judge)(
+        [PROMPT], [HONEST], [True]
+    )
 
 
 def test_a_cut_completion_does_not_comply(judge):

@@ -11,7 +11,7 @@ from stylerl.report import summary
 
 NUMBERS = {
     "compliance": 0.4,
-    "sound_share": 0.35,
+    "non_trivial_compliance": 0.35,
     "score": 0.8,
     "violations": 1.5,
     "parse_rate": 0.9,
@@ -30,9 +30,14 @@ NUMBERS = {
     "ruff": 0.5,
     "ruff_docstrings": 0.1,
     "black": 0.2,
-    "promised": 0.6,
+    "predicted_compliance": 0.6,
 }
-UNPAIRED = ("bits_per_byte", "length_median", "distinct_3", "promised")
+UNPAIRED = (
+    "bits_per_byte",
+    "length_median",
+    "distinct_3",
+    "predicted_compliance",
+)
 
 
 def metrics(after=(), gain=()):
@@ -262,24 +267,24 @@ RAISED = moved("compliance", 0.1, 0.2)
         ),
         (
             RAISED | moved("black", -0.2, -0.1),
-            "Of the judges that no reward has seen, black agrees: ",
+            "Of the linters that no reward has seen, black agrees: ",
         ),
         (
             RAISED | moved("black", -0.2, -0.1) | moved("ruff", -0.3, -0.1),
-            "Judges that no reward has seen agree: ruff's findings in 10 "
+            "Linters that no reward has seen agree: ruff's findings in 10 "
             "lines fell, 0.50 to 0.50, -0.20 [-0.30, -0.10]; the share of "
             "lines that black would change fell, 20.0 to 20.0, -15.0 "
             "[-20.0, -10.0] points.",
         ),
         (
             moved("compliance", -0.1, 0.1),  # there is no gain to agree with
-            "Judges that no reward has seen: ruff's findings in 10 lines did "
+            "Linters that no reward has seen: ruff's findings in 10 lines did "
             "not clearly change",
         ),
     ],
 )
 def test_a_gain_that_only_flake8_sees_is_said_so(gain, words):
-    assert summary.opinion(metrics(gain=gain)).startswith(words)
+    assert summary.external_linters(metrics(gain=gain)).startswith(words)
 
 
 def test_rules_that_fell_rose_vanished_and_appeared():

@@ -1,4 +1,4 @@
-"""Judges that no reward has seen: ruff beyond flake8's rules, and black.
+"""Linters that no reward has seen: ruff beyond flake8's rules, and black.
 
 PPO is rewarded by flake8, so flake8 alone cannot show that the code got
 better rather than better at flake8.  ruff is asked for rules of families
@@ -27,10 +27,10 @@ RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF", "D")
 SILENT = ("D203", "D213")  # contradict D211 and D212
 
 
-def ask(table: pd.DataFrame, width: int) -> pd.DataFrame:
-    """What ruff and black make of each completion: two columns, `ruff, black`.
+def lint(table: pd.DataFrame, width: int) -> pd.DataFrame:
+    """What ruff and black say of each completion: two columns, `ruff, black`.
 
-    `ruff` is a list of the codes charged behind the prompt, `black` the
+    `ruff` is a list of the codes found after the prompt, `black` the
     share of the completion's lines it would change.  Both are missing where
     the tool cannot read the text.
 
@@ -45,7 +45,7 @@ def ask(table: pd.DataFrame, width: int) -> pd.DataFrame:
     ]
     return pd.DataFrame(
         {
-            "ruff": ask_ruff(drafts, width),
+            "ruff": find_ruff_codes(drafts, width),
             "black": pd.Series(
                 formatters.black(drafts, width, "evaluate: black"),
                 dtype=float,
@@ -55,8 +55,10 @@ def ask(table: pd.DataFrame, width: int) -> pd.DataFrame:
     )
 
 
-def ask_ruff(drafts: Sequence[Draft], width: int) -> list[list[str] | None]:
-    """The codes of RULES found behind each prompt; None if ruff cannot parse.
+def find_ruff_codes(
+    drafts: Sequence[Draft], width: int
+) -> list[list[str] | None]:
+    """The codes of RULES found after each prompt; None if ruff cannot parse.
 
     Raises:
         StylerlError: ruff does not answer.
@@ -66,7 +68,7 @@ def ask_ruff(drafts: Sequence[Draft], width: int) -> list[list[str] | None]:
         for name, draft in zip(names, drafts, strict=True):
             path = Path(folder, name)
             path.write_text(draft.text, encoding="utf-8", newline="")
-        findings = _ruff(folder, width)
+        findings = _run_ruff(folder, width)
     found: dict[str, list[str] | None] = {name: [] for name in names}
     rows = {n: d.prompt_rows for n, d in zip(names, drafts, strict=True)}
     for finding in findings:
@@ -80,11 +82,11 @@ def ask_ruff(drafts: Sequence[Draft], width: int) -> list[list[str] | None]:
 
 
 def _rows_of(prompt: str) -> int:
-    """The rows that hold some of the prompt."""
+    """How many rows hold some of the prompt."""
     return prompt.count("\n") + (not prompt.endswith("\n"))
 
 
-def _ruff(folder: str, width: int) -> list[dict[str, Any]]:
+def _run_ruff(folder: str, width: int) -> list[dict[str, Any]]:
     command = [
         *(sys.executable, "-I", "-m", "ruff", "check", folder),
         *("--isolated", "--no-cache", "--ignore-noqa", "--exit-zero"),

@@ -1,4 +1,4 @@
-"""Judges that no reward has seen: what they are asked, and are charged."""
+"""Linters that no reward has seen: what they are asked, and are charged."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from stylerl.errors import StylerlError
-from stylerl.evaluation import opinions
+from stylerl.evaluation import external_linters
 from stylerl.evaluation.formatters import Draft
 
 PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
@@ -25,7 +25,7 @@ PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
     ],
 )
 def test_ruff_charges_what_stands_behind_the_prompt(body, codes):
-    (found,) = opinions.ask_ruff([Draft(PROMPT + body, 1)], 79)
+    (found,) = external_linters.find_ruff_codes([Draft(PROMPT + body, 1)], 79)
 
     assert (sorted(found) if found is not None else None) == codes
 
@@ -33,13 +33,15 @@ def test_ruff_charges_what_stands_behind_the_prompt(body, codes):
 def test_a_docstring_is_charged_where_it_is_written():
     text = 'def f(a):\n    """return a"""\n    return a\n'
 
-    behind, within = opinions.ask_ruff([Draft(text, 1), Draft(text, 2)], 79)
+    behind, within = external_linters.find_ruff_codes(
+        [Draft(text, 1), Draft(text, 2)], 79
+    )
 
     assert {code[0] for code in behind} == {"D"}
     assert within == []
 
 
-def test_opinions_are_columns_of_the_table():
+def test_findings_are_columns_of_the_table():
     # The prompt ends before its line end: its row is not the completion's.
     table = pd.DataFrame(
         {
@@ -49,7 +51,7 @@ def test_opinions_are_columns_of_the_table():
         index=[7, 3],
     )
 
-    found = opinions.ask(table, 79)
+    found = external_linters.lint(table, 79)
 
     assert found.index.tolist() == [7, 3]
     assert found["ruff"].tolist() == [["RET504"], None]
@@ -61,7 +63,7 @@ def test_ruff_that_fails_is_an_error(monkeypatch):
     def fail(command, **_):
         return subprocess.CompletedProcess(command, 2, "", "no such rule")
 
-    monkeypatch.setattr(opinions.subprocess, "run", fail)
+    monkeypatch.setattr(external_linters.subprocess, "run", fail)
 
     with pytest.raises(StylerlError, match="code 2: no such rule"):
-        opinions.ask_ruff([Draft("x = 1\n", 0)], 79)
+        external_linters.find_ruff_codes([Draft("x = 1\n", 0)], 79)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from stylerl.errors import DataError
-from stylerl.evaluation import measures
+from stylerl.evaluation import metrics
 
 
 def row(model, prompt, sample=0, **changes):
@@ -72,14 +72,14 @@ def test_each_number_of_two_completions():
         ]
     )
 
-    numbers = measures.measure(rows)
+    numbers = metrics.compute_metrics(rows)
 
     # 3-grams: "return x" has none; "# noqa x = 1 x = 1" has 8 lexemes, so
     # 6 of them, and "x = 1" twice: 5 distinct.
     assert numbers == pytest.approx(
         {
             "compliance": 1 / 2,
-            "sound_share": 1 / 2,
+            "non_trivial_compliance": 1 / 2,
             "score": 1 / 2,
             "violations": 1 / 2,
             "parse_rate": 1 / 2,
@@ -102,7 +102,7 @@ def test_each_number_of_two_completions():
     )
 
 
-def test_opinions_count_lines_of_what_parses():
+def test_external_linters_count_lines_of_what_parses():
     # Two findings on four lines, 5 in ten; none on one line.  The mean is
     # 2.5; what does not parse is not asked.  One docstring finding in two.
     four = "    a = 1\n    b = 2\n\n    c = 3\n    return a\n"
@@ -114,22 +114,22 @@ def test_opinions_count_lines_of_what_parses():
         ]
     )
 
-    numbers = measures.measure(rows)
+    numbers = metrics.compute_metrics(rows)
 
     assert numbers["ruff"] == 2.5
     assert numbers["ruff_docstrings"] == 0.5
     assert numbers["black"] == 0.25
-    assert numbers["promised"] == 0.8
+    assert numbers["predicted_compliance"] == 0.8
 
 
-def test_a_prompt_where_nothing_parses_has_no_say_in_opinions():
+def test_a_prompt_where_nothing_parses_has_no_say_in_external_linters():
     # a: black falls from 0.5 to 0; b cannot be read after PPO.
     before = pd.DataFrame([row("sft", p, black=0.5) for p in "ab"])
     after = pd.DataFrame(
         [row("ppo", "a"), row("ppo", "b", parsed=False, black=math.nan)]
     )
 
-    gain = measures.gains(after, before, 100, seed=0)
+    gain = metrics.compute_gains(after, before, 100, seed=0)
 
     assert (gain["black"], gain["black_low"]) == (-0.5, -0.5)
     assert gain["parse_rate"] == -0.5
@@ -140,7 +140,7 @@ def test_a_baseline_is_compared_on_its_own_prompts():
     sft = pd.DataFrame([broken("sft", p, "E225") for p in "ab"])
     best = pd.DataFrame([row("best_of_4", "a")])
 
-    assert measures.over_sft(best, sft, 100, seed=0) == {
+    assert metrics.compare_with_sft(best, sft, 100, seed=0) == {
         "prompts": 1,
         "over_sft": 1.0,
         "over_sft_low": 1.0,
@@ -151,20 +151,23 @@ def test_a_baseline_is_compared_on_its_own_prompts():
 def test_an_empty_body_is_compliant_but_not_sound():
     rows = pd.DataFrame([row("sft", "a"), row("sft", "b", trivial=True)])
 
-    numbers = measures.measure(rows)
+    numbers = metrics.compute_metrics(rows)
 
-    assert (numbers["compliance"], numbers["sound_share"]) == (1.0, 0.5)
+    assert (numbers["compliance"], numbers["non_trivial_compliance"]) == (
+        1.0,
+        0.5,
+    )
 
 
 def test_what_has_no_kl_reports_none():
-    assert "kl" not in measures.measure(
+    assert "kl" not in metrics.compute_metrics(
         pd.DataFrame([row("human", "a", kl=math.nan)])
     )
 
 
 def test_a_model_without_completions_is_refused():
     with pytest.raises(DataError, match="got none"):
-        measures.measure(pd.DataFrame([row("sft", "a")]).iloc[:0])
+        metrics.compute_metrics(pd.DataFrame([row("sft", "a")]).iloc[:0])
 
 
 def test_gains_are_paired_by_prompt_not_by_order():
@@ -188,7 +191,7 @@ def test_gains_are_paired_by_prompt_not_by_order():
         ]
     )
 
-    gain = measures.gains(after, before, 4000, seed=0)
+    gain = metrics.compute_gains(after, before, 4000, seed=0)
 
     assert gain["compliance"] == 0.25
     assert (gain["compliance_low"], gain["compliance_high"]) == (0.0, 0.5)
@@ -202,7 +205,7 @@ def test_gains_need_the_same_prompts():
     )
 
     with pytest.raises(DataError, match="same prompts; 2 prompts"):
-        measures.gains(after, before, 100, seed=0)
+        metrics.compute_gains(after, before, 100, seed=0)
 
 
 def test_rules_are_counted_per_hundred_completions():
@@ -220,7 +223,7 @@ def test_rules_are_counted_per_hundred_completions():
         + [broken("autopep8", p, "E999") for p in prompts]
     )
 
-    found = measures.rules(table, 200, seed=0).set_index("rule")
+    found = metrics.tabulate_rules(table, 200, seed=0).set_index("rule")
 
     assert list(found.index) == ["E225", "E501", "W291"]
     assert found.loc["E225", "text"] == "about E225"
@@ -235,7 +238,7 @@ def test_rules_are_counted_per_hundred_completions():
 def test_without_a_violation_there_is_no_rule():
     table = pd.DataFrame([row(m, "a") for m in ("base", "sft", "ppo")])
 
-    found = measures.rules(table, 200, seed=0)
+    found = metrics.tabulate_rules(table, 200, seed=0)
 
     assert found.empty
     assert list(found) == [

@@ -1,6 +1,6 @@
-"""One process of the formatters: drafts in, what becomes of them out.
+"""One process of the formatters: drafts in, formatted texts or shares out.
 
-Started by formatters.py as `python -I formatter.py`, never by hand: a text
+Started by formatters.py as `python -I format_worker.py`, never by hand: a text
 that a formatter hangs on, or crashes on, costs that text alone, and nothing
 else is imported here.  One JSON list comes on standard input, `[tool, width,
 [[text, prompt_rows], ...]]`; one JSON value a draft goes to standard output.
@@ -24,13 +24,13 @@ def main() -> None:
     """Answer the drafts on standard input, in their order."""
     tool, width, drafts = json.load(sys.stdin)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGVTALRM, _give_up)
+    signal.signal(signal.SIGVTALRM, give_up)
     for text, prompt_rows in drafts:
         print(json.dumps(TOOLS[tool](text, prompt_rows, width)), flush=True)
 
 
 def format_rows(text: str, prompt_rows: int, width: int) -> str:
-    """The text after autopep8, aggressive level 1, behind the prompt's rows.
+    """The text after autopep8, level 1, from the row after the prompt.
 
     A text that autopep8 crashes on, or does not finish in time, comes back
     as it was.
@@ -40,18 +40,18 @@ def format_rows(text: str, prompt_rows: int, width: int) -> str:
         "max_line_length": width,
         "line_range": [prompt_rows + 1, text.count("\n") + 1],
     }
-    fixed: str = _patiently(lambda: autopep8.fix_code(text, options), text)
+    fixed: str = _within_limit(lambda: autopep8.fix_code(text, options), text)
     return fixed
 
 
 def changed_share(text: str, prompt_rows: int, width: int) -> float | None:
-    """The share of the rows behind the prompt's that black would change.
+    """The share of the rows after the prompt that black would change.
 
     A place where black only inserts counts as one row.  None where black
-    cannot read the text, or nothing stands behind the prompt.
+    cannot read the text, or there is nothing after the prompt.
     """
     mode = black.Mode(line_length=width)
-    fixed = _patiently(lambda: black.format_str(text, mode=mode), None)
+    fixed = _within_limit(lambda: black.format_str(text, mode=mode), None)
     old, first = text.splitlines(), prompt_rows
     if fixed is None or len(old) <= first:
         return None
@@ -70,10 +70,10 @@ class _TimeUp(BaseException):
     """Not an Exception, which what a formatter calls may catch."""
 
 
-def _patiently(work: Callable[[], Any], otherwise: Any) -> Any:
+def _within_limit(work: Callable[[], Any], otherwise: Any) -> Any:
     """What `work` gives within SECONDS, `otherwise` if it fails.
 
-    The timer goes on: what is raised in a destructor is lost.
+    The timer repeats: what is raised in a destructor is lost.
     """
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS, SECONDS)
     try:
@@ -84,7 +84,7 @@ def _patiently(work: Callable[[], Any], otherwise: Any) -> Any:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _give_up(signum: int, frame: FrameType | None) -> None:
+def give_up(signum: int, frame: FrameType | None) -> None:
     raise _TimeUp
 
 

@@ -1,7 +1,7 @@
-"""Models at work: completions of the same prompts under the same seeds.
+"""Completions of the same prompts under the same seeds, by every model.
 
-What each model writes, how far it has moved from SFT, what the judge says of
-it, and what it has kept of human code; measures.py turns it into numbers.
+What each model writes, how far it has moved from SFT, and what it has kept of
+human code; metrics.py turns it into numbers.
 
 Notation: P prompts, S samples of each, so P x S completions a model.
 """
@@ -17,11 +17,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.heldout import Prompt
-from stylerl.judge import Judge
-from stylerl.judge.outcome import assess
 from stylerl.lm import models, sampling
 from stylerl.lm.training import multiplies_bf16
-from stylerl.reward import substance
 
 REFERENCE = "sft"  # what KL is measured against
 SCORED = 64  # texts scored at once; 256 took twice the time on a CPU
@@ -35,28 +32,28 @@ class Source(NamedTuple):
     revision: str = "main"
 
 
-class Language(NamedTuple):
+class LoadedModel(NamedTuple):
     """A model with its tokenizer."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
 
 
-class Work(NamedTuple):
-    """What the models did."""
+class Generations(NamedTuple):
+    """What the models wrote, and what human code costs them."""
 
-    table: pd.DataFrame  # one row a completion
-    spare: pd.DataFrame  # more of SFT's, for the larger best of n
-    bits: dict[str, float]  # a byte of human code, by model
+    completions: pd.DataFrame  # one row each
+    extra_samples: pd.DataFrame  # more of SFT's, for the larger best of n
+    bits_per_byte: dict[str, float]  # of human code, by model
 
 
-def put_to_work(
+def generate_completions(
     sources: Mapping[str, Source],
     prompts: Sequence[Prompt],
     texts: Sequence[str],
     config: EvaluateConfig,
     seed: int,
-) -> Work:
+) -> Generations:
     """Let every model complete the prompts and read the human texts.
 
     Each prompt is completed `config.samples` times, the first
@@ -73,29 +70,33 @@ def put_to_work(
             "evaluation needs at least one prompt; got none: raise "
             "evaluate.prompts, or write some in evaluate.prompt_texts"
         )
-    reference = load(sources[REFERENCE])
+    reference = load_model(sources[REFERENCE])
+
+    def complete(
+        name: str, loaded: LoadedModel, some: Sequence[Prompt], numbers: range
+    ) -> pd.DataFrame:
+        return complete_prompts(
+            name, loaded, reference, some, config, seed, numbers
+        )
+
     tables, bits = [], {}
-    first, more = (
-        range(config.samples),
+    for name, source in sources.items():
+        loaded = reference if name == REFERENCE else load_model(source)
+        tables.append(complete(name, loaded, prompts, range(config.samples)))
+        bits[name] = bits_per_byte(
+            loaded, texts, SCORED, f"evaluate: human code, {name}"
+        )
+    extra_samples = complete(
+        REFERENCE,
+        reference,
+        prompts[: config.best_of_prompts],
         range(config.samples, config.best_of),
     )
-    for name, source in sources.items():
-        language = reference if name == REFERENCE else load(source)
-        tables.append(
-            complete(name, language, reference, prompts, config, seed, first)
-        )
-        bits[name] = bits_per_byte(
-            language,
-            texts,
-            SCORED,
-            f"evaluate: human code, {name}",
-        )
-    few = prompts[: config.best_of_prompts]
-    spare = complete(REFERENCE, reference, reference, few, config, seed, more)
-    return Work(pd.concat(tables, ignore_index=True), spare, bits)
+    completions = pd.concat(tables, ignore_index=True)
+    return Generations(completions, extra_samples, bits)
 
 
-def load(source: Source) -> Language:
+def load_model(source: Source) -> LoadedModel:
     """Load a model and its tokenizer onto the GPU, if there is one.
 
     Raises:
@@ -105,13 +106,13 @@ def load(source: Source) -> Language:
     tokenizer = models.load_tokenizer(name, revision)
     model: Any = models.load_causal_lm(name, revision, tokenizer)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Language(model.to(device), tokenizer)
+    return LoadedModel(model.to(device), tokenizer)
 
 
-def complete(
+def complete_prompts(
     name: str,
-    language: Language,
-    reference: Language,
+    loaded: LoadedModel,
+    reference: LoadedModel,
     prompts: Sequence[Prompt],
     config: EvaluateConfig,
     seed: int,
@@ -126,7 +127,7 @@ def complete(
     repeated = [prompts[place] for place in places]
     samples = list(numbers) * len(prompts)
     drawn = sampling.generate(
-        *language,
+        *loaded,
         [prompt.text for prompt in repeated],
         max_new_tokens=config.max_new_tokens,
         stop_strings=config.stop_strings,
@@ -137,7 +138,7 @@ def complete(
             for number, place in zip(samples, places, strict=True)
         ],
         batch_size=config.batch_size,
-        bf16=takes_bf16(config),
+        bf16=computes_in_bf16(config),
         desc=f"evaluate: sample {name}",
     )
     return pd.DataFrame(
@@ -153,50 +154,20 @@ def complete(
                 len(ids) - done
                 for ids, done in zip(drawn.ids, drawn.finished, strict=True)
             ],
-            "kl": _kl(language, reference, drawn, config, name),
+            "kl": _kl(loaded, reference, drawn, config, name),
         }
     )
 
 
-def takes_bf16(config: EvaluateConfig) -> bool:
+def computes_in_bf16(config: EvaluateConfig) -> bool:
     """Whether the models compute in bfloat16 here."""
     return config.precision == "bf16" or (
         config.precision == "auto" and multiplies_bf16()
     )
 
 
-def judge_completions(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
-    """The table with what the judge made of each completion.
-
-    Adds `outcome, parsed, score, rows, cols, codes, texts` (four lists, one
-    entry a violation charged), `statements` and `trivial`.
-    """
-    texts = (table["prompt"] + table["judged"]).tolist()
-    found: list[dict[str, Any]] = []
-    verdicts = judge.verdicts(texts, desc="evaluate: judge")
-    rows = table.to_dict("records")
-    for row, verdict in zip(rows, verdicts, strict=True):
-        result = assess(row["prompt"], row["finished"], verdict)
-        content = substance.measure(row["prompt"], row["judged"])
-        found.append(
-            {
-                "outcome": str(result.outcome),
-                "parsed": result.parsed,
-                "score": round(result.score, 1),
-                "rows": [each.row for each in result.violations],
-                "cols": [each.col for each in result.violations],
-                "codes": [each.code for each in result.violations],
-                "texts": [each.text for each in result.violations],
-                "statements": content.statements,
-                "trivial": content.trivial,
-            }
-        )
-    judged = pd.DataFrame(found, index=table.index)
-    return pd.concat([table.drop(columns="judged"), judged], axis=1)
-
-
 def bits_per_byte(
-    language: Language, texts: Sequence[str], batch_size: int, desc: str
+    loaded: LoadedModel, texts: Sequence[str], batch_size: int, desc: str
 ) -> float:
     """Bits a byte of human code costs the model, its end token included.
 
@@ -205,7 +176,7 @@ def bits_per_byte(
     Raises:
         DataError: none fits.
     """
-    model, tokenizer = language
+    model, tokenizer = loaded
     limit = getattr(model.config, "max_position_embeddings", None) or math.inf
     documents = {
         text: [*models.encode_prompt(tokenizer, text), tokenizer.eos_token_id]
@@ -230,19 +201,19 @@ def bits_per_byte(
 
 
 def _kl(
-    language: Language,
-    reference: Language,
+    loaded: LoadedModel,
+    reference: LoadedModel,
     drawn: sampling.Completions,
     config: EvaluateConfig,
     name: str,
 ) -> list[float]:
     """log p(model) - log p(reference) of each response, in nats."""
-    if language is reference:
+    if loaded is reference:
         return [0.0] * len(drawn.ids)
     sums = []
-    for model, tokenizer in (language, reference):
+    for model, tokenizer in (loaded, reference):
         bf16 = torch.autocast(
-            model.device.type, torch.bfloat16, enabled=takes_bf16(config)
+            model.device.type, torch.bfloat16, enabled=computes_in_bf16(config)
         )
         with bf16:
             logprobs = sampling.response_logprobs(

@@ -1,9 +1,9 @@
-"""The evaluation's numbers, from a table of judged completions.
+"""The evaluation's metrics, from a table of judged completions.
 
 One row of the table is one completion: `model, prompt_id, sample, prompt,
 completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
 trivial, ruff, black` (see `stylerl.evaluation`), and `reward` where a reward
-model was asked.  Every number is defined in docs/metrics.md.
+model was asked.  docs/metrics.md defines each metric.
 """
 
 from typing import Any
@@ -12,17 +12,17 @@ import numpy as np
 import pandas as pd
 
 from stylerl.errors import DataError
-from stylerl.evaluation.statistics import (
+from stylerl.evaluation.bootstrap import (
     Interval,
     paired_intervals,
     simultaneous_intervals,
 )
 from stylerl.judge.outcome import Outcome
-from stylerl.reward import gaming as guards
+from stylerl.reward import gaming
 
 GAINS = (
     "compliance",
-    "sound_share",
+    "non_trivial_compliance",
     "score",
     "violations",
     "parse_rate",
@@ -44,8 +44,12 @@ RARE = 5  # prompts; a rule seen on fewer gets no interval
 DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 
-def measure(rows: pd.DataFrame) -> dict[str, float]:
+def compute_metrics(
+    rows: pd.DataFrame, bits_per_byte: float | None = None
+) -> dict[str, float]:
     """Every metric of one model's completions.
+
+    `bits_per_byte` of human code are measured on the model itself.
 
     Raises:
         DataError: the model has no completion.
@@ -55,10 +59,12 @@ def measure(rows: pd.DataFrame) -> dict[str, float]:
             "a model is measured on its completions; got none: raise "
             "evaluate.prompts or evaluate.samples"
         )
-    means = _values(rows).mean()
+    means = _per_completion(rows).mean()
     values = {str(key): float(mean) for key, mean in means.items()}
     values["length_median"] = float(rows["tokens"].median())
-    values["distinct_3"] = guards.distinct_ngrams(rows["completion"])
+    values["distinct_3"] = gaming.distinct_ngrams(rows["completion"])
+    if bits_per_byte is not None:
+        values["bits_per_byte"] = bits_per_byte
     return {
         key: round(value, DIGITS)
         for key, value in values.items()
@@ -66,7 +72,7 @@ def measure(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def gains(
+def compute_gains(
     after: pd.DataFrame, before: pd.DataFrame, resamples: int, seed: int
 ) -> dict[str, float]:
     """What one model has over another on the same prompts.
@@ -84,11 +90,11 @@ def gains(
             (interval,) = paired_intervals(
                 differences[:, None], resamples, seed
             )
-            result |= _named(key, interval)
+            result |= _spread(key, interval)
     return result
 
 
-def over_sft(
+def compare_with_sft(
     rows: pd.DataFrame, sft: pd.DataFrame, resamples: int, seed: int
 ) -> dict[str, float]:
     """What a baseline has over SFT on the baseline's own prompts.
@@ -96,14 +102,16 @@ def over_sft(
     `prompts`, their number, and `over_sft` with its interval: compliance.
     """
     same = sft[sft["prompt_id"].isin(rows["prompt_id"])]
-    gain = gains(rows, same, resamples, seed)
+    gain = compute_gains(rows, same, resamples, seed)
     return {
         "prompts": rows["prompt_id"].nunique(),
         **{f"over_sft{end}": gain[f"compliance{end}"] for end in ENDS},
     }
 
 
-def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
+def tabulate_rules(
+    table: pd.DataFrame, resamples: int, seed: int
+) -> pd.DataFrame:
     """Violations per 100 completions, by rule and model.
 
     Columns: `rule, text`, one of base, sft and ppo each, `change` (PPO less
@@ -113,7 +121,9 @@ def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     """
     models = ("base", "sft", "ppo")
     rows = table[table["model"].isin(models)]
-    counts = _counts(rows)  # (model, prompt) x rule: violations a completion
+    counts = _count_violations(
+        rows
+    )  # (model, prompt) x rule: violations a completion
     means = 100 * counts.groupby(level="model").mean().T
     found = means.reindex(columns=models).fillna(0.0)
     found["change"] = found["ppo"] - found["sft"]
@@ -127,13 +137,13 @@ def rules(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
             100 * differences[common].to_numpy(), resamples, seed
         )
         found.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
-    found.insert(0, "text", _texts(rows))
+    found.insert(0, "text", _describe_rules(rows))
     found = found.rename_axis("rule").reset_index()
     found = found.sort_values(["sft", "rule"], ascending=[False, True])
     return found.round(DIGITS).reset_index(drop=True)
 
 
-def _named(key: str, interval: Interval) -> dict[str, float]:
+def _spread(key: str, interval: Interval) -> dict[str, float]:
     """An interval as `KEY`, `KEY_low` and `KEY_high`."""
     return {
         key + end: round(value, DIGITS)
@@ -141,14 +151,15 @@ def _named(key: str, interval: Interval) -> dict[str, float]:
     }
 
 
-def _values(rows: pd.DataFrame) -> pd.DataFrame:
+def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a completion, one column for each metric that is a mean."""
     text = rows["completion"]
     compliant = rows["outcome"] == Outcome.COMPLIANT
     return pd.DataFrame(
         {
             "compliance": compliant,
-            "sound_share": compliant & ~rows["trivial"].astype(bool),
+            "non_trivial_compliance": compliant
+            & ~rows["trivial"].astype(bool),
             "score": rows["score"],
             "violations": rows["codes"].map(len),
             "parse_rate": rows["parsed"],
@@ -156,25 +167,25 @@ def _values(rows: pd.DataFrame) -> pd.DataFrame:
             "length": rows["tokens"],
             "statements": rows["statements"],
             "trivial_share": rows["trivial"],
-            "repeated_lines": text.map(guards.repeated_line_share),
-            "comment_share": text.map(guards.comment_line_share),
-            "noqa_share": text.map(guards.mentions_noqa),
+            "repeated_lines": text.map(gaming.repeated_line_share),
+            "comment_share": text.map(gaming.comment_line_share),
+            "noqa_share": text.map(gaming.mentions_noqa),
             "copied_share": [
-                guards.copies_prompt(prompt, completion)
+                gaming.copies_prompt(prompt, completion)
                 for prompt, completion in zip(
                     rows["prompt"], text, strict=True
                 )
             ],
             "kl": rows["kl"],
-            **_opinions(rows),
+            **_external_metrics(rows),
         }
     ).astype(float)
 
 
-def _opinions(rows: pd.DataFrame) -> dict[str, Any]:
-    """What other judges than flake8 say; NaN where the text does not parse."""
+def _external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
+    """What other linters than flake8 say; NaN where a text does not parse."""
     readable = rows["parsed"].astype(bool) & rows["ruff"].notna()
-    lines = rows["completion"].map(guards.content_lines).clip(lower=1)
+    lines = rows["completion"].map(gaming.content_lines).clip(lower=1)
     docs, rest = (
         rows["ruff"].map(
             lambda codes, wanted=wanted: sum(
@@ -190,12 +201,12 @@ def _opinions(rows: pd.DataFrame) -> dict[str, Any]:
         "black": rows["black"].where(readable),
     }
     if "reward" in rows:
-        found["promised"] = rows["reward"]
+        found["predicted_compliance"] = rows["reward"]
     return found
 
 
 def _by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
-    return _values(rows).groupby(rows["prompt_id"]).mean().sort_index()
+    return _per_completion(rows).groupby(rows["prompt_id"]).mean().sort_index()
 
 
 def _check_paired(later: pd.DataFrame, earlier: pd.DataFrame) -> None:
@@ -207,7 +218,7 @@ def _check_paired(later: pd.DataFrame, earlier: pd.DataFrame) -> None:
         )
 
 
-def _counts(rows: pd.DataFrame) -> pd.DataFrame:
+def _count_violations(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean violations a completion, (model, prompt_id) x rule."""
     keys = ["model", "prompt_id"]
     samples = rows.groupby(keys).size()
@@ -216,7 +227,7 @@ def _counts(rows: pd.DataFrame) -> pd.DataFrame:
     return counts.reindex(samples.index).fillna(0.0).div(samples, axis=0)
 
 
-def _texts(rows: pd.DataFrame) -> pd.Series:
+def _describe_rules(rows: pd.DataFrame) -> pd.Series:
     """What flake8 says most often of each rule, less what it measured."""
     said = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
     plain = said["texts"].str.replace(r" \(.*\)", "", regex=True)
