@@ -149,7 +149,7 @@ def test_an_interrupt_ends_the_child_and_its_children(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
 def test_a_killed_parent_takes_even_a_shells_child_along() -> None:
     code = (
-        "from flows import child\n"
+        "from stylerl.pipeline import child\n"
         "child.run_command(['sh', '-c', 'sleep 60 & echo $!; wait'],"
         " lambda line: print(line, flush=True))"
     )
