@@ -262,7 +262,10 @@ def _example(example: Example, y: float) -> tuple[list[str], float]:
         MARGIN,
         y,
         ("strong", "A prompt that no training saw"),
-        ("soft", "PPO charges a violation to the token that wrote it"),
+        (
+            "soft",
+            "in training, each violation charges the token that wrote it",
+        ),
     )
     parts = [words, *_code(MARGIN, y + 24, prompt)]
     y += 24 + LINE * len(prompt)
