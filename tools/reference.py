@@ -83,6 +83,11 @@ def parameters() -> Iterator[str]:
         yield from ["| parameter | default | meaning |", "|---|---|---|"]
         for each in dataclasses.fields(section):
             yield _row(f"{field.name}.{each.name}", each, section, theirs)
+        if removed := getattr(section, "REMOVED", None):
+            names = ", ".join(
+                f"`{name}: {value}`" for name, value in removed.items()
+            )
+            yield from ["", f"No longer settings, and always: {names}."]
 
 
 def _row(name: str, field: Any, section: Any, theirs: dict[str, Any]) -> str:

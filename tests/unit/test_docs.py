@@ -9,11 +9,13 @@ import yaml
 from conftest import build_llama, build_tokenizer
 
 from stylerl import config
+from stylerl.cli.main import parser
 from stylerl.config import JudgeConfig
 from stylerl.evaluation.display import TABLE
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer, health
 from stylerl.reward.composite import Watch
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -60,6 +62,22 @@ def test_every_parameter_that_is_named_exists(page: Path) -> None:
         if key not in FILES and key not in params[section]
     ]
     assert unknown == []
+
+
+def test_the_reference_has_every_command_parameter_and_alarm() -> None:
+    commands = "\n".join(reference.commands())
+    top = parser().format_help()
+    for name in re.findall(r"^    (\w+)  ", top, re.MULTILINE):
+        assert f"## stylerl {name}\n" in commands
+    parameters = "\n".join(reference.parameters())
+    params = config.to_dict(config.from_preset("default"))
+    for section, values in params.items():
+        if isinstance(values, dict):
+            for key in values:
+                assert f"`{section}.{key}`" in parameters
+    alarms = "\n".join(reference.alarms())
+    for rule in health._RULES:
+        assert rule.remedy in alarms
 
 
 def test_every_test_that_is_named_exists() -> None:
