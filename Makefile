@@ -96,9 +96,10 @@ lock: $(STAMP)
 
 # The venv is made again when the lock or the package's metadata change.
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "stylerl needs Python 3.11 or newer; $(PYTHON) is" \
-		"`$(PYTHON) --version`. Name another: make PYTHON=python3.12"; \
+	@$(PYTHON) -c 'import sys; sys.exit( \
+		not (3, 11) <= sys.version_info < (3, 14))' || { \
+		echo "stylerl needs Python 3.11, 3.12 or 3.13; $(PYTHON) is" \
+		"`$(PYTHON) --version`. Name another: make PYTHON=python3.11"; \
 		exit 1; }
 	@echo "[1/3] virtual environment in $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

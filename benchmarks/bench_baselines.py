@@ -41,11 +41,13 @@ from stylerl.evaluation.generations import REFERENCE, LoadedModel, Source
 from stylerl.judge import Judge
 from stylerl.lm.sampling import whole_lines
 from stylerl.ppo import PPOTrainer
+from stylerl.ppo.factory import build_trainer
 from stylerl.report import summary
-from tasks import ppo
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
+LABELS = Path("artifacts/label/labels.parquet")
+SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 GENERATIONS = 4  # completions of a prompt that RLOO compares
 STYLES = ("classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
@@ -83,7 +85,7 @@ def main() -> None:
     prompts = heldout.draw_prompts(
         storage.read_table(SNIPPETS), judge, params.evaluate, params.seed
     )
-    reference = generations.load_model(Source(str(ppo.SFT)))
+    reference = generations.load_model(Source(str(SFT)))
 
     def answers(name: str, loaded: LoadedModel) -> pd.DataFrame:
         settings = params.evaluate
@@ -92,7 +94,7 @@ def main() -> None:
             range(settings.samples),
         )  # fmt: skip
 
-    own = generations.load_model(Source(str(ppo.FOLDER)))
+    own = generations.load_model(Source(str(POLICY)))
     found = {
         REFERENCE: Trained(answers(REFERENCE, reference)),
         "PPO, linter": Trained(answers("PPO, linter", own)),
@@ -137,9 +139,7 @@ def run_ppo(params: Params) -> LoadedModel:
 
 def untrained(params: Params) -> PPOTrainer:
     """What the stage `ppo` puts together, before its first update."""
-    trainer = ppo.make_trainer(params)
-    trainer.checkpoints = None
-    return trainer
+    return build_trainer(SFT, params, storage.read_table(LABELS))
 
 
 def run_rloo(params: Params) -> LoadedModel:

@@ -12,17 +12,18 @@ by a head trained as in PPO, for several rates, with and without the clip.
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from stylerl import config
+from stylerl import config, storage
 from stylerl.lm.logprobs import response_states, right_pad
 from stylerl.ppo import formulas
+from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import Rollouts
-from tasks import ppo
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 RIDGES = (1e4, 1e5, 3e5, 1e6)
@@ -46,7 +47,11 @@ def main() -> None:
     count = parser.parse_args().batches
     params = config.load()
     settings = dataclasses.replace(params.ppo, checkpoint_every=0)
-    trainer = ppo.make_trainer(dataclasses.replace(params, ppo=settings))
+    trainer = build_trainer(
+        "artifacts/sft",
+        dataclasses.replace(params, ppo=settings),
+        storage.read_table(Path("artifacts/label/labels.parquet")),
+    )
     batches = []
     for trainer.learner.done in range(count):
         batch = trainer.rollout()

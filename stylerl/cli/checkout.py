@@ -12,21 +12,23 @@ from stylerl.errors import StylerlError
 MARKS = ("dvc.yaml", "flows")
 
 
-def enter(command: str) -> None:
+def enter(command: str, instead: str = "") -> None:
     """Make `flows` importable from the working directory.
 
     Args:
         command: what needs it, for the message.
+        instead: options with which it needs none.
 
     Raises:
         StylerlError: the working directory is not the root of a checkout.
     """
     root = Path.cwd()
+    other = f", or {instead}" if instead else ""
     for mark in MARKS:
         if not (root / mark).exists():
             raise StylerlError(
-                f"`{command}` needs a checkout of stylerl; {root} has no "
-                f"{mark}: `git clone` it and run there"
+                f"`{command}` needs a checkout of stylerl{other}; {root} has "
+                f"no {mark}: `git clone` it and run there"
             )
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

@@ -84,6 +84,23 @@ def complete(
     return answers
 
 
+def labelled(folders: Sequence[Path]) -> dict[str, str]:
+    """Model folders by their names, or by their paths where names repeat.
+
+    Raises:
+        ModelError: one of them is no folder.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise ModelError(
+                f"--model must be a folder with a model; {folder} is none"
+            )
+    found = {folder.resolve().name: str(folder) for folder in folders}
+    if len(found) < len(folders):
+        found = {str(folder): str(folder) for folder in folders}
+    return found
+
+
 def show(answers: Sequence[Answer], console: Console) -> None:
     """Print the answers, beside each other where the terminal is wide."""
     columns = max(1, min(len(answers), console.width // COLUMN))

@@ -32,6 +32,7 @@ from stylerl.ppo import health, memory
 from stylerl.ppo.policy import PolicyWithValue
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
+EXTRAS = ("pipeline", "lora", "cluster")  # of pyproject.toml; dev is ours
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
 WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
 ATTENTION_TOLERANCE = 1e-3  # of logits, fp32
@@ -57,19 +58,44 @@ class Finding(NamedTuple):
 
 
 def examine(root: Path) -> Iterator[Finding]:
-    """Check the machine, then what stands in `root`, one by one."""
-    yield check_packages()
+    """Check the machine, then what is in `root`, one by one.
+
+    Outside a checkout nothing is amiss where there are no data, parameters
+    or pipeline: judge, trainer and completions need none of them.
+    """
+    checkout = (root / "dvc.yaml").exists()
+    yield check_packages(needed="pipeline" if checkout else "")
     yield check_torch()
     yield check_git()
     yield check_disk(root)
     for port, server in PORTS.items():
         yield check_port(port, server)
-    yield check_data(root / "data")
-    parameters = check_parameters(root / "params.yaml")
-    yield parameters
-    if parameters.status is not Status.FAIL:
-        params = config.load(root / "params.yaml")
-        yield from _examine_model(root, params)
+    if checkout or (root / "data").exists():
+        yield check_data(root / "data")
+    path = root / "params.yaml"
+    if checkout or path.exists():
+        parameters = check_parameters(path)
+        yield parameters
+        if parameters.status is not Status.FAIL:
+            yield from _examine_model(root, config.load(path))
+    if not checkout:
+        yield _outside(root)
+
+
+def _outside(root: Path) -> Finding:
+    """What is not there, where the working directory is no checkout."""
+    absent = [
+        name
+        for name in ("dvc.yaml", "data", "params.yaml")
+        if not (root / name).exists()
+    ]
+    return Finding(
+        "checkout",
+        Status.WARN,
+        f"none here: no {', no '.join(absent)}",
+        "judge, complete --model and the trainer need none; `git clone` "
+        "stylerl and run there for the pipeline",
+    )
 
 
 def _examine_model(root: Path, params: Params) -> Iterator[Finding]:
@@ -106,27 +132,51 @@ def render(findings: list[Finding]) -> Table:
     return table
 
 
-def check_packages(distribution: str = "stylerl") -> Finding:
-    """Every dependency is installed in a version that its bound allows."""
-    wrong = []
-    for line in importlib.metadata.requires(distribution) or ():
+def check_packages(needed: str = "") -> Finding:
+    """Every dependency is installed in a version that its bound allows.
+
+    Args:
+        needed: an extra that must be complete as well; of the others it is
+            said whether they are.
+    """
+    wrong = {extra: _unmet(extra) for extra in ("", *EXTRAS)}
+    if unmet := [*wrong[""], *(wrong[needed] if needed else ())]:
+        remedy = "pip install --upgrade stylerl"
+        if needed:
+            remedy = (
+                "pip install -r requirements.lock, or remove .venv and run "
+                "make"
+            )
+        return Finding("packages", Status.FAIL, "; ".join(unmet), remedy)
+    complete = [extra for extra in EXTRAS if not wrong[extra]]
+    absent = [f"stylerl[{extra}]" for extra in EXTRAS if wrong[extra]]
+    detail = "as pyproject.toml asks"
+    if complete:
+        detail += f", with {', '.join(complete)}"
+    if absent:
+        detail += f"; not installed: {', '.join(absent)}"
+    return Finding("packages", Status.OK, detail)
+
+
+def _unmet(extra: str) -> list[str]:
+    """The requirements that the extra adds, or the base's, and that fail."""
+    unmet = []
+    for line in importlib.metadata.requires("stylerl") or ():
         requirement = Requirement(line)
-        if requirement.marker and not requirement.marker.evaluate():
+        marker = requirement.marker
+        of_extra = marker is not None and not marker.evaluate({"extra": ""})
+        if of_extra != bool(extra):
+            continue
+        if marker and not marker.evaluate({"extra": extra}):
             continue
         try:
             found = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
             found = ""
         if not found or not requirement.specifier.contains(found, True):
-            wrong.append(f"{line} (found {found or 'none'})")
-    if wrong:
-        return Finding(
-            "packages",
-            Status.FAIL,
-            "; ".join(wrong),
-            "pip install -r requirements.lock, or remove .venv and run make",
-        )
-    return Finding("packages", Status.OK, "as pyproject.toml asks")
+            asked = f"{requirement.name}{requirement.specifier}"
+            unmet.append(f"{asked} (found {found or 'none'})")
+    return unmet
 
 
 def check_torch() -> Finding:

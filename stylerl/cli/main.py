@@ -17,7 +17,7 @@ import yaml
 
 from stylerl import config
 from stylerl.cli import checkout, judge_command
-from stylerl.errors import ConfigError, DataError, StylerlError
+from stylerl.errors import ConfigError, DataError, StylerlError, require
 from stylerl.pipeline import server as api
 from stylerl.pipeline import workspace
 
@@ -211,11 +211,24 @@ def _add_complete(commands: Any) -> None:
     complete = commands.add_parser(
         "complete",
         help="complete a prompt with base, SFT and PPO side by side",
-        description="Complete a prompt with each model of the last run, "
-        "from the same seed, and show what the judge says of each.",
-        epilog='example: stylerl complete "def add(a, b):"',
+        formatter_class=RAW,
+        description="Complete a prompt with each model of the last run, or "
+        "with those given,\nfrom the same seed, and show what the judge "
+        "says of each.  Without params.yaml\nthe defaults count.",
+        epilog="examples:\n"
+        '  stylerl complete "def add(a, b):"\n'
+        '  stylerl complete --model ~/policy "def add(a, b):"',
     )
     complete.add_argument("prompt", help="the code to go on from")
+    complete.add_argument(
+        "--model",
+        metavar="FOLDER",
+        dest="models",
+        type=Path,
+        action="append",
+        default=[],
+        help="a model folder instead of the last run's; may be repeated",
+    )
     complete.add_argument("--seed", type=int, default=0, metavar="N")
     complete.set_defaults(command=_complete)
 
@@ -322,6 +335,7 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
 @contextmanager
 def _prefect() -> Iterator[None]:
     """A Prefect server, which has heard everything before it goes."""
+    require("pipeline", *workspace.TOOLS)
     with api.server(private=True):
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogWorker
@@ -403,7 +417,8 @@ def _collect(options: argparse.Namespace) -> None:
         name = options.where or sources.HUB_DATASET
         files = sources.hub_files(name, options.limit)
     else:
-        checkout.enter("stylerl collect")  # its lock names the packages
+        # requirements.lock names the packages
+        checkout.enter("stylerl collect", instead="--source path or hub")
         files = sources.environment_files(LOCK)
     count = sources.collect(files, options.source, DATA)
     print(f"{count} files in {DATA}/")
@@ -415,14 +430,19 @@ def _complete(options: argparse.Namespace) -> None:
     from stylerl.cli import complete_command as completion
     from stylerl.judge import Judge
 
-    params = config.load(workspace.PARAMS)
+    if not options.models and not workspace.PARAMS.exists():
+        checkout.enter("stylerl complete", instead="--model FOLDER")
+    params = workspace.settings()
+    sources = {
+        "base": params.sft.base,
+        "SFT": "artifacts/sft",
+        "PPO": "artifacts/ppo",
+    }
+    if options.models:
+        sources = completion.labelled(options.models)
     answers = completion.complete(
         options.prompt,
-        {
-            "base": params.sft.base,
-            "SFT": "artifacts/sft",
-            "PPO": "artifacts/ppo",
-        },
+        sources,
         Judge(params.judge),
         max_new_tokens=params.evaluate.max_new_tokens,
         temperature=params.evaluate.temperature,

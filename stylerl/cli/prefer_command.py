@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from stylerl import config, draws, storage
+from stylerl import draws, storage
 from stylerl.config import Params
 from stylerl.data.prompts import compliant_prompts
 from stylerl.errors import DataError
@@ -46,7 +46,7 @@ def run(annotator: str, source: Path | None, pool: int) -> None:
         ModelError: a model cannot be loaded.
     """
     _check(annotator, pool)
-    params, console = config.load(workspace.PARAMS), Console()
+    params, console = workspace.settings(), Console()
     path = Path(params.reward.preferences)
     if lost := preferences.repair(path):
         _say(
@@ -76,7 +76,7 @@ def agreement() -> None:
         ConfigError: params.yaml breaks a rule.
         DataError: there are no answers, or one cannot be read.
     """
-    params = config.load(workspace.PARAMS)
+    params = workspace.settings()
     answers = preferences.load(Path(params.reward.preferences))
     Console().print(report(answers))
 

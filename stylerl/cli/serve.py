@@ -15,8 +15,9 @@ import os
 import signal
 import sys
 
-from stylerl.errors import StylerlError
+from stylerl.errors import StylerlError, require
 from stylerl.pipeline import server as api
+from stylerl.pipeline import workspace
 
 DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
 
@@ -25,9 +26,11 @@ def run() -> None:
     """Serve until interrupted.
 
     Raises:
+        MissingExtra: the packages of the pipeline are not installed.
         StylerlError: the server does not start, or a work pool has one of
             the deployments.
     """
+    require("pipeline", *workspace.TOOLS)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     try:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stylerl import storage
-from stylerl.errors import DataError
+from stylerl.errors import DataError, require
 
 SCHEMA = pa.schema(
     [
@@ -307,6 +307,7 @@ def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
 def _dataset_files(
     loader: str, origin: str, **options: Any
 ) -> Iterator[SourceFile]:
+    require("pipeline", "datasets")
     import datasets  # 2 s to import, and only these two sources need it
 
     try:

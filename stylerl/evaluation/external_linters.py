@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from stylerl.errors import StylerlError
+from stylerl.errors import StylerlError, require
 from stylerl.evaluation import formatters
 from stylerl.evaluation.formatters import Draft
 
@@ -87,6 +87,7 @@ def _rows_of(prompt: str) -> int:
 
 
 def _run_ruff(folder: str, width: int) -> list[dict[str, Any]]:
+    require("pipeline", "ruff")
     command = [
         *(sys.executable, "-I", "-m", "ruff", "check", folder),
         *("--isolated", "--no-cache", "--ignore-noqa", "--exit-zero"),

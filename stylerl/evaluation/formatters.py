@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from stylerl.errors import StylerlError
+from stylerl.errors import StylerlError, require
 from stylerl.judge.crews import cores
 
 SCRIPT = Path(__file__).with_name("format_worker.py")
@@ -50,6 +50,7 @@ def _format(
     Raises:
         StylerlError: a process died.
     """
+    require("pipeline", tool)
     count = min(cores(), len(drafts))
     answers = []
     with ExitStack() as stack:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stylerl.config import JudgeConfig
-from stylerl.errors import ConfigError, StylerlError
+from stylerl.errors import ConfigError, StylerlError, require
 from stylerl.judge.judge import File, Judge
 from stylerl.judge.verdict import Verdict
 
@@ -108,7 +108,9 @@ def connect(address: str, config: JudgeConfig) -> Iterator[Cluster]:
     Raises:
         ConfigError: no scheduler answers at the address.
         StylerlError: it has no worker.
+        MissingExtra: Dask is not installed.
     """
+    require("cluster", "distributed")
     from distributed import Client
 
     try:

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from stylerl.errors import ConfigError
+from stylerl.errors import ConfigError, require
 
 ALL = "all-linear"  # peft's word for all but the output embedding
 
@@ -41,8 +41,10 @@ class Adapters:
 
         Raises:
             ConfigError: the model has no such layer.
+            MissingExtra: peft is not installed.
         """
         self.settings = (rank, alpha, targets, seed)
+        require("lora", "peft")
         from peft import LoraConfig, get_peft_model  # takes seconds
 
         settings = LoraConfig(

@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import SFTConfig
-from stylerl.errors import DataError
+from stylerl.errors import DataError, require
 from stylerl.lm import training
 from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
 
@@ -185,6 +185,7 @@ def _train(
     log: training.Log | None,
 ) -> float:
     """Run TRL's SFTTrainer; the mean training loss in nats a token."""
+    require("pipeline", "datasets", "trl")
     from datasets import Dataset
     from trl import SFTConfig as Arguments
     from trl import SFTTrainer

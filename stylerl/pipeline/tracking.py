@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import stylerl
 from stylerl import storage
-from stylerl.errors import DataError, StylerlError
+from stylerl.errors import DataError, StylerlError, require
 from stylerl.pipeline import graph, machine
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def completions(run: str) -> "pd.DataFrame":
     Raises:
         DataError: there is no such run, or it left no table.
     """
+    require("pipeline", "mlflow")
     from mlflow.exceptions import MlflowException
 
     client = connect()
@@ -310,6 +311,7 @@ def save_pyfunc(
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    require("pipeline", "mlflow")
     import mlflow
 
     mlflow.set_tracking_uri(store())  # where `models:/` is looked up

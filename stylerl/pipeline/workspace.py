@@ -18,6 +18,7 @@ from stylerl.config import Params
 from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
+TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs beside the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
 JOURNAL = Path(".dvc/tmp/stylerl.sweep.json")  # of params.yaml in a sweep
 DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
@@ -117,6 +118,15 @@ def resolve(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
     """
     params = config.from_preset(preset) if preset else config.load(PARAMS)
     return config.override(params, changes or {})
+
+
+def settings() -> Params:
+    """The parameters of params.yaml, or the defaults where there is none.
+
+    Raises:
+        ConfigError: the file breaks a rule.
+    """
+    return config.load(PARAMS) if PARAMS.exists() else Params()
 
 
 def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:

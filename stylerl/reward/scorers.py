@@ -32,7 +32,7 @@ from transformers import (
 )
 
 from stylerl.config import RewardConfig
-from stylerl.errors import DataError, ModelError
+from stylerl.errors import DataError, ModelError, require
 from stylerl.lm import training
 from stylerl.lm.models import load_scorer, load_tokenizer
 from stylerl.reward.preference_pair import Preference
@@ -69,6 +69,7 @@ def train_classifier(
         ModelError: the base cannot be loaded.
         TrainingError: the loss is not finite.
     """
+    require("pipeline", "datasets")
     from datasets import Dataset
 
     if labels["compliant"].nunique() < 2:
@@ -122,6 +123,7 @@ def train_pairwise(
         ModelError: the base cannot be loaded.
         TrainingError: the loss is not finite.
     """
+    require("pipeline", "datasets", "trl")
     from datasets import Dataset
     from trl import RewardConfig as Arguments
     from trl import RewardTrainer

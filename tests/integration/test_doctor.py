@@ -106,6 +106,27 @@ def test_a_package_out_of_bounds_is_named(monkeypatch):
     assert "torch" not in found.detail
 
 
+def test_an_extra_that_is_not_installed_fails_only_what_needs_it(monkeypatch):
+    asked = [
+        "rich>=1",
+        'no-such-package; extra == "pipeline"',
+        'rich>=2; extra == "lora"',
+        'rich>=999; extra == "dev"',
+    ]
+    monkeypatch.setattr(
+        doctor.importlib.metadata, "requires", lambda name: asked
+    )
+
+    base = doctor.check_packages()
+    assert base.status is Status.OK
+    assert "with lora, cluster" in base.detail  # cluster asks for nothing
+    assert "not installed: stylerl[pipeline]" in base.detail
+
+    checkout = doctor.check_packages(needed="pipeline")
+    assert checkout.status is Status.FAIL
+    assert checkout.detail == "no-such-package (found none)"
+
+
 def test_without_git_there_is_a_warning(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
 
@@ -330,7 +351,19 @@ def test_a_containers_limit_counts_what_it_holds_already(
     assert memory.available_bytes() == 55_000
 
 
-def test_an_empty_folder_fails_without_an_exception(tmp_path):
+def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):
+    findings = {found.check: found for found in doctor.examine(tmp_path)}
+
+    assert {"packages", "torch", "disk", "port 5000"} <= set(findings)
+    failed = {n for n, f in findings.items() if f.status is Status.FAIL}
+    assert failed <= {"disk"}
+    outside = findings["checkout"]
+    assert outside.status is Status.WARN
+    assert outside.detail == "none here: no dvc.yaml, no data, no params.yaml"
+
+
+def test_an_empty_checkout_fails_without_an_exception(tmp_path):
+    (tmp_path / "dvc.yaml").touch()
     findings = list(doctor.examine(tmp_path))
 
     failed = {f.check for f in findings if f.status is Status.FAIL}

@@ -10,9 +10,10 @@ import yaml
 from test_comparison import evaluation
 
 from stylerl import config, storage
+from stylerl.cli import complete_command
 from stylerl.cli import main as cli
 from stylerl.errors import ConfigError
-from stylerl.pipeline import tracking
+from stylerl.pipeline import tracking, workspace
 
 COMMANDS = [
     "run",
@@ -141,10 +142,11 @@ def test_what_needs_a_checkout_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (folder / mark).rename(folder / "gone")
+    other = ", or --source path or hub" if command == "collect" else ""
     assert cli.main([command]) == 2
     assert capsys.readouterr().err == (
-        f"stylerl: `stylerl {command}` needs a checkout of stylerl; {folder} "
-        f"has no {mark}: `git clone` it and run there\n"
+        f"stylerl: `stylerl {command}` needs a checkout of stylerl{other}; "
+        f"{folder} has no {mark}: `git clone` it and run there\n"
     )
 
 
@@ -203,6 +205,51 @@ def test_complete_shows_each_model_that_is_there(
     assert "PPO" not in shown
     assert cli.main(["complete", "def add(a, b):", "--seed", "1"]) == 0
     assert capsys.readouterr().out != shown
+
+
+def test_complete_takes_model_folders_without_a_checkout(
+    llama_folder: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dvc.yaml").unlink()
+    arguments = ["complete", "--model", str(llama_folder), "def f(x):"]
+    assert cli.main(arguments) == 0
+    assert llama_folder.name in capsys.readouterr().out
+
+    assert cli.main(["complete", "--model", "nowhere", "def f(x):"]) == 2
+    message = "--model must be a folder with a model; nowhere is none"
+    assert message in capsys.readouterr().err
+
+    assert cli.main(["complete", "def f(x):"]) == 2
+    said = capsys.readouterr().err
+    assert "needs a checkout of stylerl, or --model FOLDER" in said
+
+
+def test_models_of_one_name_are_told_apart_by_their_paths(
+    folder: Path,
+) -> None:
+    one, two, other = Path("a/m"), Path("b/m"), Path("b/n")
+    for each in (one, two, other):
+        each.mkdir(parents=True)
+    assert complete_command.labelled([one, other]) == {"m": "a/m", "n": "b/n"}
+    assert complete_command.labelled([one, two]) == {
+        "a/m": "a/m",
+        "b/m": "b/m",
+    }
+
+
+def test_a_command_whose_extra_is_missing_names_it(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(workspace, "TOOLS", ("prefect", "no_such_package"))
+    expected = (
+        "stylerl: this needs no_such_package, which is not installed: "
+        "pip install 'stylerl[pipeline]'\n"
+    )
+    for command in (["run", "--preset", "smoke"], ["serve"]):
+        assert cli.main(command) == 2
+        assert capsys.readouterr().err == expected
 
 
 def test_compare_prints_differences_and_refuses_another_judge(

@@ -205,6 +205,7 @@ def server(
     with pytest.MonkeyPatch.context() as patch, prefect_test_harness(120):
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         patch.setenv("PATH", path)
+        patch.setenv("PYTHONPATH", str(ROOT))  # where flows/ is
         patch.setenv("PREFECT_API_URL", PREFECT_API_URL.value())
         patch.setenv("PREFECT_HOME", str(folder / "prefect"))
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
