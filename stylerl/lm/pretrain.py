@@ -10,13 +10,14 @@ little is padded and none sees another; the matrices are trained by Muon
 (Jordan et al. 2024) and the rest by AdamW, under a schedule that warms up,
 holds, and decays linearly to zero (arXiv 2405.18392).
 
-A run that was killed goes on from its last checkpoint, to the same bits.  On
+A run that was killed resumes from its last checkpoint, to the same bits.  On
 a CUDA device the same recipe runs there.
 """
 
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ DECAY = 0.3  # share of the tokens over which it falls to zero
 MAX_NORM = 1.0  # gradients are clipped to
 TOKENIZER_TEXTS = 40_000
 MEASURE_EVERY = 500  # steps
+HELD_OUT = 1000  # texts to measure on
 
 
 class Progress(NamedTuple):
@@ -61,6 +63,25 @@ class Place(NamedTuple):
     epoch: int
     taken: int  # batches of this epoch
     order: Any  # of the generator, before it shuffled this epoch
+
+
+@dataclass
+class State:
+    """What a checkpoint holds besides weights and optimisers."""
+
+    place: Place
+    seen: int  # tokens predicted
+    step: int
+    smooth: float  # loss, nats a token, over some 50 steps
+    measured: list[Progress]
+
+    def add(self, batch: list[list[int]], loss: float) -> int:
+        """Count a step on `batch`; its tokens."""
+        count = _predicted_tokens(batch)
+        self.seen += count
+        self.step += 1
+        self.smooth += (loss - self.smooth) / min(self.step, 50)
+        return count
 
 
 def train_tokenizer(
@@ -113,7 +134,7 @@ def new_model(
 def roughened(
     snippets: pd.DataFrame, share: float, seed: int, epoch: int
 ) -> list[str]:
-    """The texts, a share of their bodies roughened, anew in each epoch."""
+    """The texts; a share of their bodies is roughened, anew each epoch."""
     texts = []
     columns = snippets["id"], snippets["text"], snippets["body_start"]
     for name, text, start in zip(*columns, strict=True):
@@ -136,7 +157,7 @@ def encode(
 def batches(
     documents: list[list[int]], tokens: int, rng: random.Random
 ) -> Iterator[list[list[int]]]:
-    """Shuffled batches of documents of like length, `tokens` in each."""
+    """Shuffled batches of documents of similar length, `tokens` in each."""
     order = sorted(
         range(len(documents)),
         key=lambda i: (len(documents[i]) // 8, rng.random()),
@@ -183,82 +204,114 @@ def train(
 
     Args:
         snippets: rows of snippets.parquet; train is learnt, valid measured.
-        checkpoints: a folder of this run's own.  What stands there is gone
-            on from, after its measured steps have been yielded once more.
+        config: the shape of the model and the budget of tokens.
+        seed: of the weights, the corruption and the order of reading.
+        checkpoints: a folder of this run's own.  Training resumes from its
+            last checkpoint, and yields the measured steps before it again.
 
     Raises:
         DataError: one of the two splits is empty.
     """
+    # 1. A tokenizer, and a model with random weights, on the device.
+    learnt, held_out = _splits(snippets)
+    torch.manual_seed(seed)
+    tokenizer = _fit_tokenizer(learnt, config, seed)
+    model = _on_device(new_model(config, tokenizer))
+    fast = torch.compile(model, dynamic=True) if config.compile else model
+    optimizers = _optimizers(model, config)
+    # 2. Where the last checkpoint was, or at the beginning.
+    start = Place(1, 0, random.Random(seed).getstate())
+    state = State(start, 0, 0, math.log(config.vocabulary), [])
+    saved = checkpoint.latest(checkpoints) if checkpoints else None
+    if saved:
+        state = _restore(saved, model, optimizers)
+    for progress in state.measured:
+        yield progress, model, tokenizer
+    # 3. One step a batch, until the budget is spent.
+    bar = tqdm(
+        desc="pretrain",
+        total=config.tokens,
+        initial=state.seen,
+        unit=" tokens",
+    )
+    reading = _endless(learnt, tokenizer, config, seed, state.place)
+    for state.place, batch in reading:
+        share = schedule(state.seen / config.tokens)
+        loss = _step(fast, optimizers, batch, tokenizer.pad_token_id, share)
+        count = state.add(batch, loss)
+        bar.update(count)
+        bar.set_postfix(loss=f"{state.smooth:.3f}")
+        done = state.seen >= config.tokens
+        # 4. Measure now and then, and keep what a killed run resumes from.
+        bits = None
+        if state.step % MEASURE_EVERY == 0 or done:
+            bits = bits_per_byte(model, tokenizer, held_out)
+        progress = Progress(state.step, state.seen, state.smooth, bits)
+        if bits is not None:
+            state.measured.append(progress)
+        every = config.checkpoint_every
+        if checkpoints and every and state.step % every == 0 and not done:
+            _save(checkpoints, state, model, optimizers)
+        yield progress, model, tokenizer
+        if done:
+            return
+
+
+def _splits(snippets: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The snippets to learn, and the texts to measure on."""
     learnt = snippets[snippets["split"] == "train"]
-    held_out = snippets[snippets["split"] == "valid"].head(1000)
+    held_out = snippets[snippets["split"] == "valid"].head(HELD_OUT)
     if learnt.empty or held_out.empty:
         raise DataError(
             "pretraining needs snippets in the splits train and valid; "
             f"got {len(learnt)} and {len(held_out)}"
         )
-    torch.manual_seed(seed)
-    rng = random.Random(seed)
-    tokenizer = train_tokenizer(
-        roughened(
-            learnt.sample(
-                min(TOKENIZER_TEXTS, len(learnt)), random_state=seed
-            ),
-            config.corrupt_share,
-            seed,
-            0,
-        ),
-        config.vocabulary,
-    )
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = new_model(config, tokenizer)
-    model.to(device)  # type: ignore[arg-type]
-    if device.type == "cuda":
+    return learnt, list(held_out["text"])
+
+
+def _fit_tokenizer(
+    learnt: pd.DataFrame, config: PretrainConfig, seed: int
+) -> PreTrainedTokenizerFast:
+    """A tokenizer of texts as the first epoch could show them."""
+    count = min(TOKENIZER_TEXTS, len(learnt))
+    drawn = learnt.sample(count, random_state=seed)
+    texts = roughened(drawn, config.corrupt_share, seed, 0)
+    return train_tokenizer(texts, config.vocabulary)
+
+
+def _on_device(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """The model on the GPU, if there is one."""
+    if torch.cuda.is_available():
+        model.to("cuda")  # type: ignore[arg-type]
         model.set_attn_implementation("sdpa")
-    optimizers = _optimizers(model, config)
-    fast = torch.compile(model, dynamic=True) if config.compile else model
-    start = Place(1, 0, rng.getstate())
-    seen, step, smooth = 0, 0, math.log(config.vocabulary)
-    measured: list[Progress] = []
-    saved = checkpoint.latest(checkpoints) if checkpoints else None
-    if saved:
-        start, seen, step, smooth, measured = _restore(
-            saved, model, optimizers
-        )
-    for progress in measured:
-        yield progress, model, tokenizer
-    bar = tqdm(
-        desc="pretrain", total=config.tokens, initial=seen, unit=" tokens"
-    )
-    for place, batch in _endless(learnt, tokenizer, config, seed, start):
-        ids = pad(batch, tokenizer.pad_token_id).to(device)
-        count = sum(len(document) - 1 for document in batch)
-        for optimizer in optimizers:
-            _set_rate(optimizer, schedule(seen / config.tokens))
-        with torch.autocast(device.type, torch.bfloat16):
-            loss = loss_of(fast, ids, tokenizer.pad_token_id) / count
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        seen, step = seen + count, step + 1
-        smooth += (loss.item() - smooth) / min(step, 50)
-        bar.update(count)
-        bar.set_postfix(loss=f"{smooth:.3f}")
-        done = seen >= config.tokens
-        bits = None
-        if step % MEASURE_EVERY == 0 or done:
-            bits = bits_per_byte(model, tokenizer, list(held_out["text"]))
-        progress = Progress(step, seen, smooth, bits)
-        if bits is not None:
-            measured.append(progress)
-        every = config.checkpoint_every
-        if checkpoints and every and step % every == 0 and not done:
-            state = [place, seen, step, smooth, measured]
-            _save(checkpoints, step, state, model, optimizers)
-        yield progress, model, tokenizer
-        if done:
-            return
+    return model
+
+
+def _step(
+    model: Any,
+    optimizers: Sequence[torch.optim.Optimizer],
+    batch: list[list[int]],
+    pad_id: int,
+    share: float,
+) -> float:
+    """One optimiser step at a share of the peak rates; the loss a token."""
+    device = next(model.parameters()).device
+    ids = pad(batch, pad_id).to(device)
+    for optimizer in optimizers:
+        _set_rate(optimizer, share)
+    with torch.autocast(device.type, torch.bfloat16):
+        loss = loss_of(model, ids, pad_id) / _predicted_tokens(batch)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+def _predicted_tokens(batch: list[list[int]]) -> int:
+    """The first token of a document is given; the others are predicted."""
+    return sum(len(document) - 1 for document in batch)
 
 
 def _endless(
@@ -268,7 +321,7 @@ def _endless(
     seed: int,
     start: Place,
 ) -> Iterator[tuple[Place, list[list[int]]]]:
-    """Batches from `start` on, without end, roughened anew in each epoch."""
+    """Batches from `start`, without end; texts corrupted anew each epoch."""
     epoch, done, order = start
     rng = random.Random()
     rng.setstate(order)
@@ -285,8 +338,7 @@ def _endless(
 
 def _save(
     folder: Path,
-    step: int,
-    state: list[Any],
+    state: State,
     model: LlamaForCausalLM,
     optimizers: Sequence[torch.optim.Optimizer],
 ) -> None:
@@ -297,8 +349,9 @@ def _save(
         tensors[f"optimizer_{number}"] = checkpoint.optimiser_tensors(
             optimizer
         )
+    run = [state.place, state.seen, state.step, state.smooth, state.measured]
     checkpoint.save(
-        folder, checkpoint.Checkpoint(step, tensors, {"run": state})
+        folder, checkpoint.Checkpoint(state.step, tensors, {"run": run})
     )
 
 
@@ -306,8 +359,8 @@ def _restore(
     saved: checkpoint.Checkpoint,
     model: LlamaForCausalLM,
     optimizers: Sequence[torch.optim.Optimizer],
-) -> tuple[Place, int, int, float, list[Progress]]:
-    """Undo `_save`; what it was given as `state`."""
+) -> State:
+    """Undo `_save`."""
     for name, parameter in model.named_parameters():
         parameter.data.copy_(saved.tensors["model"][name])
     for number, optimizer in enumerate(optimizers):
@@ -317,7 +370,9 @@ def _restore(
     (epoch, taken, order), seen, step, smooth, measured = saved.state["run"]
     version, internal, gauss = order
     place = Place(epoch, taken, (version, tuple(internal), gauss))
-    return place, seen, step, smooth, [Progress(*each) for each in measured]
+    return State(
+        place, seen, step, smooth, [Progress(*each) for each in measured]
+    )
 
 
 def schedule(
