@@ -2,7 +2,7 @@
 
     python benchmarks/bench_judge.py [--snippets N] [--jobs N] [--single N]
 
-Functions of the installed packages, half of them roughened, are judged
+Functions of the installed packages, half of them corrupted, are judged
 
 1. by the judge, on one core and on several;
 2. by the flake8 command, started once for each snippet, as the notebook
@@ -40,9 +40,9 @@ from typing import NamedTuple, TypeVar
 from tqdm import tqdm
 
 from stylerl.config import FilterConfig, JudgeConfig
-from stylerl.corrupt import roughen
+from stylerl.corrupt import corrupt_style
 from stylerl.data.corpus import extract
-from stylerl.judge import Judge, Violation, crews
+from stylerl.judge import Judge, Violation, pool
 from stylerl.judge.engine import Engine, arguments
 
 RESULTS = Path(__file__).parent / "results" / "judge.md"
@@ -109,7 +109,7 @@ def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--snippets", type=int, default=3000, metavar="N")
-    parser.add_argument("--jobs", type=int, default=crews.cores(), metavar="N")
+    parser.add_argument("--jobs", type=int, default=pool.cores(), metavar="N")
     parser.add_argument(
         "--single",
         type=int,
@@ -121,7 +121,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def draw_snippets(count: int) -> list[bytes]:
-    """Functions of installed packages, half of them roughened."""
+    """Functions of installed packages, half of them corrupted."""
     rng = random.Random(0)
     paths = sorted(Path(sysconfig.get_path("purelib")).rglob("*.py"))
     rng.shuffle(paths)
@@ -131,7 +131,7 @@ def draw_snippets(count: int) -> list[bytes]:
         for snippet in rng.sample(found, min(len(found), 3)):
             text = snippet.text
             if rng.random() < 0.5:
-                text, _ = roughen(text, snippet.body_start, rng)
+                text, _ = corrupt_style(text, snippet.body_start, rng)
             snippets.append(text.encode())
         if len(snippets) >= count:
             break
@@ -148,7 +148,7 @@ def time_judge(
         judge = Judge(CONFIG)
         verdicts = judge.judge_files(files, jobs)
         found = [list(verdict.violations) for verdict in verdicts]
-        crews.crew(CONFIG, judge.identity).close()
+        pool.shared_pool(CONFIG, judge.identity).close()
         return found
 
     found, clock, cpu = timed(work)
@@ -279,7 +279,7 @@ def report(
         f"{datetime.date.today()}, {machine()}",
         "",
         f"{len(ours)} functions of installed packages, half of them "
-        f"roughened: {clean} comply, {found} violations. All verdicts equal "
+        f"corrupted: {clean} comply, {found} violations. All verdicts equal "
         "those of the flake8 command: row, column, code and words.",
         "",
         "| | snippets | clock, s | snippets/s | CPU, s | snippets/CPU s | "

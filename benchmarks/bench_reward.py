@@ -24,7 +24,7 @@ import torch
 
 from stylerl import storage
 from stylerl.config import JudgeConfig
-from stylerl.judge import Judge, crews
+from stylerl.judge import Judge, pool
 from stylerl.lm import models
 from stylerl.reward.scorers import score_texts
 
@@ -61,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     table = storage.read_table(options.labels)
     texts = table["text"].head(options.texts).tolist()
-    judges = [timed_judge(texts, jobs) for jobs in (1, crews.cores())]
+    judges = [timed_judge(texts, jobs) for jobs in (1, pool.cores())]
     learned = [timed_model(texts, options.model, torch.device("cpu"))]
     if torch.cuda.is_available():
         device = torch.device("cuda")
@@ -125,7 +125,7 @@ def report(
         "# Reward model against judge",
         "",
         f"`{command}`, {datetime.date.today()}, {platform.machine()}, "
-        f"{count(crews.cores(), 'core')}, load average "
+        f"{count(pool.cores(), 'core')}, load average "
         f"{os.getloadavg()[0]:.1f}, torch {torch.__version__}.",
         "",
         f"{len(texts)} texts of {characters:.0f} characters on average; a "

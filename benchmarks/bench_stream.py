@@ -22,7 +22,7 @@ from bench_judge import machine
 from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
-from stylerl.judge import Judge, crews
+from stylerl.judge import Judge, pool
 
 RESULTS = Path(__file__).parent / "results" / "stream.md"
 TENTHS = 10
@@ -32,7 +32,7 @@ def main() -> None:
     """Stream, kill, stream again, and write what was seen."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--snippets", type=int, default=1_000_000)
-    parser.add_argument("--jobs", type=int, default=crews.cores())
+    parser.add_argument("--jobs", type=int, default=pool.cores())
     parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.cache:

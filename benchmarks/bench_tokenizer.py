@@ -34,7 +34,7 @@ from transformers import (
 
 from stylerl import storage
 from stylerl.config import JudgeConfig, RewardConfig
-from stylerl.judge import Judge, crews
+from stylerl.judge import Judge, pool
 from stylerl.lm import models
 from stylerl.lm.pretrain import train_tokenizer
 from stylerl.reward import model_metrics as metrics
@@ -195,7 +195,7 @@ def report(
         "# What an uncased WordPiece tokenizer hides",
         "",
         f"`{command}`, {datetime.date.today()}, {platform.machine()}, "
-        f"{torch.get_num_threads()} of {crews.cores()} cores, load average "
+        f"{torch.get_num_threads()} of {pool.cores()} cores, load average "
         f"{os.getloadavg()[0]:.1f}, torch {torch.__version__}.",
         "",
         f"Two classifiers P(compliant), from scratch, of one size and on the "

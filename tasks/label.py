@@ -47,8 +47,8 @@ def _judge(params: config.Params) -> Iterator[Judge]:
     if params.label.cluster is None:
         yield Judge(params.judge, verdicts)
         return
-    with cluster.connect(params.label.cluster, params.judge) as crew:
-        yield Judge(params.judge, verdicts, crew)
+    with cluster.connect(params.label.cluster, params.judge) as pool:
+        yield Judge(params.judge, verdicts, pool)
 
 
 if __name__ == "__main__":

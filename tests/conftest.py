@@ -24,7 +24,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl.judge import Verdict, crews
+from stylerl.judge import Verdict, pool
 from stylerl.lm.models import save_model
 
 CORPUS = [
@@ -160,14 +160,14 @@ def rng() -> random.Random:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every source that flake8 sees from here on."""
     seen: list[bytes] = []
-    judge = crews.Crew.judge
+    judge = pool.WorkerPool.judge
 
     def record(
-        crew: crews.Crew, sources: Iterable[tuple[bytes, str]], jobs: int
+        pool: pool.WorkerPool, sources: Iterable[tuple[bytes, str]], jobs: int
     ) -> Iterator[Verdict]:
         sources = list(sources)
         seen.extend(source for source, _ in sources)
-        return judge(crew, sources, jobs)
+        return judge(pool, sources, jobs)
 
-    monkeypatch.setattr(crews.Crew, "judge", record)
+    monkeypatch.setattr(pool.WorkerPool, "judge", record)
     return seen

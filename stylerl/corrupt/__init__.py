@@ -1,6 +1,6 @@
 """Clean code -> code with one violation, rule by rule.
 
-rules.py is the front: the rules, `roughen` for whole bodies, and minimal
+rules.py is the front: the rules, `corrupt_style` for whole bodies, and minimal
 pairs; the other modules hold the rules by kind.
 """
 
@@ -8,8 +8,8 @@ from stylerl.corrupt.rules import (
     RULES,
     Pair,
     break_once,
+    corrupt_style,
     minimal_pairs,
-    roughen,
 )
 
-__all__ = ["RULES", "Pair", "break_once", "minimal_pairs", "roughen"]
+__all__ = ["RULES", "Pair", "break_once", "minimal_pairs", "corrupt_style"]

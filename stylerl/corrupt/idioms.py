@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.lexemes import Code, Edit, Lexeme, Site
+from stylerl.corrupt.tokens import Code, Edit, Site, Token
 
 
 def none_comparison(code: Code) -> Iterator[Site]:
@@ -20,7 +20,7 @@ def truth_comparison(code: Code) -> Iterator[Site]:
     """E712: `== True` for the truth of a name in a condition."""
     yield from _identity_as_equality(code, frozenset(("True", "False")))
     for line in code.lines():
-        words = code.lexemes[line.first : line.last]
+        words = code.tokens[line.first : line.last]
         if (
             words[0].text not in ("if", "elif", "while")
             or words[-1].text != ":"
@@ -43,14 +43,14 @@ def truth_comparison(code: Code) -> Iterator[Site]:
 def _identity_as_equality(
     code: Code, constants: frozenset[str]
 ) -> Iterator[Site]:
-    lexemes = code.lexemes
-    for i in range(1, len(lexemes)):
-        if lexemes[i].text not in constants:
+    tokens = code.tokens
+    for i in range(1, len(tokens)):
+        if tokens[i].text not in constants:
             continue
-        if lexemes[i - 1].text == "is":
-            yield (Edit(lexemes[i - 1].start, lexemes[i - 1].end, "=="),)
-        elif lexemes[i - 1].text == "not" and lexemes[i - 2].text == "is":
-            yield (Edit(lexemes[i - 2].start, lexemes[i - 1].end, "!="),)
+        if tokens[i - 1].text == "is":
+            yield (Edit(tokens[i - 1].start, tokens[i - 1].end, "=="),)
+        elif tokens[i - 1].text == "not" and tokens[i - 2].text == "is":
+            yield (Edit(tokens[i - 2].start, tokens[i - 1].end, "!="),)
 
 
 def not_in(code: Code) -> Iterator[Site]:
@@ -67,33 +67,33 @@ def _negated_test(
     code: Code, words: tuple[str, str], positive: str
 ) -> Iterator[Site]:
     """Move the `not` of a test whose left side is one dotted name."""
-    lexemes = code.lexemes
-    for i in range(1, len(lexemes) - 1):
-        if (lexemes[i].text, lexemes[i + 1].text) != words:
+    tokens = code.tokens
+    for i in range(1, len(tokens) - 1):
+        if (tokens[i].text, tokens[i + 1].text) != words:
             continue
         first = i - 1
-        while first >= 2 and lexemes[first - 1].text == ".":
+        while first >= 2 and tokens[first - 1].text == ".":
             first -= 2
-        before = lexemes[first - 1].text if first else ""
+        before = tokens[first - 1].text if first else ""
         opens = ("if", "elif", "while", "and", "or", "return", "(", "=")
-        if lexemes[first].kind == "name" and before in opens:
-            start = lexemes[first].start
+        if tokens[first].kind == "name" and before in opens:
+            start = tokens[first].start
             yield (
                 Edit(start, start, "not "),
-                Edit(lexemes[i - 1].end, lexemes[i + 1].end, positive),
+                Edit(tokens[i - 1].end, tokens[i + 1].end, positive),
             )
 
 
 def bare_except(code: Code) -> Iterator[Site]:
     """E722: `except:` for `except Exception:`."""
     for line in code.lines():
-        words = [w.text for w in code.lexemes[line.first : line.last]]
+        words = [w.text for w in code.tokens[line.first : line.last]]
         if words in (
             ["except", "Exception", ":"],
             ["except", "BaseException", ":"],
         ):
-            first = code.lexemes[line.first]
-            name = code.lexemes[line.first + 1]
+            first = code.tokens[line.first]
+            name = code.tokens[line.first + 1]
             yield (Edit(first.end, name.end, ""),)
 
 
@@ -119,8 +119,8 @@ def lambda_assignment(code: Code) -> Iterator[Site]:
 def joined_imports(code: Code) -> Iterator[Site]:
     """E401: two imports on one line."""
     for line, after in pairwise(code.lines()):
-        first, second = code.lexemes[line.first], code.lexemes[after.first]
-        last = code.lexemes[line.last - 1]
+        first, second = code.tokens[line.first], code.tokens[after.first]
+        last = code.tokens[line.last - 1]
         if (
             first.text == second.text == "import"
             and line.indent == after.indent
@@ -132,11 +132,11 @@ def joined_imports(code: Code) -> Iterator[Site]:
 def late_import(code: Code) -> Iterator[Site]:
     """E402: the last of a file's imports, behind the line that follows."""
     for line, after in pairwise(code.lines()):
-        end, stop = code.lexemes[line.last].end, code.lexemes[after.last].end
+        end, stop = code.tokens[line.last].end, code.tokens[after.last].end
         if (
-            code.lexemes[line.first].text in ("import", "from")
+            code.tokens[line.first].text in ("import", "from")
             and not line.indent
-            and code.lexemes[after.first + 1].text == "="
+            and code.tokens[after.first + 1].text == "="
         ):
             moved = code.text[line.start : end]
             yield (Edit(line.start, end, ""), Edit(stop, stop, moved))
@@ -144,7 +144,7 @@ def late_import(code: Code) -> Iterator[Site]:
 
 def type_comparison(code: Code) -> Iterator[Site]:
     """E721: `type(x) == T` for `isinstance(x, T)`, x and T single names."""
-    words = code.lexemes
+    words = code.tokens
     for i in range(len(words) - 5):
         call = [word.text for word in words[i : i + 6]]
         if (
@@ -160,7 +160,7 @@ def type_comparison(code: Code) -> Iterator[Site]:
 def ambiguous_name(code: Code) -> Iterator[Site]:
     """E741: a local name called `l` throughout."""
     for line in code.lines():
-        name, equals = code.lexemes[line.first : line.first + 2]
+        name, equals = code.tokens[line.first : line.first + 2]
         if name.kind == "name" and equals.text == "=":
             yield from _renamed(code, name.text)
 
@@ -170,7 +170,7 @@ def ambiguous_definition(keyword: str) -> Callable[[Code], Iterator[Site]]:
 
     def sites(code: Code) -> Iterator[Site]:
         for line in code.lines():
-            first, name = code.lexemes[line.first : line.first + 2]
+            first, name = code.tokens[line.first : line.first + 2]
             if first.text == keyword:
                 yield from _renamed(code, name.text)
 
@@ -179,14 +179,14 @@ def ambiguous_definition(keyword: str) -> Callable[[Code], Iterator[Site]]:
 
 def _renamed(code: Code, name: str) -> Iterator[Site]:
     """All uses of a name become `l`, where nothing else is called so."""
-    if any(word.text == "l" for word in code.lexemes):
+    if any(word.text == "l" for word in code.tokens):
         return
     uses = _plain_uses(code, name)
     if uses:
         yield tuple(Edit(use.start, use.end, "l") for use in uses)
 
 
-def _plain_uses(code: Code, name: str) -> list[Lexeme]:
+def _plain_uses(code: Code, name: str) -> list[Token]:
     """The uses of a local name; none where one may be something else.
 
     That is: an attribute or a keyword argument of that name, a mention in
@@ -195,12 +195,12 @@ def _plain_uses(code: Code, name: str) -> list[Lexeme]:
     uses = []
     if name in code.text[: code.start]:
         return []
-    for i, word in enumerate(code.lexemes):
+    for i, word in enumerate(code.tokens):
         if word.kind == "string" and name in word.text:
             return []
         if word.kind == "name" and word.text == name:
-            argument = word.opener >= 0 and code.lexemes[i + 1].text == "="
-            if code.lexemes[i - 1].text == "." or argument:
+            argument = word.opener >= 0 and code.tokens[i + 1].text == "="
+            if code.tokens[i - 1].text == "." or argument:
                 return []
             uses.append(word)
     return uses
@@ -212,7 +212,7 @@ _KNOWN = frozenset("\n\\'\"abfnrtvxuNU01234567")
 
 def invalid_escape(code: Code) -> Iterator[Site]:
     """W605: a regular expression's escape in a string that is not raw."""
-    for word in code.lexemes:
+    for word in code.tokens:
         if word.kind == "string" and word.text[0] in "rR":
             escaped = _ESCAPE.findall(word.text)
             if escaped and _KNOWN.isdisjoint(escaped):

@@ -6,7 +6,7 @@ As in spacing.py, each function yields the sites of one rule.
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.lexemes import CLOSING, OPENING, Code, Edit, Line, Site
+from stylerl.corrupt.tokens import CLOSING, OPENING, Code, Edit, Line, Site
 
 
 def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
@@ -18,10 +18,10 @@ def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
         if line.indent:
             yield line, line.start, line.indent
         for i in range(line.first + 1, line.last + 1):
-            if code.lexemes[i - 1].kind in ("newline", "backslash"):
+            if code.tokens[i - 1].kind in ("newline", "backslash"):
                 blank = code.gap(i)
-                start = code.lexemes[i - 1].end
-                if blank and code.lexemes[i].kind != "newline":
+                start = code.tokens[i - 1].end
+                if blank and code.tokens[i].kind != "newline":
                     yield line, start, blank
 
 
@@ -76,7 +76,7 @@ def shifted_block(columns: int) -> Callable[[Code], Iterator[Site]]:
     def sites(code: Code) -> Iterator[Site]:
         physical = list(_physical(code))
         for header, first in pairwise(code.lines()):
-            if code.lexemes[header.last - 1].text != ":":
+            if code.tokens[header.last - 1].text != ":":
                 continue
             edits = []
             for line, start, blank in physical:
@@ -102,8 +102,8 @@ def shifted_comment(
 
     def sites(code: Code) -> Iterator[Site]:
         for before, line in pairwise(code.lines()):
-            header = code.lexemes[before.last - 1].text == ":"
-            comment = code.lexemes[line.first].kind == "comment"
+            header = code.tokens[before.last - 1].text == ":"
+            comment = code.tokens[line.first].kind == "comment"
             width = len(line.indent)
             if comment and header == opens_block and width + columns >= 0:
                 end = line.start + width
@@ -113,19 +113,19 @@ def shifted_comment(
 
 
 def _continuations(code: Code) -> Iterator[tuple[Line, int, int]]:
-    """Each line inside brackets: its statement, first lexeme, opener."""
+    """Each line inside brackets: its statement, first token, opener."""
     for line in code.lines():
         for i in range(line.first + 1, line.last):
-            opener = code.lexemes[i].opener
-            closing = code.lexemes[i].text in CLOSING
-            started = code.lexemes[i - 1].kind == "newline"
+            opener = code.tokens[i].opener
+            closing = code.tokens[i].text in CLOSING
+            started = code.tokens[i - 1].kind == "newline"
             if started and opener >= 0 and not closing:
                 yield line, i, opener
 
 
 def _visual(code: Code, opener: int) -> bool:
     """Whether something stands behind the bracket on its own line."""
-    return code.lexemes[opener + 1].kind not in ("newline", "comment")
+    return code.tokens[opener + 1].kind not in ("newline", "comment")
 
 
 def shifted_continuation(
@@ -135,10 +135,10 @@ def shifted_continuation(
 
     def sites(code: Code) -> Iterator[Site]:
         for _, i, opener in _continuations(code):
-            lexeme = code.lexemes[i]
-            if _visual(code, opener) == visual and lexeme.kind != "newline":
+            token = code.tokens[i]
+            if _visual(code, opener) == visual and token.kind != "newline":
                 blanks = " " * columns
-                yield (Edit(lexeme.start, lexeme.start, blanks),)
+                yield (Edit(token.start, token.start, blanks),)
 
     return sites
 
@@ -153,15 +153,15 @@ def outdented_continuation(
 
     def sites(code: Code) -> Iterator[Site]:
         for line, i, opener in _continuations(code):
-            lexeme = code.lexemes[i]
+            token = code.tokens[i]
             width = len(line.indent) + columns
             if (
                 _visual(code, opener) == visual
-                and lexeme.kind != "newline"
+                and token.kind != "newline"
                 and len(code.gap(i)) > width
             ):
-                begin = code.lexemes[i - 1].end
-                yield (Edit(begin, lexeme.start, " " * width),)
+                begin = code.tokens[i - 1].end
+                yield (Edit(begin, token.start, " " * width),)
 
     return sites
 
@@ -173,8 +173,8 @@ def shifted_hang(columns: int) -> Callable[[Code], Iterator[Site]]:
         for opener, close in _hanging_brackets(code):
             edits = []
             for i in range(opener + 1, close):
-                word, blank = code.lexemes[i], code.gap(i)
-                begins = code.lexemes[i - 1].kind == "newline"
+                word, blank = code.tokens[i], code.gap(i)
+                begins = code.tokens[i - 1].kind == "newline"
                 if begins and word.kind != "newline":
                     new = " " * max(len(blank) + columns, 0)
                     start = word.start - len(blank)
@@ -188,8 +188,8 @@ def shifted_hang(columns: int) -> Callable[[Code], Iterator[Site]]:
 def hung_close(code: Code) -> Iterator[Site]:
     """E123: a closing bracket as deep as what hangs in the bracket."""
     for opener, close in _hanging_brackets(code):
-        bracket, hung = code.lexemes[close], code.gap(opener + 2)
-        if code.lexemes[close - 1].kind == "newline":
+        bracket, hung = code.tokens[close], code.gap(opener + 2)
+        if code.tokens[close - 1].kind == "newline":
             start = bracket.start - len(code.gap(close))
             yield (Edit(start, bracket.start, hung),)
 
@@ -197,12 +197,12 @@ def hung_close(code: Code) -> Iterator[Site]:
 def _hanging_brackets(code: Code) -> Iterator[tuple[int, int]]:
     """Brackets with nothing behind them on their line; both indices."""
     open_at: list[int] = []
-    for i, word in enumerate(code.lexemes):
+    for i, word in enumerate(code.tokens):
         if word.text in OPENING:
             open_at.append(i)
         elif word.text in CLOSING and open_at:
             opener = open_at.pop()
-            if code.lexemes[opener + 1].kind == "newline":
+            if code.tokens[opener + 1].kind == "newline":
                 yield opener, i
 
 
@@ -210,47 +210,47 @@ def hanging_close(code: Code) -> Iterator[Site]:
     """E124: a closing bracket on its own line that matches nothing."""
     for line in code.lines():
         for i in range(line.first + 1, line.last):
-            lexeme = code.lexemes[i]
+            token = code.tokens[i]
             if (
-                lexeme.text in CLOSING
-                and lexeme.opener < 0
-                and code.lexemes[i - 1].kind != "newline"
-                and code.lexemes[i - 1].text not in OPENING
+                token.text in CLOSING
+                and token.opener < 0
+                and code.tokens[i - 1].kind != "newline"
+                and code.tokens[i - 1].text not in OPENING
             ):
-                place = Edit(lexeme.start, lexeme.start, "\n" + line.indent)
+                place = Edit(token.start, token.start, "\n" + line.indent)
                 yield (place,)
 
 
 def header_continuation(code: Code) -> Iterator[Site]:
     """E125: a header's continuation line as deep as its block."""
     for line in code.lines():
-        if code.lexemes[line.last - 1].text != ":":
+        if code.tokens[line.last - 1].text != ":":
             continue
         for i in range(line.first, line.last - 1):
-            lexeme, after = code.lexemes[i], code.lexemes[i + 1]
+            token, after = code.tokens[i], code.tokens[i + 1]
             if (
-                lexeme.text == "("
-                and lexeme.opener < 0
+                token.text == "("
+                and token.opener < 0
                 and after.text != ")"
                 and after.kind != "newline"
             ):
                 deeper = "\n" + line.indent + "    "
-                yield (Edit(lexeme.end, after.start, deeper),)
+                yield (Edit(token.end, after.start, deeper),)
 
 
 def visual_header(code: Code) -> Iterator[Site]:
     """E129: a condition in brackets, split so that it meets its block."""
     for line in code.lines():
-        head, colon = code.lexemes[line.first], code.lexemes[line.last - 1]
+        head, colon = code.tokens[line.first], code.tokens[line.last - 1]
         if head.text != "if" or colon.text != ":":
             continue
         for i in range(line.first + 1, line.last - 2):
-            lexeme, after = code.lexemes[i], code.lexemes[i + 1]
-            if lexeme.text in ("and", "or") and lexeme.opener < 0:
+            token, after = code.tokens[i], code.tokens[i + 1]
+            if token.text in ("and", "or") and token.opener < 0:
                 deeper = "\n" + line.indent + "    "
                 yield (
-                    Edit(head.end, code.lexemes[line.first + 1].start, " ("),
-                    Edit(lexeme.end, after.start, deeper),
+                    Edit(head.end, code.tokens[line.first + 1].start, " ("),
+                    Edit(token.end, after.start, deeper),
                     Edit(colon.start, colon.start, ")"),
                 )
                 break

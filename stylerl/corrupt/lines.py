@@ -6,15 +6,15 @@ As in spacing.py, each function yields the sites of one rule.
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.lexemes import (
+from stylerl.corrupt.spacing import ARITHMETIC, BITWISE, COMPARISONS
+from stylerl.corrupt.tokens import (
     Code,
     Edit,
-    Lexeme,
     Line,
     Site,
+    Token,
     ends_operand,
 )
-from stylerl.corrupt.spacing import ARITHMETIC, BITWISE, COMPARISONS
 
 BLOCKS = frozenset(
     (
@@ -38,12 +38,12 @@ LONG = 88  # columns that are too many under every style guide in use
 
 def _simple(code: Code, line: Line) -> bool:
     """Whether a line is one simple statement, without a comment."""
-    lexemes = code.lexemes[line.first : line.last]
+    tokens = code.tokens[line.first : line.last]
     return (
-        lexemes[0].text not in NOT_SIMPLE
-        and lexemes[0].kind != "comment"
-        and lexemes[-1].kind != "comment"
-        and lexemes[-1].text != ";"
+        tokens[0].text not in NOT_SIMPLE
+        and tokens[0].kind != "comment"
+        and tokens[-1].kind != "comment"
+        and tokens[-1].text != ";"
     )
 
 
@@ -62,14 +62,14 @@ def _one_line(code: Code, heads: frozenset[str]) -> Iterator[Site]:
     for i in range(len(lines) - 1):
         header, body = lines[i], lines[i + 1]
         following = lines[i + 2].indent if i + 2 < len(lines) else ""
-        colon = code.lexemes[header.last - 1]
+        colon = code.tokens[header.last - 1]
         if (
-            code.lexemes[header.first].text in heads
+            code.tokens[header.first].text in heads
             and colon.text == ":"
             and _simple(code, body)
             and len(following) < len(body.indent)
         ):
-            begin = code.lexemes[body.first].start
+            begin = code.tokens[body.first].start
             yield (Edit(colon.end, begin, " "),)
 
 
@@ -81,10 +81,10 @@ def joined_statements(code: Code) -> Iterator[Site]:
             line.indent == after.indent
             and _simple(code, line)
             and _simple(code, after)
-            and code.lexemes[line.last].end == after.start
+            and code.tokens[line.last].end == after.start
         ):
-            end = code.lexemes[line.last].start
-            begin = code.lexemes[after.first].start
+            end = code.tokens[line.last].start
+            begin = code.tokens[after.first].start
             yield (Edit(end, begin, "; "),)
 
 
@@ -92,7 +92,7 @@ def semicolons(code: Code) -> Iterator[Site]:
     """E703: a semicolon at the end of a statement."""
     for line in code.lines():
         if _simple(code, line):
-            end = code.lexemes[line.last].start
+            end = code.tokens[line.last].start
             yield (Edit(end, end, ";"),)
 
 
@@ -100,9 +100,9 @@ def blank_lines(code: Code) -> Iterator[Site]:
     """E303: one blank line more than allowed."""
     lines = code.lines()
     for line, after in pairwise(lines):
-        newline = code.lexemes[line.last]
-        header = code.lexemes[line.last - 1].text == ":"
-        decorator = code.lexemes[line.first].text == "@"
+        newline = code.tokens[line.last]
+        header = code.tokens[line.last - 1].text == ":"
+        decorator = code.tokens[line.first].text == "@"
         if not header and not decorator and newline.end <= after.start:
             present = code.text.count("\n", newline.end, after.start)
             allowed = 1 if after.indent else 2
@@ -114,8 +114,8 @@ def blank_lines(code: Code) -> Iterator[Site]:
 def decorator_blank(code: Code) -> Iterator[Site]:
     """E304: a blank line behind a decorator."""
     for line in code.lines():
-        if code.lexemes[line.first].text == "@":
-            end = code.lexemes[line.last].end
+        if code.tokens[line.first].text == "@":
+            end = code.tokens[line.last].end
             yield (Edit(end, end, "\n"),)
 
 
@@ -127,14 +127,14 @@ def missing_blank(rule: str) -> Callable[[Code], Iterator[Site]]:
         defined = False  # whether the last line at the margin was a header
         for line, after in pairwise(code.lines()):
             if not line.indent:
-                defined = code.lexemes[line.first].text in DEFINITIONS
+                defined = code.tokens[line.first].text in DEFINITIONS
             if len(after.indent) > len(line.indent):
                 owners.append(line)
             while owners and len(owners[-1].indent) >= len(after.indent):
                 owners.pop()
-            end = code.lexemes[line.last].end
-            owner = code.lexemes[owners[-1].first].text if owners else ""
-            defines = code.lexemes[after.first].text in DEFINITIONS
+            end = code.tokens[line.last].end
+            owner = code.tokens[owners[-1].first].text if owners else ""
+            defines = code.tokens[after.first].text in DEFINITIONS
             if not (owner or defines or (line.indent and defined)):
                 continue
             if end < after.start and _needs_blank(owner, defines) == rule:
@@ -175,11 +175,11 @@ def long_lines(code: Code) -> Iterator[Site]:
     for line in code.lines():
         edits = []
         for i in range(line.first + 1, line.last):
-            lexeme, before = code.lexemes[i], code.lexemes[i - 1]
-            if lexeme.kind in ("comment", "backslash"):
+            token, before = code.tokens[i], code.tokens[i - 1]
+            if token.kind in ("comment", "backslash"):
                 break
-            if lexeme.kind == "newline":
-                after = code.lexemes[i + 1]
+            if token.kind == "newline":
+                after = code.tokens[i + 1]
                 blank = " " if before.text == "," else ""
                 tight = after.text in (")", "]", "}")
                 if before.kind not in ("operator", "newline") and not tight:
@@ -189,7 +189,7 @@ def long_lines(code: Code) -> Iterator[Site]:
                 )
         else:
             saved = sum(e.end - e.start - len(e.new) for e in edits)
-            length = code.lexemes[line.last].start - line.start - saved
+            length = code.tokens[line.last].start - line.start - saved
             if edits and length > LONG:
                 yield tuple(edits)
 
@@ -198,11 +198,11 @@ def long_comments(code: Code) -> Iterator[Site]:
     """E501: two comment lines joined into one long line."""
     lines = code.lines()
     for line, after in pairwise(lines):
-        first, second = code.lexemes[line.first], code.lexemes[after.first]
+        first, second = code.tokens[line.first], code.tokens[after.first]
         if (
             first.kind == second.kind == "comment"
             and line.indent == after.indent
-            and code.lexemes[line.last].end == after.start
+            and code.tokens[line.last].end == after.start
             and second.text.startswith("# ")
             and first.end + len(second.text) - line.start > LONG
         ):
@@ -211,22 +211,22 @@ def long_comments(code: Code) -> Iterator[Site]:
 
 def needless_backslash(code: Code) -> Iterator[Site]:
     """E502: a backslash at the end of a line inside brackets."""
-    for i, lexeme in enumerate(code.lexemes):
-        before = code.lexemes[i - 1]
+    for i, token in enumerate(code.tokens):
+        before = code.tokens[i - 1]
         if (
-            lexeme.kind == "newline"
-            and lexeme.opener >= 0
+            token.kind == "newline"
+            and token.opener >= 0
             and before.kind not in ("comment", "newline")
         ):
-            yield (Edit(before.end, lexeme.start, " \\"),)
+            yield (Edit(before.end, token.start, " \\"),)
 
 
 def break_before_operator(code: Code) -> Iterator[Site]:
     """W503: a line that begins with the operator that ended the last."""
     for i, (word, end, after) in _line_breaks(code):
-        if word.text in OPERATORS and ends_operand(code.lexemes[i - 1]):
+        if word.text in OPERATORS and ends_operand(code.tokens[i - 1]):
             yield (
-                Edit(code.lexemes[i - 1].end, end.start, ""),
+                Edit(code.tokens[i - 1].end, end.start, ""),
                 Edit(after.start, after.start, f"{word.text} "),
             )
 
@@ -235,7 +235,7 @@ def break_after_operator(code: Code) -> Iterator[Site]:
     """W504: a line that ends with the operator that began the next."""
     for i, (before, end, word) in _line_breaks(code):
         if word.text in OPERATORS and ends_operand(before):
-            after = code.lexemes[i + 3]
+            after = code.tokens[i + 3]
             yield (
                 Edit(end.start, end.start, f" {word.text}"),
                 Edit(word.start, after.start, ""),
@@ -244,9 +244,9 @@ def break_after_operator(code: Code) -> Iterator[Site]:
 
 def _line_breaks(
     code: Code,
-) -> Iterator[tuple[int, tuple[Lexeme, Lexeme, Lexeme]]]:
-    """Ends of lines inside brackets, with the lexemes at either side."""
-    words = code.lexemes
+) -> Iterator[tuple[int, tuple[Token, Token, Token]]]:
+    """Ends of lines inside brackets, with the tokens at either side."""
+    words = code.tokens
     for i in range(len(words) - 3):
         if words[i + 1].kind == "newline" and words[i + 1].opener >= 0:
             yield i, (words[i], words[i + 1], words[i + 2])

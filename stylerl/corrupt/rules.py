@@ -1,10 +1,10 @@
-"""Style corruptions: clean Python in, rough Python out, same meaning.
+"""Style corruptions: clean Python in, unformatted out, same meaning.
 
-`RULES` holds one function a rule.  `roughen` applies a few of them to the
-body of a snippet, each at many sites, so that code of installed packages
+`RULES` holds one function a rule.  `corrupt_style` applies a few of them to
+the body of a snippet, each at many sites, so that code of installed packages
 comes to look like unformatted code at large.  No source is executed.
 
-pycodestyle's rules without a function, and why: E101 never stands alone (a
+pycodestyle's rules without a function, and why: E101 never occurs alone (a
 tab that it finds is W191's too); E112, E113 and E9 do not parse; E133 and
 W505 are asked for by an option, and E133 contradicts E123.  pyflakes' are
 listed in flakes.py.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stylerl.corrupt import idioms, indent, lines, spacing
 from stylerl.corrupt import unused as flakes
-from stylerl.corrupt.lexemes import Code, Site, apply, read
+from stylerl.corrupt.tokens import Code, Site, apply, read
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge, Verdict
@@ -30,7 +30,7 @@ class Corruption(NamedTuple):
     """One rule: where it can be broken, and how often it is in the wild."""
 
     sites: tuple[Callable[[Code], Iterator[Site]], ...]  # alternatives
-    weight: float  # how often `roughen` draws it; 0 leaves it to pairs
+    weight: float  # how often `corrupt_style` draws it; 0 leaves it to pairs
     keeps_tree: bool = True  # the syntax tree stays equal
 
     def __call__(
@@ -166,7 +166,7 @@ RULES: dict[str, Corruption] = {
 }
 
 
-def roughen(
+def corrupt_style(
     text: str, start: int, rng: random.Random
 ) -> tuple[str, list[str]]:
     """Break one to four rules in the body, each at many sites.
@@ -207,7 +207,7 @@ class Pair(NamedTuple):
 
     rule: str
     clean: str
-    rough: str
+    corrupted: str
 
 
 def minimal_pairs(
@@ -215,7 +215,7 @@ def minimal_pairs(
 ) -> list[Pair]:
     """Each rule broken at one site of a clean snippet, where it has one.
 
-    The judge finds no violation in `clean`, and in `rough` violations of
+    The judge finds no violation in `clean`, and in `corrupted` violations of
     `rule` alone; the syntax trees are equal where the rule allows.
     """
     if not judge.verdict(text).compliant:
@@ -223,11 +223,11 @@ def minimal_pairs(
     pairs = []
     for rule in RULES:
         for _ in range(TRIES):
-            rough = break_once(rule, text, start, rng)
-            if rough is None:
+            corrupted = break_once(rule, text, start, rng)
+            if corrupted is None:
                 break
-            if breaks_only(rule, judge.verdict(rough)):
-                pairs.append(Pair(rule, text, rough))
+            if breaks_only(rule, judge.verdict(corrupted)):
+                pairs.append(Pair(rule, text, corrupted))
                 break
     return pairs
 
@@ -240,11 +240,11 @@ def break_once(
     None as well where the result would not be the same program.
     """
     corruption = RULES[rule]
-    rough = corruption(text, rng, _body_line(text, start))
+    corrupted = corruption(text, rng, _body_line(text, start))
     before = text if corruption.keeps_tree else ""
-    if rough is None or not _same_program(before, rough):
+    if corrupted is None or not _same_program(before, corrupted):
         return None
-    return rough
+    return corrupted
 
 
 def breaks_only(rule: str, verdict: "Verdict") -> bool:

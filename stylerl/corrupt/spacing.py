@@ -6,14 +6,14 @@ code; a site is the set of edits that violates the rule there once.
 
 from collections.abc import Callable, Iterator
 
-from stylerl.corrupt.lexemes import (
+from stylerl.corrupt.tokens import (
     CLOSING,
     KEYWORDS,
     OPENING,
     Code,
     Edit,
-    Lexeme,
     Site,
+    Token,
     ends_operand,
 )
 
@@ -44,15 +44,15 @@ BITWISE = frozenset(("&", "|", "^", "<<", ">>"))
 
 def _binary(code: Code, words: frozenset[str]) -> Iterator[int]:
     """Indices of binary operators among `words` with one space each side."""
-    lexemes = code.lexemes
-    for i in range(1, len(lexemes) - 1):
+    tokens = code.tokens
+    for i in range(1, len(tokens) - 1):
         if (
-            lexemes[i].text in words
-            and lexemes[i].kind == "operator"
-            and ends_operand(lexemes[i - 1])
+            tokens[i].text in words
+            and tokens[i].kind == "operator"
+            and ends_operand(tokens[i - 1])
             and code.gap(i) == " "
             and code.gap(i + 1) == " "
-            and lexemes[i + 1].kind != "backslash"
+            and tokens[i + 1].kind != "backslash"
         ):
             yield i
 
@@ -62,7 +62,7 @@ def unspaced(words: frozenset[str]) -> Sites:
 
     def sites(code: Code) -> Iterator[Site]:
         for i in _binary(code, words):
-            before, operator, after = code.lexemes[i - 1 : i + 2]
+            before, operator, after = code.tokens[i - 1 : i + 2]
             yield (
                 Edit(before.end, operator.start, ""),
                 Edit(operator.end, after.start, ""),
@@ -76,9 +76,7 @@ def before_operator(blank: str) -> Sites:
 
     def sites(code: Code) -> Iterator[Site]:
         for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
-            yield (
-                Edit(code.lexemes[i - 1].end, code.lexemes[i].start, blank),
-            )
+            yield (Edit(code.tokens[i - 1].end, code.tokens[i].start, blank),)
 
     return sites
 
@@ -88,161 +86,159 @@ def after_operator(blank: str) -> Sites:
 
     def sites(code: Code) -> Iterator[Site]:
         for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
-            yield (
-                Edit(code.lexemes[i].end, code.lexemes[i + 1].start, blank),
-            )
+            yield (Edit(code.tokens[i].end, code.tokens[i + 1].start, blank),)
 
     return sites
 
 
 def after_opening(code: Code) -> Iterator[Site]:
     """E201: a space behind an opening bracket."""
-    for i, lexeme in enumerate(code.lexemes[:-1]):
-        after = code.lexemes[i + 1]
+    for i, token in enumerate(code.tokens[:-1]):
+        after = code.tokens[i + 1]
         if (
-            lexeme.text in OPENING
+            token.text in OPENING
             and code.gap(i + 1) == ""
             and after.text not in CLOSING
             and after.kind in ("name", "number", "string", "operator")
         ):
-            yield (Edit(lexeme.end, lexeme.end, " "),)
+            yield (Edit(token.end, token.end, " "),)
 
 
 def before_closing(code: Code) -> Iterator[Site]:
     """E202: a space before a closing bracket."""
-    for i, lexeme in enumerate(code.lexemes):
+    for i, token in enumerate(code.tokens):
         if (
-            lexeme.text in CLOSING
+            token.text in CLOSING
             and i
             and code.gap(i) == ""
-            and code.lexemes[i - 1].text not in OPENING
-            and code.lexemes[i - 1].text != ","
+            and code.tokens[i - 1].text not in OPENING
+            and code.tokens[i - 1].text != ","
         ):
-            yield (Edit(lexeme.start, lexeme.start, " "),)
+            yield (Edit(token.start, token.start, " "),)
 
 
 def before_punctuation(code: Code) -> Iterator[Site]:
     """E203: a space before a comma or colon."""
-    for i, lexeme in enumerate(code.lexemes):
+    for i, token in enumerate(code.tokens):
         if (
-            lexeme.text in (",", ":")
+            token.text in (",", ":")
             and i
             and code.gap(i) == ""
-            and code.lexemes[i - 1].text not in ("[", ":", ",", "(", "{")
-            and not _in_subscript(code, lexeme)
+            and code.tokens[i - 1].text not in ("[", ":", ",", "(", "{")
+            and not _in_subscript(code, token)
         ):
-            yield (Edit(lexeme.start, lexeme.start, " "),)
+            yield (Edit(token.start, token.start, " "),)
 
 
-def _in_subscript(code: Code, lexeme: Lexeme) -> bool:
+def _in_subscript(code: Code, token: Token) -> bool:
     return (
-        lexeme.text == ":"
-        and lexeme.opener >= 0
-        and code.lexemes[lexeme.opener].text == "["
+        token.text == ":"
+        and token.opener >= 0
+        and code.tokens[token.opener].text == "["
     )
 
 
 def after_punctuation(code: Code) -> Iterator[Site]:
     """E231: no space behind a comma or colon."""
-    for i, lexeme in enumerate(code.lexemes[:-1]):
-        after = code.lexemes[i + 1]
+    for i, token in enumerate(code.tokens[:-1]):
+        after = code.tokens[i + 1]
         if (
-            lexeme.text in (",", ":")
+            token.text in (",", ":")
             and code.gap(i + 1) == " "
             and after.kind not in ("comment", "backslash")
-            and not _in_subscript(code, lexeme)
+            and not _in_subscript(code, token)
         ):
-            yield (Edit(lexeme.end, after.start, ""),)
+            yield (Edit(token.end, after.start, ""),)
 
 
 def after_comma(blank: str) -> Sites:
     """E241, E242: several spaces or a tab behind a comma or colon."""
 
     def sites(code: Code) -> Iterator[Site]:
-        for i, lexeme in enumerate(code.lexemes[:-1]):
-            after = code.lexemes[i + 1]
+        for i, token in enumerate(code.tokens[:-1]):
+            after = code.tokens[i + 1]
             if (
-                lexeme.text in (",", ":")
+                token.text in (",", ":")
                 and code.gap(i + 1) == " "
                 and after.kind not in ("comment", "backslash")
-                and not _in_subscript(code, lexeme)
+                and not _in_subscript(code, token)
             ):
-                yield (Edit(lexeme.end, after.start, blank),)
+                yield (Edit(token.end, after.start, blank),)
 
     return sites
 
 
 def before_call(code: Code) -> Iterator[Site]:
     """E211: a space between a name and its bracket."""
-    for i, lexeme in enumerate(code.lexemes):
-        before = code.lexemes[i - 1]
+    for i, token in enumerate(code.tokens):
+        before = code.tokens[i - 1]
         if (
-            lexeme.text in ("(", "[")
+            token.text in ("(", "[")
             and i
             and code.gap(i) == ""
             and before.kind == "name"
             and before.text not in KEYWORDS | {"print", "match", "case"}
         ):
-            yield (Edit(before.end, lexeme.start, " "),)
+            yield (Edit(before.end, token.start, " "),)
 
 
 def keyword_equals(code: Code) -> Iterator[Site]:
     """E251: spaces around the equals sign of an argument."""
-    for i, lexeme in enumerate(code.lexemes):
+    for i, token in enumerate(code.tokens):
         if (
-            lexeme.text == "="
-            and lexeme.opener >= 0
+            token.text == "="
+            and token.opener >= 0
             and code.gap(i) == ""
             and code.gap(i + 1) == ""
             and not _annotated(code, i)
         ):
-            yield (Edit(lexeme.start, lexeme.end, " = "),)
+            yield (Edit(token.start, token.end, " = "),)
 
 
 def annotated_default(code: Code) -> Iterator[Site]:
     """E252: no spaces around the default of an annotated argument."""
-    for i, lexeme in enumerate(code.lexemes):
+    for i, token in enumerate(code.tokens):
         if (
-            lexeme.text == "="
-            and lexeme.opener >= 0
+            token.text == "="
+            and token.opener >= 0
             and code.gap(i) == code.gap(i + 1) == " "
             and _annotated(code, i)
         ):
-            after = code.lexemes[i + 1]
-            yield (Edit(code.lexemes[i - 1].end, after.start, "="),)
+            after = code.tokens[i + 1]
+            yield (Edit(code.tokens[i - 1].end, after.start, "="),)
 
 
 def _annotated(code: Code, index: int) -> bool:
     """Whether a colon stands between the argument's start and `index`."""
-    opener = code.lexemes[index].opener
+    opener = code.tokens[index].opener
     for i in range(index - 1, opener, -1):
-        lexeme = code.lexemes[i]
-        if lexeme.opener == opener and lexeme.text in (",", ":"):
-            return lexeme.text == ":"
+        token = code.tokens[i]
+        if token.opener == opener and token.text in (",", ":"):
+            return token.text == ":"
     return False
 
 
 def before_comment(code: Code) -> Iterator[Site]:
     """E261: one space before an inline comment."""
-    for i, lexeme in enumerate(code.lexemes):
-        if lexeme.kind == "comment" and code.gap(i) == "  ":
-            yield (Edit(lexeme.start - 1, lexeme.start, ""),)
+    for i, token in enumerate(code.tokens):
+        if token.kind == "comment" and code.gap(i) == "  ":
+            yield (Edit(token.start - 1, token.start, ""),)
 
 
 def comment_start(prefix: str, inline: bool) -> Sites:
     """E262, E265, E266: a comment that does not begin with "# "."""
 
     def sites(code: Code) -> Iterator[Site]:
-        for i, lexeme in enumerate(code.lexemes):
-            after_code = i > 0 and code.lexemes[i - 1].kind != "newline"
+        for i, token in enumerate(code.tokens):
+            after_code = i > 0 and code.tokens[i - 1].kind != "newline"
             if (
-                lexeme.kind == "comment"
+                token.kind == "comment"
                 and after_code == inline
-                and lexeme.text.startswith("# ")
-                and lexeme.text[2:3].strip()
-                and lexeme.text[2] not in "!#:"
+                and token.text.startswith("# ")
+                and token.text[2:3].strip()
+                and token.text[2] not in "!#:"
             ):
-                yield (Edit(lexeme.start, lexeme.start + 2, prefix),)
+                yield (Edit(token.start, token.start + 2, prefix),)
 
     return sites
 
@@ -251,14 +247,14 @@ def after_keyword(blank: str) -> Sites:
     """E271, E273: several spaces or a tab behind a keyword."""
 
     def sites(code: Code) -> Iterator[Site]:
-        for i, lexeme in enumerate(code.lexemes[:-1]):
+        for i, token in enumerate(code.tokens[:-1]):
             if (
-                lexeme.kind == "name"
-                and lexeme.text in KEYWORDS
+                token.kind == "name"
+                and token.text in KEYWORDS
                 and code.gap(i + 1) == " "
-                and code.lexemes[i + 1].kind not in ("comment", "backslash")
+                and code.tokens[i + 1].kind not in ("comment", "backslash")
             ):
-                yield (Edit(lexeme.end, lexeme.end + 1, blank),)
+                yield (Edit(token.end, token.end + 1, blank),)
 
     return sites
 
@@ -267,15 +263,15 @@ def before_keyword(blank: str) -> Sites:
     """E272, E274: several spaces or a tab before a keyword."""
 
     def sites(code: Code) -> Iterator[Site]:
-        for i, lexeme in enumerate(code.lexemes):
+        for i, token in enumerate(code.tokens):
             if (
-                lexeme.kind == "name"
-                and lexeme.text in KEYWORDS
+                token.kind == "name"
+                and token.text in KEYWORDS
                 and i
                 and code.gap(i) == " "
-                and ends_operand(code.lexemes[i - 1])
+                and ends_operand(code.tokens[i - 1])
             ):
-                yield (Edit(lexeme.start - 1, lexeme.start, blank),)
+                yield (Edit(token.start - 1, token.start, blank),)
 
     return sites
 
@@ -283,8 +279,8 @@ def before_keyword(blank: str) -> Sites:
 def keyword_bracket(code: Code) -> Iterator[Site]:
     """E275: `if(condition):`, brackets added where there are none."""
     for line in code.lines():
-        head = code.lexemes[line.first]
-        colon = code.lexemes[line.last - 1]
+        head = code.tokens[line.first]
+        colon = code.tokens[line.last - 1]
         if (
             head.text in ("if", "elif", "while")
             and colon.text == ":"
@@ -298,13 +294,13 @@ def keyword_bracket(code: Code) -> Iterator[Site]:
 
 def trailing_blank(code: Code) -> Iterator[Site]:
     """W291: a space at the end of a line."""
-    for i, lexeme in enumerate(code.lexemes):
+    for i, token in enumerate(code.tokens):
         if (
-            lexeme.kind == "newline"
+            token.kind == "newline"
             and i
-            and code.lexemes[i - 1].kind != "newline"
+            and code.tokens[i - 1].kind != "newline"
         ):
-            yield (Edit(lexeme.start, lexeme.start, " "),)
+            yield (Edit(token.start, token.start, " "),)
 
 
 def blank_line_blanks(code: Code) -> Iterator[Site]:
@@ -312,15 +308,15 @@ def blank_line_blanks(code: Code) -> Iterator[Site]:
     for line in code.lines():
         before = line.first - 1
         if line.indent and before > 0:
-            empty = code.lexemes[before - 1].kind == "newline"
-            if empty and code.lexemes[before].kind == "newline":
-                place = code.lexemes[before].start
+            empty = code.tokens[before - 1].kind == "newline"
+            if empty and code.tokens[before].kind == "newline":
+                place = code.tokens[before].start
                 yield (Edit(place, place, line.indent),)
 
 
 def after_decorator(code: Code) -> Iterator[Site]:
     """E204: a space behind the decorator's sign."""
     for line in code.lines():
-        sign = code.lexemes[line.first]
+        sign = code.tokens[line.first]
         if sign.text == "@" and code.gap(line.first + 1) == "":
             yield (Edit(sign.end, sign.end, " "),)

@@ -16,7 +16,7 @@ change the syntax tree.  Rules without a function, and why:
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.lexemes import CLOSING, KEYWORDS, Code, Edit, Site
+from stylerl.corrupt.tokens import CLOSING, KEYWORDS, Code, Edit, Site
 
 MODULES = ("os", "re", "sys", "json", "time")
 NAMES = ("result", "value", "unused")
@@ -30,10 +30,10 @@ def _new(code: Code, names: tuple[str, ...]) -> str | None:
 def _tops(code: Code) -> Iterator[tuple[int, str]]:
     """Where a function may get a new first line: offset and indentation."""
     lines = code.lines()
-    heads = [line for line in lines if code.lexemes[line.first].text == "def"]
+    heads = [line for line in lines if code.tokens[line.first].text == "def"]
     tops = [after for line, after in pairwise(lines) if line in heads]
     for line in [*lines[:1], *tops]:
-        if line.indent and code.lexemes[line.first].kind != "string":
+        if line.indent and code.tokens[line.first].kind != "string":
             yield line.start, line.indent
 
 
@@ -57,7 +57,7 @@ def unused_variable(code: Code) -> Iterator[Site]:
     """F841: the result of a call bound to a name that nothing uses."""
     name = _new(code, NAMES)
     for line in code.lines():
-        words = code.lexemes[line.first : line.last]
+        words = code.tokens[line.first : line.last]
         free = [word.text for word in words if word.opener < 0]
         if (
             name
@@ -74,14 +74,14 @@ def unused_variable(code: Code) -> Iterator[Site]:
 def repeated_import(code: Code) -> Iterator[Site]:
     """F811: an import repeated at once."""
     for line in code.lines():
-        if code.lexemes[line.first].text in ("import", "from"):
-            end = code.lexemes[line.last].end
+        if code.tokens[line.first].text in ("import", "from"):
+            end = code.tokens[line.last].end
             yield (Edit(end, end, code.text[line.start : end]),)
 
 
 def empty_fstring(code: Code) -> Iterator[Site]:
     """F541: an f-string without a placeholder."""
-    words = code.lexemes
+    words = code.tokens
     for i in range(1, len(words)):
         alone = words[i - 1].kind in ("newline", "string")
         if (
@@ -94,7 +94,7 @@ def empty_fstring(code: Code) -> Iterator[Site]:
 
 def repeated_key(code: Code) -> Iterator[Site]:
     """F601: a key that stands twice in a dict, with different values."""
-    words = code.lexemes
+    words = code.tokens
     for i in range(1, len(words) - 1):
         opener = words[i].opener
         if (
@@ -113,7 +113,7 @@ def repeated_key(code: Code) -> Iterator[Site]:
 def asserted_tuple(code: Code) -> Iterator[Site]:
     """F631: an assertion and its message in brackets, which never fails."""
     for line in code.lines():
-        words = code.lexemes[line.first : line.last]
+        words = code.tokens[line.first : line.last]
         if words[0].text == "assert" and any(
             word.text == "," and word.opener < 0 for word in words
         ):
@@ -126,7 +126,7 @@ def asserted_tuple(code: Code) -> Iterator[Site]:
 
 def literal_identity(code: Code) -> Iterator[Site]:
     """F632: `is` for the equality with a string or a number."""
-    for before, after in pairwise(code.lexemes):
+    for before, after in pairwise(code.tokens):
         new = {"==": "is", "!=": "is not"}.get(before.text)
         if new and after.kind in ("string", "number"):
             yield (Edit(before.start, before.end, new),)
@@ -135,7 +135,7 @@ def literal_identity(code: Code) -> Iterator[Site]:
 def condition_tuple(code: Code) -> Iterator[Site]:
     """F634: a condition with a comma, which always holds."""
     for line in code.lines():
-        words = code.lexemes[line.first : line.last]
+        words = code.tokens[line.first : line.last]
         if words[0].text in ("if", "elif") and words[-1].text == ":":
             start, end = words[1].start, words[-1].start
             yield (Edit(start, start, "("), Edit(end, end, ",)"))
@@ -143,7 +143,7 @@ def condition_tuple(code: Code) -> Iterator[Site]:
 
 def raised_constant(code: Code) -> Iterator[Site]:
     """F901: `raise NotImplemented` for `raise NotImplementedError`."""
-    for before, word in pairwise(code.lexemes):
+    for before, word in pairwise(code.tokens):
         if before.text == "raise" and word.text == "NotImplementedError":
             yield (Edit(word.start, word.end, "NotImplemented"),)
 
@@ -153,10 +153,10 @@ def _calls(
 ) -> Iterator[tuple[int, int, int]]:
     """A string, what stands before its bracket, and the bracket's inside.
 
-    The indices of the string, of the bracket's first lexeme, and of the one
+    The indices of the string, of the bracket's first token, and of the one
     that closes it.
     """
-    words = code.lexemes
+    words = code.tokens
     for i, word in enumerate(words):
         first = i + 1 + len(before)
         between = tuple(w.text for w in words[i + 1 : first])
@@ -176,8 +176,8 @@ PERCENT = ("%", "(")
 def extra_argument(code: Code) -> Iterator[Site]:
     """F523: `.format` gets an argument that its string does not name."""
     for _, first, last in _calls(code, FORMAT):
-        if first < last and code.lexemes[last - 1].text != ",":
-            place = code.lexemes[last - 1].end
+        if first < last and code.tokens[last - 1].text != ",":
+            place = code.tokens[last - 1].end
             yield (Edit(place, place, ", None"),)
 
 
@@ -185,21 +185,21 @@ def missing_argument(code: Code) -> Iterator[Site]:
     """F524: `.format` lacks its last argument."""
     for _, first, last in _calls(code, FORMAT):
         inside = range(first, last)
-        depth = code.lexemes[first].opener
+        depth = code.tokens[first].opener
         commas = [
             i
             for i in inside
-            if code.lexemes[i].text == "," and code.lexemes[i].opener == depth
+            if code.tokens[i].text == "," and code.tokens[i].opener == depth
         ]
-        cut = code.lexemes[commas[-1] if commas else first].start
+        cut = code.tokens[commas[-1] if commas else first].start
         if first < last:
-            yield (Edit(cut, code.lexemes[last - 1].end, ""),)
+            yield (Edit(cut, code.tokens[last - 1].end, ""),)
 
 
 def mixed_numbering(code: Code) -> Iterator[Site]:
     """F525: a format that numbers one of its places and not the others."""
     for i, _, _ in _calls(code, FORMAT):
-        word = code.lexemes[i]
+        word = code.tokens[i]
         second = word.text.find("{}", word.text.find("{}") + 2)
         if word.text.count("{}") > 1:
             place = word.start + second + 1
@@ -209,14 +209,14 @@ def mixed_numbering(code: Code) -> Iterator[Site]:
 def extra_value(code: Code) -> Iterator[Site]:
     """F507: more values than places in a percent format."""
     for _, first, last in _calls(code, PERCENT):
-        if first < last and code.lexemes[last - 1].text != ",":
-            place = code.lexemes[last - 1].end
+        if first < last and code.tokens[last - 1].text != ",":
+            place = code.tokens[last - 1].end
             yield (Edit(place, place, ", None"),)
 
 
 def unknown_format(code: Code) -> Iterator[Site]:
     """F509: a percent format of a kind that does not exist."""
-    for word, after in pairwise(code.lexemes):
+    for word, after in pairwise(code.tokens):
         place = word.text.find("%s")
         if word.kind == "string" and after.text == "%" and place >= 0:
             start = word.start + place + 1

@@ -1,4 +1,4 @@
-"""The label stage: snippets, some roughened, with the judge's verdict.
+"""The label stage: snippets, some corrupted, with the judge's verdict.
 
 Which snippets are drawn, and what becomes of each, follows from the seed
 and the snippet's own id alone: the order of the input, or other snippets
@@ -15,7 +15,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from stylerl.config import LabelConfig
-from stylerl.corrupt import roughen
+from stylerl.corrupt import corrupt_style
 from stylerl.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VALID_SHARE = 0.1  # of the labels; the rest is for training
 def label(
     snippets: pd.DataFrame, config: LabelConfig, judge: "Judge", seed: int
 ) -> pd.DataFrame:
-    """Draw snippets, roughen a share of their bodies, and judge them all.
+    """Draw snippets, corrupt the style of a share of them, and judge all.
 
     `snippets` has the columns of artifacts/filter/snippets.parquet; the
     result those of artifacts/label/labels.parquet, in the order of drawing,
@@ -38,11 +38,11 @@ def label(
         DataError: no snippet of the train or valid split is given.
     """
     drawn = draw(snippets, config.snippets, seed).to_dict("records")
-    rough = [
-        _roughened(row, config.corrupt_share, seed)
-        for row in tqdm(drawn, desc="roughen", unit=" snippets")
+    corrupted = [
+        _corrupted(row, config.corrupt_share, seed)
+        for row in tqdm(drawn, desc="corrupt_style", unit=" snippets")
     ]
-    table = pd.DataFrame(rough).drop_duplicates("id", ignore_index=True)
+    table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)
     texts = table["text"].tolist()
     found = pd.DataFrame.from_records(
         (
@@ -90,27 +90,27 @@ def summary(labels: pd.DataFrame, identity: str) -> dict[str, Any]:
 
     `violations` counts the snippets that break a rule at least once.
     """
-    rough = labels["rules"].map(len) > 0
+    corrupted = labels["rules"].map(len) > 0
     return {
         "judge": identity,
         "snippets": {
             split: int((labels["split"] == split).sum()) for split in LABELLED
         },
-        "as_found": _group(labels[~rough]),
-        "roughened": _group(labels[rough]),
+        "as_found": _group(labels[~corrupted]),
+        "roughened": _group(labels[corrupted]),
         "corruptions": _count(labels["rules"]),
         "violations": _count(labels["codes"].map(set)),
     }
 
 
-def _roughened(
+def _corrupted(
     row: Mapping[Any, Any], share: float, seed: int
 ) -> dict[str, Any]:
-    """One row before judging; its body is roughened with chance `share`."""
+    """One row before judging; its body is corrupted with chance `share`."""
     rng = random.Random(f"{seed}:{row['id']}")
     text, rules = row["text"], list[str]()
     if rng.random() < share:
-        text, rules = roughen(text, row["body_start"], rng)
+        text, rules = corrupt_style(text, row["body_start"], rng)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {
         "id": digest[:16],

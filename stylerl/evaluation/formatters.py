@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from stylerl.errors import StylerlError, require
-from stylerl.judge.crews import cores
+from stylerl.judge.pool import cores
 
 SCRIPT = Path(__file__).with_name("format_worker.py")
 

@@ -15,7 +15,7 @@ import pandas as pd
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.judge import Judge
-from stylerl.judge.outcome import divide
+from stylerl.judge.outcome import attribute
 
 
 class Prompt(NamedTuple):
@@ -63,7 +63,7 @@ def draw_prompts(
         for row, verdict in zip(rows, verdicts, strict=True):
             whole, start = row["text"], row["body_start"]
             text, body = whole[:start], whole[start:]
-            theirs = divide(text, True, verdict.violations).prompt
+            theirs = attribute(text, True, verdict.violations).prompt
             if verdict.parsed and not theirs:
                 prompts.setdefault(text, Prompt(row["id"], text, body))
         if len(prompts) >= count:

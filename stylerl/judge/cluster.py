@@ -1,10 +1,10 @@
 """The judge's work mapped over a Dask cluster.
 
     with connect("tcp://127.0.0.1:8786", JudgeConfig()) as cluster:
-        Judge(JudgeConfig(), crew=cluster).verdicts(sources)
+        Judge(JudgeConfig(), pool=cluster).verdicts(sources)
 
 A Dask worker judges its batch as this machine would, in processes of its own
-(crews.py): what kills flake8 kills no Dask worker, and the batch of a Dask
+(pool.py): what kills flake8 kills no Dask worker, and the batch of a Dask
 worker that dies goes to another.  Workers need this package and the same
 versions of flake8 and Python; one whose judge is another is refused.
 

@@ -9,7 +9,7 @@ Plugins are those that flake8 itself requires (pycodestyle, pyflakes,
 mccabe) and those the configuration names, whatever else is installed; a
 configuration file is read only where one is named.  Three of flake8's
 classes are shared by all engines of a process (plugins keep their options
-on the class), so a process should hold one engine: workers.py starts a
+on the class), so a process should hold one engine: pool.py starts a
 process for each.
 """
 

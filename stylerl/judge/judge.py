@@ -5,7 +5,7 @@
 
 Every verdict equals what the flake8 command says of a file with the same
 bytes and options and `--disable-noqa`: row, column and code.  flake8 runs in
-worker processes that wait for the next source (stylerl.judge.crews); a source
+worker processes that wait for the next source (stylerl.judge.pool); a source
 that makes flake8 crash, or takes it longer than the limit, gets a verdict
 that says so.
 """
@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge import crews
 from stylerl.judge.cache import VerdictCache
+from stylerl.judge.pool import CRASHED, NOT_DONE, shared_pool
 from stylerl.judge.verdict import Verdict, Violation, style_score
 
 __all__ = ["Judge", "Verdict", "Violation", "style_score"]
@@ -40,7 +40,7 @@ PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
-class Crew(Protocol):
+class Pool(Protocol):
     """Whoever does the work: this machine's processes, or a cluster's."""
 
     def size(self) -> int:
@@ -57,7 +57,7 @@ class Judge:
         self,
         config: JudgeConfig,
         cache: Path | None = None,
-        crew: Crew | None = None,
+        pool: Pool | None = None,
     ) -> None:
         """Check what can be checked before flake8 starts.
 
@@ -65,7 +65,7 @@ class Judge:
             config: the style guide.
             cache: a file that keeps verdicts for the next time; made where
                 there is none.
-            crew: who does the work; by default processes of this machine.
+            pool: who does the work; by default processes of this machine.
 
         Raises:
             ConfigError: a rule prefix is none, or the configuration file or
@@ -81,7 +81,7 @@ class Judge:
         self._cache = (
             None if cache is None else VerdictCache(cache, self.identity)
         )
-        self._crew = crew
+        self._pool = pool
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -134,11 +134,11 @@ class Judge:
             ConfigError: flake8 refuses the configuration.
             DataError: the cache is damaged.
         """
-        crew = self._crew or crews.crew(self.config, self.identity)
-        jobs = jobs or crew.size()
+        pool = self._pool or shared_pool(self.config, self.identity)
+        jobs = jobs or pool.size()
         if self._cache is None:
-            return crew.judge(files, jobs)
-        return _remembered(self._cache, files, crew, jobs)
+            return pool.judge(files, jobs)
+        return _remembered(self._cache, files, pool, jobs)
 
     @cached_property
     def identity(self) -> str:
@@ -152,7 +152,7 @@ class Judge:
 
 
 def _remembered(
-    cache: VerdictCache, files: Iterable[File], crew: Crew, jobs: int
+    cache: VerdictCache, files: Iterable[File], pool: Pool, jobs: int
 ) -> Iterator[Verdict]:
     """Judge batch by batch what the cache does not know."""
     for batch in _batches(files, BATCH * jobs):
@@ -163,7 +163,7 @@ def _remembered(
             for key, file in zip(keys, batch, strict=True)
             if key not in known
         }
-        verdicts = crew.judge(new.values(), jobs)
+        verdicts = pool.judge(new.values(), jobs)
         found = dict(zip(new, verdicts, strict=True))
         cache.write((k, v) for k, v in found.items() if _lasting(v))
         known |= found
@@ -178,7 +178,7 @@ def _batches(files: Iterable[File], size: int) -> Iterator[list[File]]:
 
 def _lasting(verdict: Verdict) -> bool:
     """Whether the verdict is the source's own, whatever the machine."""
-    passing = (crews.NOT_DONE, crews.CRASHED)
+    passing = (NOT_DONE, CRASHED)
     return not (verdict.reason or "").startswith(passing)
 
 

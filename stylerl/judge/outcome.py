@@ -35,7 +35,7 @@ class Assessment(NamedTuple):
     violations: tuple[Violation, ...]  # rows count from the prompt's first
 
 
-class Shares(NamedTuple):
+class Attribution(NamedTuple):
     """Who is to blame for which violations, each in one place."""
 
     prompt: tuple[Violation, ...]  # stood there before the model wrote
@@ -62,9 +62,9 @@ _NO_CODE = frozenset(
 )
 
 
-def divide(
+def attribute(
     prompt: str, finished: bool, violations: Sequence[Violation]
-) -> Shares:
+) -> Attribution:
     """Divide what the judge found in prompt and completion.
 
     By place, on the whole: what flake8 reports beyond the prompt's last
@@ -95,10 +95,10 @@ def divide(
         return "completion"
 
     owners = [owner(violation) for violation in violations]
-    return Shares(
+    return Attribution(
         *(
             tuple(v for v, o in zip(violations, owners, strict=True) if o == n)
-            for n in Shares._fields
+            for n in Attribution._fields
         )
     )
 
@@ -121,7 +121,7 @@ def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:
 
     An unfinished one is judged without the line that was cut.
     """
-    violations = divide(prompt, finished, verdict.violations).completion
+    violations = attribute(prompt, finished, verdict.violations).completion
     if not finished:
         outcome = Outcome.UNFINISHED
     elif not verdict.parsed:

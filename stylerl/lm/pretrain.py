@@ -2,7 +2,7 @@
 
 What it is: a stock transformers model of some seven million parameters that
 writes short Python functions, so that everything else can be tried offline.
-Seven tenths of its reading has a roughened body under a clean signature
+Seven tenths of its reading has a corrupted body under a clean signature
 (stylerl/corrupt/rules.py): like code at large, it leaves something to align.
 
 How a document looks: <eos> text <eos>.  Documents are batched by length, so
@@ -32,7 +32,7 @@ from transformers import (
 )
 
 from stylerl.config import PretrainConfig
-from stylerl.corrupt import roughen
+from stylerl.corrupt import corrupt_style
 from stylerl.data import corpus
 from stylerl.errors import DataError
 from stylerl.lm import checkpoint
@@ -131,16 +131,16 @@ def new_model(
     return model
 
 
-def roughened(
+def corrupted(
     snippets: pd.DataFrame, share: float, seed: int, epoch: int
 ) -> list[str]:
-    """The texts; a share of their bodies is roughened, anew each epoch."""
+    """The texts; a share of their bodies is corrupted, anew each epoch."""
     texts = []
     columns = snippets["id"], snippets["text"], snippets["body_start"]
     for name, text, start in zip(*columns, strict=True):
         rng = random.Random(f"{seed}:{epoch}:{name}")
         if rng.random() < share:
-            text, _ = roughen(text, start, rng)
+            text, _ = corrupt_style(text, start, rng)
         texts.append(text)
     return texts
 
@@ -275,7 +275,7 @@ def _fit_tokenizer(
     """A tokenizer of texts as the first epoch could show them."""
     count = min(TOKENIZER_TEXTS, len(learnt))
     drawn = learnt.sample(count, random_state=seed)
-    texts = roughened(drawn, config.corrupt_share, seed, 0)
+    texts = corrupted(drawn, config.corrupt_share, seed, 0)
     return train_tokenizer(texts, config.vocabulary)
 
 
@@ -327,7 +327,7 @@ def _endless(
     rng.setstate(order)
     while True:
         order = rng.getstate()
-        texts = roughened(snippets, config.corrupt_share, seed, epoch)
+        texts = corrupted(snippets, config.corrupt_share, seed, epoch)
         documents = encode(tokenizer, texts, config.context)
         shuffled = batches(documents, config.batch_tokens, rng)
         for taken, batch in enumerate(shuffled, start=1):

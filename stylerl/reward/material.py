@@ -1,6 +1,6 @@
 """What the reward models learn from, and what they are measured on.
 
-Three sources: labelled snippets (half of them roughened), damaged ones that
+Three sources: labelled snippets (half of them corrupted), unparsable ones that
 do not parse, since a policy writes such too and no label is like them, and
 rollouts of an earlier policy.
 """
@@ -17,7 +17,7 @@ from stylerl.reward.preference_pair import Preference
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
-MEASURED_DAMAGE = 4  # one damaged pair to so many minimal ones held out
+MEASURED_UNPARSABLE = 4  # one unparsable pair to so many minimal ones held out
 
 
 class Material(NamedTuple):
@@ -45,15 +45,15 @@ def to_learn(
         round(config.unparsable_share * size)
         for size in (config.labels, config.pairs)
     )
-    damaged = pairs.damaged(train, judge, count, rng)
+    unparsable = pairs.unparsable(train, judge, count, rng)
     learnt = [
         *pairs.preferences(train, judge, config.pairs - several, seed),
-        *pairs.damaged(train, judge, several, rng),
+        *pairs.unparsable(train, judge, several, rng),
     ]
     negatives = pd.DataFrame(
-        {"text": [pair.rejected for pair in damaged]}
+        {"text": [pair.rejected for pair in unparsable]}
     ).assign(compliant=False, score=0.0)
-    found = train.head(config.labels - len(damaged))
+    found = train.head(config.labels - len(unparsable))
     new = rollouts[rollouts["split"] == "train"]
     columns = ["text", "compliant", "score"]
     frames = [each[columns] for each in (found, negatives, new) if len(each)]
@@ -71,15 +71,15 @@ def to_measure(
     config: RewardConfig,
     seed: int,
 ) -> Material:
-    """What the validation split gives; damaged pairs are of rule E999."""
+    """What the validation split gives; unparsable pairs are of rule E999."""
     valid = labels[labels["split"] == "valid"]
     rng = random.Random(f"{seed}:damage")
-    count = config.held_out // MEASURED_DAMAGE
+    count = config.held_out // MEASURED_UNPARSABLE
     return Material(
         valid.head(config.held_out),
         [
             *pairs.minimal(valid, judge, config.held_out, seed),
-            *pairs.damaged(valid, judge, count, rng),
+            *pairs.unparsable(valid, judge, count, rng),
         ],
         rollouts[rollouts["split"] == "valid"],
     )

@@ -1,8 +1,8 @@
 """Pairs of texts for the pairwise reward model, better one first.
 
 Three sources: minimal pairs, one rule apart and as many for each rule as the
-code has places for; whole bodies roughened in several ways at once; and code
-damaged so that it does not parse.  Every pair is confirmed by the judge.
+code has places for; whole bodies corrupted in several ways at once; and code
+broken so that it does not parse.  Every pair is confirmed by the judge.
 """
 
 import itertools
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from stylerl.corrupt import RULES, Pair, break_once, roughen
-from stylerl.corrupt.damage import damage
+from stylerl.corrupt import RULES, Pair, break_once, corrupt_style
 from stylerl.corrupt.rules import breaks_only
+from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.reward.preference_pair import UNPARSABLE, Preference
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def preferences(
     """About `count` pairs from rows of labels.parquet, in random order.
 
     Half are minimal pairs, balanced over the rules; the other half are
-    compliant snippets beside a roughened version.  There are fewer where
+    compliant snippets beside a corrupted version.  There are fewer where
     there are too few compliant snippets as found.
     """
     pairs = minimal(labels, judge, count // 2, seed)
     rng = random.Random(f"{seed}:rough")
-    pairs += rough(labels, judge, count - len(pairs), rng)
+    pairs += corrupted(labels, judge, count - len(pairs), rng)
     rng.shuffle(pairs)
     return pairs
 
@@ -53,7 +53,7 @@ def minimal(
     """Up to `count` minimal pairs, as many for each rule as can be had."""
     rng = random.Random(f"{seed}:minimal")
     drafts = _balanced(clean_rows(labels), SPARE * count, rng)
-    sources = [draft.rough for draft in drafts]
+    sources = [draft.corrupted for draft in drafts]
     verdicts = judge.verdicts(sources, desc="reward: pairs")
     confirmed = [
         Preference(*draft, gap=1 - verdict.score)
@@ -63,13 +63,13 @@ def minimal(
     return confirmed[:count]
 
 
-def rough(
+def corrupted(
     labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
 ) -> list[Preference]:
-    """Up to `count` compliant snippets beside a roughened version."""
+    """Up to `count` compliant snippets beside a corrupted version."""
     drafts = []
     for text, start in clean_rows(labels)[:count]:
-        changed, rules = roughen(text, start, rng)
+        changed, rules = corrupt_style(text, start, rng)
         if rules:
             drafts.append((text, changed))
     sources = [changed for _, changed in drafts]
@@ -81,17 +81,17 @@ def rough(
     ]
 
 
-def damaged(
+def unparsable(
     labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
 ) -> list[Preference]:
     """Up to `count` compliant snippets beside a version that is broken.
 
-    Fewer where there are too few snippets: one is damaged once.
+    Fewer where there are too few snippets: one is broken once.
     """
     snippets = clean_rows(labels)
     drafts = []
     for text, start in rng.sample(snippets, min(count, len(snippets))):
-        changed = damage(text, start, rng)
+        changed = break_syntax(text, start, rng)
         if changed is not None:
             drafts.append((text, changed))
     sources = [changed for _, changed in drafts]

@@ -74,18 +74,18 @@ class Killing(cluster.Cluster):
 
 
 def test_the_verdicts_are_those_of_this_machine(address: str) -> None:
-    with cluster.connect(address, STYLE) as crew:
-        assert crew.size() == 2
-        there = list(Judge(STYLE, crew=crew).verdicts(SOURCES))
+    with cluster.connect(address, STYLE) as pool:
+        assert pool.size() == 2
+        there = list(Judge(STYLE, pool=pool).verdicts(SOURCES))
     assert there == list(Judge(STYLE).verdicts(SOURCES))
 
 
 def test_a_worker_killed_midway_loses_nothing(
     address: str, tmp_path: Path
 ) -> None:
-    with cluster.connect(address, STYLE) as crew:
-        killing = Killing(crew._client, STYLE)
-        judges = {"here": Judge(STYLE), "there": Judge(STYLE, crew=killing)}
+    with cluster.connect(address, STYLE) as pool:
+        killing = Killing(pool._client, STYLE)
+        judges = {"here": Judge(STYLE), "there": Judge(STYLE, pool=killing)}
         for name, judge in judges.items():
             table = labels.label(_snippets(), CONFIG, judge, seed=0)
             storage.write_table(tmp_path / name, table)
@@ -96,10 +96,10 @@ def test_a_worker_killed_midway_loses_nothing(
 
 
 def test_a_worker_of_another_judge_is_refused(address: str) -> None:
-    with cluster.connect(address, STYLE) as crew:
-        crew._identity = "0123456789abcdef"
+    with cluster.connect(address, STYLE) as pool:
+        pool._identity = "0123456789abcdef"
         with pytest.raises(ConfigError, match="0123456789abcdef"):
-            list(crew.judge([(b"x=1\n", "a.py")], jobs=1))
+            list(pool.judge([(b"x=1\n", "a.py")], jobs=1))
 
 
 def test_no_scheduler_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +141,9 @@ def test_workers_that_leave_are_missed(
 ) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 0.3)
     with local(1, processes=False) as leaving, Client(leaving) as client:
-        crew = cluster.Cluster(client, STYLE)
+        pool = cluster.Cluster(client, STYLE)
         sources = ((f"x = {n}\n".encode(), "a.py") for n in range(100))
-        verdicts = crew.judge(sources, jobs=1)
+        verdicts = pool.judge(sources, jobs=1)
         next(verdicts)
         leaving.scale(0)
         with pytest.raises(StylerlError, match="must have a worker"):

@@ -226,7 +226,7 @@ def assert_equal(
             ).read_bytes()
 
 
-def roughen(source: bytes, rng: random.Random) -> bytes:
+def mutate(source: bytes, rng: random.Random) -> bytes:
     """One random edit of the kind that breaks tools."""
     place, other = rng.randint(0, len(source)), rng.randint(0, len(source))
     insertion = rng.choice(INSERTIONS)
@@ -257,7 +257,7 @@ def test_mutations(tmp_path: Path, config: JudgeConfig) -> None:
     for _ in range(1500):
         source = rng.choice(SNIPPETS)
         for _ in range(rng.choice([1, 1, 1, 2, 4])):
-            source = roughen(source, rng)
+            source = mutate(source, rng)
         sources.append(source)
     assert_equal(tmp_path, sources, config)
 
@@ -335,7 +335,7 @@ def test_the_mutations_are_not_all_of_one_kind() -> None:
     parsed = 0
     for _ in range(300):
         try:
-            ast.parse(roughen(rng.choice(SNIPPETS), rng))
+            ast.parse(mutate(rng.choice(SNIPPETS), rng))
         except (SyntaxError, ValueError):
             continue
         parsed += 1

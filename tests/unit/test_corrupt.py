@@ -1,4 +1,4 @@
-"""Corruptions: each rule by a hand-made case, and roughening in general."""
+"""Corruptions: each rule by a hand-made case, and whole bodies."""
 
 import ast
 import dataclasses
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stylerl import config
-from stylerl.corrupt import RULES, break_once, minimal_pairs, roughen
+from stylerl.corrupt import RULES, break_once, corrupt_style, minimal_pairs
 from stylerl.corrupt.rules import breaks_only
 from stylerl.judge import Judge
 
@@ -235,40 +235,44 @@ def test_a_rule_is_broken_and_no_other(rule: str, judge: Judge) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_all_sites_at_once_keep_the_program(rule: str) -> None:
     for i, (text, start) in enumerate(_functions()):
-        rough = RULES[rule](text, random.Random(i), start, share=1.0)
-        if rough is None:
+        corrupted = RULES[rule](text, random.Random(i), start, share=1.0)
+        if corrupted is None:
             continue
-        assert rough[:start] == text[:start]
-        tree = ast.parse(rough)
+        assert corrupted[:start] == text[:start]
+        tree = ast.parse(corrupted)
         if RULES[rule].keeps_tree:
             assert ast.dump(tree) == _tree(text)
 
 
-def test_roughen_changes_the_body_alone() -> None:
+def test_corrupt_style_changes_the_body_alone() -> None:
     changed = 0
     for i, (text, start) in enumerate(_functions()):
-        rough, names = roughen(text, start, random.Random(i))
-        assert rough[:start] == text[:start]
+        corrupted, names = corrupt_style(text, start, random.Random(i))
+        assert corrupted[:start] == text[:start]
         assert len(names) <= 4
         assert set(names) <= set(RULES)
-        assert (rough != text) == bool(names)
-        ast.parse(rough)
+        assert (corrupted != text) == bool(names)
+        ast.parse(corrupted)
         changed += bool(names)
     assert changed > 0.95 * len(_functions())
 
 
-def test_roughen_is_a_function_of_the_generator() -> None:
+def test_corrupt_style_is_a_function_of_the_generator() -> None:
     text, start = _functions()[0]
-    twice = [roughen(text, start, random.Random(3)) for _ in range(2)]
+    twice = [corrupt_style(text, start, random.Random(3)) for _ in range(2)]
     assert twice[0] == twice[1]
-    others = {roughen(text, start, random.Random(n))[0] for n in range(20)}
+    others = {
+        corrupt_style(text, start, random.Random(n))[0] for n in range(20)
+    }
     assert len(others) > 10
 
 
-def test_roughen_takes_a_whole_file() -> None:
+def test_corrupt_style_takes_a_whole_file() -> None:
     text = "import os\n\n\ndef f(a, b):\n    return os.sep + a + b\n"
-    results = {roughen(text, -1, random.Random(n))[0] for n in range(50)}
-    assert any(not rough.startswith("import os\n\n\ndef") for rough in results)
+    results = {corrupt_style(text, -1, random.Random(n))[0] for n in range(50)}
+    assert any(
+        not corrupted.startswith("import os\n\n\ndef") for corrupted in results
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,8 +283,8 @@ def test_roughen_takes_a_whole_file() -> None:
         "\n",
     ],
 )
-def test_roughen_leaves_what_it_cannot_change(text: str) -> None:
-    assert roughen(text, 0, random.Random(0)) == (text, [])
+def test_corrupt_style_leaves_what_it_cannot_change(text: str) -> None:
+    assert corrupt_style(text, 0, random.Random(0)) == (text, [])
 
 
 def test_strings_over_lines_keep_their_text() -> None:
@@ -288,9 +292,9 @@ def test_strings_over_lines_keep_their_text() -> None:
         BODY + '    if a:\n        x = """one\n        two"""\n    return x\n'
     )
     for rule in ("W191", "E111", "E117", "W291", "W293"):
-        rough = RULES[rule](text, random.Random(0), len(BODY), share=1.0)
-        if rough is not None:
-            assert '"""one\n        two"""' in rough
+        corrupted = RULES[rule](text, random.Random(0), len(BODY), share=1.0)
+        if corrupted is not None:
+            assert '"""one\n        two"""' in corrupted
 
 
 def test_a_docstring_in_the_prompt_keeps_its_indentation() -> None:
@@ -313,14 +317,14 @@ def test_minimal_pairs_are_one_rule_apart(judge: Judge) -> None:
     text = "def f(a, b=None):\n    return g(a, key=b)\n"
     start = text.index("    return")
     pairs = minimal_pairs(text, start, judge, random.Random(0))
-    found = {pair.rule: pair.rough for pair in pairs}
+    found = {pair.rule: pair.corrupted for pair in pairs}
     # One place for E251 in the body; none for E225, whose = is in the prompt.
     assert found["E251"] == text.replace("key=b", "key = b")
     assert "E225" not in found
     for pair in pairs:
         assert pair.clean == text
-        assert pair.rough[:start] == text[:start]
-        assert breaks_only(pair.rule, judge.verdict(pair.rough))
+        assert pair.corrupted[:start] == text[:start]
+        assert breaks_only(pair.rule, judge.verdict(pair.corrupted))
 
 
 def test_code_with_a_violation_gives_no_pair(judge: Judge) -> None:
@@ -331,7 +335,7 @@ def test_a_prompt_may_end_before_its_line_end(judge: Judge) -> None:
     text = "def f(a):\n    return g(a, key=1)\n"
     start = text.index("\n")
     for seed in range(10):
-        body = roughen(text, start, random.Random(seed))
-        assert body == roughen(text, start + 1, random.Random(seed))
+        body = corrupt_style(text, start, random.Random(seed))
+        assert body == corrupt_style(text, start + 1, random.Random(seed))
     found = minimal_pairs(text, start, judge, random.Random(0))
     assert found == minimal_pairs(text, start + 1, judge, random.Random(0))

@@ -13,7 +13,7 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge import Judge, Verdict, Violation, crews
+from stylerl.judge import Judge, Verdict, Violation, pool
 from stylerl.judge.judge import style_score
 
 CLEAN = "def add(a, b):\n    return a + b\n"
@@ -273,7 +273,7 @@ class TestIsolation:
         workers = [
             child
             for child in psutil.Process().children()
-            if any("judge/worker.py" in word for word in child.cmdline())
+            if any("judge/worker_main.py" in word for word in child.cmdline())
         ]
         assert workers
         for worker in workers:
@@ -288,7 +288,8 @@ class TestIsolation:
             "from stylerl.judge import Judge\n"
             "assert Judge(JudgeConfig()).verdict('x=1\\n').violations\n"
             "(worker,) = psutil.Process().children()\n"
-            "assert any('judge/worker.py' in w for w in worker.cmdline())\n"
+            "words = ' '.join(worker.cmdline())\n"
+            "assert 'judge/worker_main.py' in words\n"
             "print(worker.pid, flush=True)\n"
             "os.kill(os.getpid(), 9)\n"
         )
@@ -441,26 +442,28 @@ class TestIdentity:
         assert len(identities) == 1
 
 
-def test_the_crew_is_shared_and_its_workers_reused() -> None:
+def test_the_pool_is_shared_and_its_workers_reused() -> None:
     judge = Judge(JudgeConfig(max_line_length=83))
     judge.verdict(CLEAN)
-    (worker,) = crews.crew(judge.config, judge.identity).take(9)
-    crews.crew(judge.config, judge.identity).put_back(worker)
+    (worker,) = pool.shared_pool(judge.config, judge.identity).acquire(9)
+    pool.shared_pool(judge.config, judge.identity).release(worker)
     judge.verdict(CLEAN)
-    assert crews.crew(judge.config, judge.identity).take(9) == [worker]
+    assert pool.shared_pool(judge.config, judge.identity).acquire(9) == [
+        worker
+    ]
     worker.close()
 
 
 def test_workers_of_old_configurations_end() -> None:
     first = Judge(JudgeConfig(max_line_length=90))
     first.verdict(CLEAN)
-    (worker,) = crews.crew(first.config, first.identity).take(9)
-    crews.crew(first.config, first.identity).put_back(worker)
+    (worker,) = pool.shared_pool(first.config, first.identity).acquire(9)
+    pool.shared_pool(first.config, first.identity).release(worker)
     busy = first.verdicts(["x=1\n"] * 2, jobs=1)
     next(busy)
-    for width in range(91, 91 + crews.KEPT):
+    for width in range(91, 91 + pool.KEPT_POOLS):
         Judge(JudgeConfig(max_line_length=width)).verdict(CLEAN)
-    # Its crew is gone, but the worker finishes what it was lent for.
+    # Its pool is gone, but the worker finishes what it was lent for.
     assert worker.pipe.closed is False
     assert len(list(busy)) == 1
     assert worker.pipe.closed is True

@@ -8,7 +8,7 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import DataError
-from stylerl.judge import Judge, crews
+from stylerl.judge import Judge, pool
 from stylerl.judge.verdict import Verdict, Violation
 
 SOURCES = ["x=1\n", "x = 1\n", "def f(:\n", "y = 'é' \n", "x=1\n"]
@@ -71,11 +71,11 @@ def test_what_a_machine_did_is_not_kept(
         asked.extend(list(arguments[1]))  # type: ignore[call-overload]
         return iter([Verdict((), False, reason)] * len(asked[-1:]))
 
-    monkeypatch.setattr(crews.Crew, "judge", judge)
+    monkeypatch.setattr(pool.WorkerPool, "judge", judge)
     cached = Judge(JudgeConfig(), tmp_path / "verdicts.sqlite")
     assert cached.verdict("x") == Verdict((), False, reason)
     monkeypatch.setattr(
-        crews.Crew,
+        pool.WorkerPool,
         "judge",
         lambda _, sources, jobs: iter(
             [Verdict((Violation(1, 1, "E1", "asked"),)) for _ in sources]

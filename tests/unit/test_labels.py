@@ -1,4 +1,4 @@
-"""The label stage: what is drawn, roughened, judged and counted."""
+"""The label stage: what is drawn, corrupted, judged and counted."""
 
 import dataclasses
 import hashlib
@@ -52,11 +52,11 @@ def test_columns_and_shares(judge: Judge) -> None:
         "train": 54,
         "valid": 6,
     }
-    rough = table["rules"].map(len) > 0
-    assert 15 < rough.sum() < 45
-    assert table.loc[~rough, "compliant"].all()
-    assert not table.loc[rough, "compliant"].all()
-    assert (table["id"] != table["source_id"]).equals(rough)
+    corrupted = table["rules"].map(len) > 0
+    assert 15 < corrupted.sum() < 45
+    assert table.loc[~corrupted, "compliant"].all()
+    assert not table.loc[corrupted, "compliant"].all()
+    assert (table["id"] != table["source_id"]).equals(corrupted)
 
 
 def test_the_table_says_who_judged(judge: Judge, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_summary_counts() -> None:
     }
 
 
-def test_summary_of_labels_without_roughened_ones(judge: Judge) -> None:
+def test_summary_of_labels_without_corrupted_ones(judge: Judge) -> None:
     config = dataclasses.replace(CONFIG, corrupt_share=0.0)
     table = labels.label(_snippets(), config, judge, seed=0)
     found = labels.summary(table, judge.identity)

@@ -4,7 +4,7 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.judge import Judge
-from stylerl.judge.outcome import Outcome, assess, divide
+from stylerl.judge.outcome import Outcome, assess, attribute
 from stylerl.judge.verdict import Verdict, Violation
 
 PROMPT = "def f(x):\n"  # row 1; the completion begins on row 2
@@ -97,7 +97,7 @@ SHARES = [
 )
 def test_whose_violations(prompt, completion, finished, theirs, own, cut):
     found = JUDGE.verdict(prompt + completion).violations
-    shares = divide(prompt, finished, found)
+    shares = attribute(prompt, finished, found)
 
     assert [" ".join(sorted(v.code for v in share)) for share in shares] == [
         theirs,
@@ -127,4 +127,4 @@ def test_whose_violations(prompt, completion, finished, theirs, own, cut):
 def test_the_share_of_a_place(prompt, row, col, code, share):
     violation = Violation(row, col, code, "")
 
-    assert getattr(divide(prompt, True, [violation]), share) == (violation,)
+    assert getattr(attribute(prompt, True, [violation]), share) == (violation,)

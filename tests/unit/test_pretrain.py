@@ -127,14 +127,14 @@ def test_bits_per_byte_of_an_untrained_uniform_model(tokenizer):
     assert bits == pytest.approx(2 * math.log2(len(tokenizer)), rel=1e-6)
 
 
-def test_a_share_of_the_bodies_is_roughened_anew_each_epoch():
+def test_a_share_of_the_bodies_is_corrupted_anew_each_epoch():
     table = snippets(200)
-    assert pretrain.roughened(table, 0.0, 0, 1) == list(table["text"])
-    first = pretrain.roughened(table, 0.5, 0, 1)
+    assert pretrain.corrupted(table, 0.0, 0, 1) == list(table["text"])
+    first = pretrain.corrupted(table, 0.5, 0, 1)
     changed = [a != b for a, b in zip(first, table["text"], strict=True)]
     assert 70 < sum(changed) < 130
-    assert first == pretrain.roughened(table, 0.5, 0, 1)
-    assert first != pretrain.roughened(table, 0.5, 0, 2)
+    assert first == pretrain.corrupted(table, 0.5, 0, 1)
+    assert first != pretrain.corrupted(table, 0.5, 0, 2)
     starts = zip(first, table["text"], table["body_start"], strict=True)
     assert all(a[:s] == b[:s] for a, b, s in starts)
 

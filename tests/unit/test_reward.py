@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from stylerl.config import JudgeConfig, RewardConfig
-from stylerl.corrupt.damage import damage
 from stylerl.corrupt.rules import breaks_only
+from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
 from stylerl.lm import training
@@ -206,7 +206,7 @@ def test_minimal_pairs_are_confirmed_and_balanced() -> None:
     assert counts.max() - counts.min() <= 2
 
 
-def test_preferences_mix_minimal_and_rough_pairs() -> None:
+def test_preferences_mix_minimal_and_corrupted_pairs() -> None:
     judge = Judge(JudgeConfig())
     found = pairs.preferences(_labels(), judge, count=20, seed=0)
     assert sum(bool(pair.rule) for pair in found) == 10
@@ -219,16 +219,16 @@ def test_preferences_mix_minimal_and_rough_pairs() -> None:
     assert found == pairs.preferences(_labels(), judge, count=20, seed=0)
 
 
-def test_roughened_rows_are_no_source_of_pairs() -> None:
+def test_corrupted_rows_are_no_source_of_pairs() -> None:
     labels = _labels(4)
     labels["rules"] = [["E703"]] * len(labels)
     assert not pairs.preferences(labels, Judge(JudgeConfig()), 10, seed=0)
 
 
-def test_damaged_pairs_do_not_parse() -> None:
+def test_unparsable_pairs_do_not_parse() -> None:
     judge = Judge(JudgeConfig())
     rng = random.Random(0)
-    found = pairs.damaged(_labels(16), judge, 12, rng)
+    found = pairs.unparsable(_labels(16), judge, 12, rng)
     assert 10 <= len(found) <= 12
     assert len({pair.chosen for pair in found}) == len(found)
     for pair in found:
@@ -240,9 +240,9 @@ def test_damaged_pairs_do_not_parse() -> None:
 
 
 @pytest.mark.parametrize("start", [-1, 0, 9])
-def test_damage_keeps_what_stands_before_the_body(start: int) -> None:
+def test_break_syntax_keeps_what_is_before_the_body(start: int) -> None:
     text, rng = "def f(a):\n    return [a]\n", random.Random(0)
-    found = {damage(text, start, rng) for _ in range(50)}
+    found = {break_syntax(text, start, rng) for _ in range(50)}
     assert len(found) > 10
     for changed in found - {None}:
         assert changed is not None

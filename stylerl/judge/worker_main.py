@@ -1,11 +1,11 @@
 """A judge's worker process: sources in, verdicts out, over one socket.
 
-Started by stylerl.judge.workers as `python -I worker.py FD`, never by
-hand and never by forking: no other library is loaded here, and a source that
-crashes flake8, exhausts its memory or never ends takes down this process
-alone.  The kernel ends it when a source has had its time (SIGPROF for CPU
-seconds, SIGALRM for seconds of the clock), and it leaves by itself when the
-other end of the socket closes.
+Started by stylerl.judge.worker_process as `python -I worker_main.py FD`,
+never by hand and never by forking: no other library is loaded here, and a
+source that crashes flake8, exhausts its memory or never ends takes down this
+process alone.  The kernel ends it when a source has had its time (SIGPROF for
+CPU seconds, SIGALRM for seconds of the clock), and it exits by itself when
+the other end of the socket closes.
 
 Messages are marshalled tuples, one a frame of multiprocessing's Connection:
 

@@ -1,4 +1,4 @@
-"""Python source as lexemes with offsets: what corruptions edit by.
+"""Python source as tokens with offsets: what corruptions edit by.
 
 One regular expression reads the source, because `tokenize` gives rows and
 columns, refuses fragments, and is slower.  Strings are opaque, f-strings
@@ -18,7 +18,7 @@ CLOSING = frozenset(")]}")
 CONSTANTS = frozenset(("None", "True", "False"))
 KEYWORDS = frozenset(keyword.kwlist) - CONSTANTS
 
-_LEXEME = re.compile(
+_TOKEN = re.compile(
     r"""
     (?P<blank>[ \t\f]+)
   | (?P<comment>\#[^\n]*)
@@ -37,7 +37,7 @@ _LEXEME = re.compile(
 )
 
 
-class Lexeme(NamedTuple):
+class Token(NamedTuple):
     """A piece of source, blanks left out."""
 
     kind: str  # comment, string, number, name, newline, backslash, operator
@@ -52,21 +52,21 @@ class Line(NamedTuple):
 
     start: int  # offset of its first physical line
     indent: str
-    first: int  # index of its first lexeme
+    first: int  # index of its first token
     last: int  # index of the newline that ends it
 
 
 class Code(NamedTuple):
-    """Lexemes of `text[start:]` with offsets into `text`."""
+    """Tokens of `text[start:]` with offsets into `text`."""
 
     text: str
     start: int
-    lexemes: list[Lexeme]
+    tokens: list[Token]
 
     def gap(self, index: int) -> str:
-        """The text between lexeme `index` and the one before it."""
-        before = self.lexemes[index - 1].end if index else self.start
-        return self.text[before : self.lexemes[index].start]
+        """The text between token `index` and the one before it."""
+        before = self.tokens[index - 1].end if index else self.start
+        return self.text[before : self.tokens[index].start]
 
     def lines(self) -> list[Line]:
         """Logical lines and comment lines in order, blank lines left out."""
@@ -86,14 +86,14 @@ Site = tuple[Edit, ...]  # the edits that together make one violation
 
 @functools.lru_cache(maxsize=4)
 def read(text: str, start: int = 0) -> Code:
-    """Split `text[start:]` into lexemes; `start` begins a logical line.
+    """Split `text[start:]` into tokens; `start` begins a logical line.
 
     The last few readings are kept, as every rule asks for the same text;
     treat the result as read-only.
     """
-    lexemes: list[Lexeme] = []
+    tokens: list[Token] = []
     openers: list[int] = []
-    for match in _LEXEME.finditer(text, start):
+    for match in _TOKEN.finditer(text, start):
         kind = match.lastgroup
         if kind is None or kind == "blank":
             continue
@@ -102,9 +102,9 @@ def read(text: str, start: int = 0) -> Code:
             openers.pop()
         opener = openers[-1] if openers else -1
         if word in OPENING:
-            openers.append(len(lexemes))
-        lexemes.append(Lexeme(kind, word, *match.span(), opener))
-    return Code(text, start, lexemes)
+            openers.append(len(tokens))
+        tokens.append(Token(kind, word, *match.span(), opener))
+    return Code(text, start, tokens)
 
 
 def apply(text: str, sites: Sequence[Site]) -> str:
@@ -118,20 +118,20 @@ def apply(text: str, sites: Sequence[Site]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def ends_operand(lexeme: Lexeme) -> bool:
-    """Whether an operator behind `lexeme` would be a binary one."""
-    if lexeme.kind == "name":
-        return lexeme.text not in KEYWORDS
-    return lexeme.kind in ("number", "string") or lexeme.text in CLOSING
+def ends_operand(token: Token) -> bool:
+    """Whether an operator behind `token` would be a binary one."""
+    if token.kind == "name":
+        return token.text not in KEYWORDS
+    return token.kind in ("number", "string") or token.text in CLOSING
 
 
 def _lines(code: Code) -> Iterator[Line]:
     first = -1
-    for index, lexeme in enumerate(code.lexemes):
-        if first < 0 and lexeme.kind != "newline":
+    for index, token in enumerate(code.tokens):
+        if first < 0 and token.kind != "newline":
             first = index
-        if lexeme.kind == "newline" and lexeme.opener < 0 and first >= 0:
-            begin = code.lexemes[first].start
+        if token.kind == "newline" and token.opener < 0 and first >= 0:
+            begin = code.tokens[first].start
             start = max(code.text.rfind("\n", 0, begin) + 1, code.start)
             yield Line(start, code.text[start:begin], first, index)
             first = -1

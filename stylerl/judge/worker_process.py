@@ -1,6 +1,6 @@
 """One process of the judge: started, fed, and asked how it ended.
 
-Each is a fresh interpreter that runs stylerl/judge/worker.py; nothing is
+Each is a fresh interpreter that runs stylerl/judge/worker_main.py; nothing is
 forked, so torch and threads in this process do no harm, and the caller's
 script is not imported again, as multiprocessing would do.
 """
@@ -21,22 +21,22 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge.verdict import Verdict, Violation
 
-SCRIPT = Path(__file__).with_name("worker.py")
-TIME_IS_UP = {-signal.SIGPROF, -signal.SIGALRM}
+SCRIPT = Path(__file__).with_name("worker_main.py")
+TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
 
 # A worker holds so much work at most.  That keeps it busy while the answers
 # travel, and is less than a socket's buffer, so neither side ever waits for
 # the other to read.
-DEPTH = 16  # sources
-BYTES = 32 * 1024
+MAX_PENDING = 16  # sources
+MAX_PENDING_BYTES = 32 * 1024
 
-PATIENCE = 5.0  # seconds for a process to end after its socket
+EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 
 
 class Task(NamedTuple):
     """One source on its way to a verdict."""
 
-    place: int  # among the caller's sources
+    number: int  # among the caller's sources
     source: bytes
     path: str
     retried: bool = False
@@ -63,8 +63,8 @@ class Worker:
     def has_room(self, task: Task) -> bool:
         """Whether the task can be sent without waiting."""
         return not self.pending or (
-            len(self.pending) < DEPTH
-            and self._bytes + len(task.source) <= BYTES
+            len(self.pending) < MAX_PENDING
+            and self._bytes + len(task.source) <= MAX_PENDING_BYTES
         )
 
     def give(self, task: Task) -> None:
@@ -103,7 +103,7 @@ class Worker:
         """How a process ended whose socket closed; negative is a signal."""
         self.pipe.close()
         try:
-            return self._process.wait(PATIENCE)
+            return self._process.wait(EXIT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
@@ -124,7 +124,7 @@ def module_path() -> list[str]:
     return [*(p for p in sys.path if p not in here), os.getcwd()]
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """An exit code in words."""
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"

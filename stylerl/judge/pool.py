@@ -17,19 +17,24 @@ from collections.abc import Iterable, Iterator
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.judge.verdict import Verdict
-from stylerl.judge.workers import TIME_IS_UP, Task, Worker, ending
+from stylerl.judge.worker_process import (
+    TIMEOUT_CODES,
+    Task,
+    Worker,
+    describe_exit,
+)
 
 # How the reasons begin that a process's end gave, which may be another on
 # another machine, or tomorrow.
 NOT_DONE = "flake8 was not done"
 CRASHED = "flake8 crashed"
 
-AHEAD = 256  # sources read ahead of the oldest unanswered, for each worker
-STARTS = 3  # workers that may die at their start before we give up
-KEPT = 3  # judges whose workers wait for the next call
+READ_AHEAD = 256  # sources a worker, beyond the oldest unanswered one
+MAX_FAILED_STARTS = 3  # workers that may die at their start before we give up
+KEPT_POOLS = 3  # judges whose workers wait for the next call
 
 
-class Crew:
+class WorkerPool:
     """The workers of one configuration, lent to one call at a time each."""
 
     def __init__(self, config: JudgeConfig) -> None:
@@ -60,13 +65,13 @@ class Crew:
         """The jobs that can be done at once."""
         return cores()
 
-    def take(self, most: int) -> list[Worker]:
-        """Idle workers, `most` of them at most."""
+    def acquire(self, limit: int) -> list[Worker]:
+        """Idle workers, at most `limit`."""
         with self._lock:
-            taken, self._idle = self._idle[:most], self._idle[most:]
+            taken, self._idle = self._idle[:limit], self._idle[limit:]
         return taken
 
-    def put_back(self, worker: Worker) -> None:
+    def release(self, worker: Worker) -> None:
         """A worker is idle again."""
         with self._lock:
             if not self._closed:
@@ -84,12 +89,12 @@ class Crew:
 
 
 class _Run:
-    """One call of Crew.judge: who works on what, and what came back."""
+    """One call of WorkerPool.judge: who works on what, and what came back."""
 
     def __init__(
-        self, crew: Crew, sources: Iterable[tuple[bytes, str]], jobs: int
+        self, pool: WorkerPool, sources: Iterable[tuple[bytes, str]], jobs: int
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._jobs = jobs
         self._sources = enumerate(sources)
         self._exhausted = False
@@ -104,8 +109,8 @@ class _Run:
     def verdicts(self) -> Iterator[Verdict]:
         """Hand out the sources, and yield the answers in order."""
         try:
-            for worker in self._crew.take(self._jobs):
-                self._enlist(worker)
+            for worker in self._pool.acquire(self._jobs):
+                self._add_worker(worker)
             while True:
                 self._hand_out()
                 while self._next in self._answers:
@@ -116,7 +121,7 @@ class _Run:
                 for key, _ in self._selector.select():
                     self._collect(key.data)
         finally:
-            self._dismiss()
+            self._release_all()
 
     def _hand_out(self) -> None:
         """Give every worker as much as it can take."""
@@ -130,7 +135,8 @@ class _Run:
     def _next_task(self) -> Task | None:
         if self._again:
             return self._again.popleft()
-        if self._exhausted or self._read - self._next > AHEAD * self._jobs:
+        ahead = self._read - self._next
+        if self._exhausted or ahead > READ_AHEAD * self._jobs:
             return None
         try:
             index, (source, path) = next(self._sources)
@@ -146,10 +152,10 @@ class _Run:
         if free:
             return min(free, key=lambda worker: len(worker.pending))
         if len(self._workers) < self._jobs:
-            return self._enlist(Worker(self._crew.config))
+            return self._add_worker(Worker(self._pool.config))
         return None
 
-    def _enlist(self, worker: Worker) -> Worker:
+    def _add_worker(self, worker: Worker) -> Worker:
         self._workers.add(worker)
         self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
         return worker
@@ -159,48 +165,48 @@ class _Run:
         try:
             answer = worker.receive()
         except (EOFError, ConnectionError):
-            self._bury(worker)
+            self._replace_dead(worker)
             return
         if answer is not None:
             task, verdict = answer
-            self._answers[task.place] = verdict
+            self._answers[task.number] = verdict
 
-    def _bury(self, worker: Worker) -> None:
-        """Blame the source a dead worker was at; save those behind it."""
+    def _replace_dead(self, worker: Worker) -> None:
+        """Blame the source a dead worker was at; queue the rest again."""
         self._workers.remove(worker)
         self._selector.unregister(worker.pipe)
         code = worker.exit_code()
         if not worker.ready:
             self._failed_starts += 1
-            if self._failed_starts > STARTS:
+            if self._failed_starts > MAX_FAILED_STARTS:
                 raise StylerlError(
                     "the judge's worker must start; it ended with code "
                     f"{code}; try: {sys.executable} -m flake8 --version"
                 )
         elif worker.pending:
             task = worker.pending.popleft()
-            if code in TIME_IS_UP:
-                limit = self._crew.config.time_limit
+            if code in TIMEOUT_CODES:
+                limit = self._pool.config.time_limit
                 reason = f"{NOT_DONE} within {limit:g} s"
-                self._answers[task.place] = Verdict((), False, reason)
+                self._answers[task.number] = Verdict((), False, reason)
             elif task.retried:
-                reason = f"{CRASHED}: {ending(code)}"
-                self._answers[task.place] = Verdict((), False, reason)
+                reason = f"{CRASHED}: {describe_exit(code)}"
+                self._answers[task.number] = Verdict((), False, reason)
             else:  # the source may be innocent: someone killed the worker
                 self._again.append(task._replace(retried=True))
         self._again.extend(worker.pending)
 
-    def _dismiss(self) -> None:
+    def _release_all(self) -> None:
         """Lend the workers back; end those that a broken call left busy."""
         self._selector.close()
         for worker in self._workers:
             if worker.ready and not worker.pending:
-                self._crew.put_back(worker)
+                self._pool.release(worker)
             else:
                 worker.close()
 
 
-def crew(config: JudgeConfig, identity: str) -> Crew:
+def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     """This process's workers for a judge.
 
     Those of the last few are kept, so that their processes do not pile up.
@@ -209,10 +215,10 @@ def crew(config: JudgeConfig, identity: str) -> Crew:
     """
     key = (os.getpid(), config, identity)
     with _LOCK:
-        _CREWS[key] = found = _CREWS.pop(key, None) or Crew(config)
-        mine = [other for other in _CREWS if other[0] == key[0]]
-        for oldest in mine[:-KEPT]:
-            _CREWS.pop(oldest).close()
+        _POOLS[key] = found = _POOLS.pop(key, None) or WorkerPool(config)
+        mine = [other for other in _POOLS if other[0] == key[0]]
+        for oldest in mine[:-KEPT_POOLS]:
+            _POOLS.pop(oldest).close()
     return found
 
 
@@ -223,12 +229,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-_CREWS: dict[tuple[int, JudgeConfig, str], Crew] = {}  # the latest last
+_POOLS: dict[tuple[int, JudgeConfig, str], WorkerPool] = {}  # the latest last
 _LOCK = threading.Lock()
 
 
 @atexit.register
-def _close_crews() -> None:
-    for (process, *_), idle in _CREWS.items():
+def _close_pools() -> None:
+    for (process, *_), idle in _POOLS.items():
         if process == os.getpid():
             idle.close()

@@ -16,7 +16,7 @@ TRIES = 8
 Way = Callable[[str, random.Random], str]
 
 
-def damage(text: str, start: int, rng: random.Random) -> str | None:
+def break_syntax(text: str, start: int, rng: random.Random) -> str | None:
     """Make `text` unparsable behind `start`; None where no try did.
 
     A `start` below 0, that of a whole file, stands for its beginning.
