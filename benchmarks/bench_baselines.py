@@ -36,13 +36,14 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.evaluation import display, generations, heldout, metrics, verdicts
+from stylerl.evaluation import generations, heldout, metrics, verdicts
 from stylerl.evaluation.generations import REFERENCE, LoadedModel, Source
 from stylerl.judge import Judge
 from stylerl.lm.sampling import whole_lines
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.report import summary
+from stylerl.results import display
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 SNIPPETS = Path("artifacts/filter/snippets.parquet")

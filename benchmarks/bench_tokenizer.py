@@ -36,9 +36,10 @@ from stylerl import storage
 from stylerl.config import JudgeConfig, RewardConfig
 from stylerl.judge import Judge, pool
 from stylerl.lm import models
-from stylerl.lm.pretrain import train_tokenizer
-from stylerl.reward import model_metrics as metrics
-from stylerl.reward import pairs, scorers
+from stylerl.reward import scorers
+from stylerl.reward_data import model_metrics as metrics
+from stylerl.reward_data import pairs
+from stylerl.supervised.pretrain import train_tokenizer
 
 LABELS = Path("artifacts/label/labels.parquet")
 RESULTS = Path(__file__).parent / "results" / "tokenizer.md"

@@ -17,13 +17,13 @@ from rich.console import Console
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError
-from stylerl.evaluation import display, guards
 from stylerl.evaluation.evaluation import Evaluation, evaluate
 from stylerl.evaluation.generations import Source
 from stylerl.judge import Judge
 from stylerl.pipeline import graph, machine, process, tracking
 from stylerl.report import page as report
 from stylerl.report import summary
+from stylerl.results import display, guards
 
 LOCK = Path("requirements.lock")
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
@@ -84,7 +84,7 @@ def write(
     started: float,
 ) -> None:
     """Write the tables, the numbers and the page."""
-    basis: dict[Any, Any] = {  # what stylerl/evaluation/comparison.py goes by
+    basis: dict[Any, Any] = {  # what stylerl/results/comparison.py goes by
         "judge": judge.identity,
         "snippets": _digest(SNIPPETS),
         "seed": params.seed,

@@ -15,8 +15,9 @@ import torch
 
 from stylerl import config, storage
 from stylerl.data import corpus
-from stylerl.lm import models, pretrain
+from stylerl.lm import models
 from stylerl.pipeline import process, tracking
+from stylerl.supervised import pretrain
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 BASE = Path("artifacts/base")

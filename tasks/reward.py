@@ -7,10 +7,10 @@ from stylerl import config, storage
 from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.pipeline import process, tracking
-from stylerl.reward import material, preferences, refresh
-from stylerl.reward import model_metrics as reward_metrics
 from stylerl.reward import scorers as reward
-from stylerl.reward.material import Material
+from stylerl.reward_data import material, preferences, refresh
+from stylerl.reward_data import model_metrics as reward_metrics
+from stylerl.reward_data.material import Material
 
 LABELS = Path("artifacts/label/labels.parquet")
 CLASSIFIER = Path("artifacts/reward/classifier")

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from stylerl import config, storage
-from stylerl.lm import models, sft
+from stylerl.lm import models
 from stylerl.pipeline import process, tracking
+from stylerl.supervised import sft
 
 LABELS = Path("artifacts/label/labels.parquet")
 FOLDER = Path("artifacts/sft")

@@ -21,8 +21,8 @@ from stylerl.config import Params
 from stylerl.data.prompts import compliant_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
-from stylerl.reward import preferences
-from stylerl.reward.preferences import CONFIDENCE, Answer, Choice, Pair
+from stylerl.reward_data import preferences
+from stylerl.reward_data.preferences import CONFIDENCE, Answer, Choice, Pair
 
 LABELS = Path("artifacts/label/labels.parquet")
 POLICIES = (Path("artifacts/sft"), Path("artifacts/ppo"))

@@ -3,5 +3,5 @@
 evaluation.py tells the story in four phases; heldout.py draws the prompts,
 generations.py samples, baselines.py adds other ways to the same end,
 verdicts.py judges, metrics.py measures, with bootstrap.py's intervals.  What
-follows from the metrics: guards.py, promotion.py, comparison.py, frontier.py.
+the metrics mean is in stylerl/results.
 """

@@ -113,15 +113,6 @@ def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
     return full.loc[best].assign(model=f"best_of_{n}", sample=0, kl=math.nan)
 
 
-def kl_bound(n: int) -> float:
-    """The most that the best of n can move from its model, nats a response.
-
-    log n - (n - 1) / n, which Beirami et al. (arXiv 2401.01879, theorem 1)
-    show to be an upper bound of the KL divergence, not its value.
-    """
-    return math.log(n) - (n - 1) / n
-
-
 def _count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[int]:

@@ -15,7 +15,6 @@ import pandas as pd
 
 from stylerl.config import EvaluateConfig
 from stylerl.evaluation import baselines, generations, heldout, verdicts
-from stylerl.evaluation.display import MODELS
 from stylerl.evaluation.generations import Source
 from stylerl.evaluation.metrics import (
     compare_with_sft,
@@ -24,6 +23,8 @@ from stylerl.evaluation.metrics import (
     tabulate_rules,
 )
 from stylerl.judge import Judge
+
+MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 
 
 class Evaluation(NamedTuple):
@@ -98,7 +99,7 @@ def _compute_all_metrics(
         name: compute_metrics(own, bits_per_byte.get(name))
         for name, own in rows.items()
     }
-    for name in each.keys() - MODELS.keys():
+    for name in each.keys() - set(MODELS):
         each[name] |= compare_with_sft(
             rows[name], rows["sft"], config.bootstrap, seed
         )

@@ -14,11 +14,10 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from stylerl.evaluation import display, guards
-from stylerl.evaluation.baselines import kl_bound
 from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
 from stylerl.report import markup, plots, summary
+from stylerl.results import display, guards
 
 RANDOM_SAMPLES = 10
 WORST_SAMPLES = 5
@@ -270,7 +269,7 @@ def _frontier(
         ("SFT", "sft", 0.0, metrics["sft"]),
         ("PPO", "ppo", metrics["ppo"]["kl"], metrics["ppo"]),
     ] + [
-        (f"best of {n}", "base", kl_bound(n), metrics[name])
+        (f"best of {n}", "base", summary.kl_bound(n), metrics[name])
         for n, name in summary.best_of(metrics)
     ]
     return plots.lines(

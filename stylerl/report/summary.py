@@ -1,10 +1,12 @@
 """The before/after table in words, from metrics/evaluate.json."""
 
+import math
+
 import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from stylerl.evaluation.display import (
+from stylerl.results.display import (
     MODELS,
     TABLE,
     Metric,
@@ -14,7 +16,7 @@ from stylerl.evaluation.display import (
     show,
     show_gain,
 )
-from stylerl.evaluation.guards import guards
+from stylerl.results.guards import guards
 
 BASELINES = {
     "autopep8": "autopep8 on the base's text",
@@ -190,6 +192,15 @@ def best_of(metrics: Metrics) -> list[tuple[int, str]]:
     """How many each best of n chooses from, and its key, in order."""
     names = [name for name in metrics if name.startswith(BEST_OF)]
     return sorted((int(name.removeprefix(BEST_OF)), name) for name in names)
+
+
+def kl_bound(n: int) -> float:
+    """The most that the best of n can move from its model, nats a response.
+
+    log n - (n - 1) / n, which Beirami et al. (arXiv 2401.01879, theorem 1)
+    show to be an upper bound of the KL divergence, not its value.
+    """
+    return math.log(n) - (n - 1) / n
 
 
 def _said(key: str, metrics: Metrics) -> str:

@@ -16,8 +16,8 @@ from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.pipeline import tracking
 from stylerl.ppo import factory
-from stylerl.reward import refresh
 from stylerl.reward import scorers as reward
+from stylerl.reward_data import refresh
 from tasks import ppo
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -1,6 +1,5 @@
 """Formatters as baselines and as judges; the best of n."""
 
-import math
 import signal
 
 import autopep8
@@ -118,10 +117,3 @@ def test_the_best_of_n_is_the_first_of_the_best_rewarded():
     assert four["completion"].tolist() == ["a3"]
     assert four["model"].tolist() == ["best_of_4"]
     assert four["kl"].isna().all()
-
-
-def test_the_best_of_n_moves_so_far_at_most():
-    # log 4 - 3/4 = 1.386 - 0.75; the best of one is the model itself.
-    assert baselines.kl_bound(1) == 0.0
-    assert baselines.kl_bound(4) == pytest.approx(1.3862944 - 0.75)
-    assert baselines.kl_bound(16) < math.log(16)

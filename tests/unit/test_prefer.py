@@ -14,8 +14,8 @@ from stylerl.cli import main as cli
 from stylerl.cli import prefer_command as prefer
 from stylerl.config import Params, PPOConfig
 from stylerl.errors import DataError
-from stylerl.reward import preferences
-from stylerl.reward.preferences import Answer, Choice, Pair
+from stylerl.reward_data import preferences
+from stylerl.reward_data.preferences import Answer, Choice, Pair
 
 ANSWERS = Path("preferences.jsonl")
 PAIRS = Path("pairs.jsonl")

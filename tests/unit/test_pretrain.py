@@ -15,7 +15,7 @@ import torch
 
 from stylerl.config import PretrainConfig
 from stylerl.errors import DataError
-from stylerl.lm import pretrain
+from stylerl.supervised import pretrain
 
 TINY = PretrainConfig(
     vocabulary=300,
@@ -164,7 +164,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from test_pretrain import RESUMED, snippets
-from stylerl.lm import pretrain
+from stylerl.supervised import pretrain
 
 for progress, *_ in pretrain.train(snippets(), RESUMED, 0, Path(sys.argv[1])):
     if progress.step == 11:

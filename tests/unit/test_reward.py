@@ -26,12 +26,12 @@ from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
 from stylerl.lm import training
 from stylerl.lm.models import load_scorer, load_tokenizer, save_model
-from stylerl.reward import material, pairs, refresh
-from stylerl.reward import model_metrics as reward_metrics
 from stylerl.reward import scorers as reward
-from stylerl.reward.material import Material
 from stylerl.reward.preference_pair import Preference
 from stylerl.reward.scorers import Scorer, score_texts
+from stylerl.reward_data import material, pairs, refresh
+from stylerl.reward_data import model_metrics as reward_metrics
+from stylerl.reward_data.material import Material
 
 TEXTS = [
     "def add(a, b):\n    return a + b\n",

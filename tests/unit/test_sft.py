@@ -15,8 +15,9 @@ from transformers import (
 
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError
-from stylerl.lm import sft, training
+from stylerl.lm import training
 from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
+from stylerl.supervised import sft
 
 PROMPT = "def add(a, b):\n"
 TEXT = PROMPT + "    return a + b\n"

@@ -1,13 +1,14 @@
 """The table and its meaning in words."""
 
 import io
+import math
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from stylerl.evaluation import display, guards
 from stylerl.report import summary
+from stylerl.results import display, guards
 
 NUMBERS = {
     "compliance": 0.4,
@@ -306,3 +307,10 @@ def test_rules_that_fell_rose_vanished_and_appeared():
         "vanished": ["W291"],
         "appeared": ["E711"],
     }
+
+
+def test_the_best_of_n_moves_so_far_at_most():
+    # log 4 - 3/4 = 1.386 - 0.75; the best of one is the model itself.
+    assert summary.kl_bound(1) == 0.0
+    assert summary.kl_bound(4) == pytest.approx(1.3862944 - 0.75)
+    assert summary.kl_bound(16) < math.log(16)

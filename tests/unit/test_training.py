@@ -9,8 +9,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from stylerl.config import SFTConfig
 from stylerl.errors import TrainingError
-from stylerl.lm import sft, training
+from stylerl.lm import training
 from stylerl.lm.models import save_model
+from stylerl.supervised import sft
 
 
 def test_padding_stands_behind_the_text() -> None:

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from transformers import PreTrainedTokenizerBase
 
-from stylerl.reward.material import Material
 from stylerl.reward.preference_pair import UNPARSABLE, Preference
 from stylerl.reward.scorers import Scorer, encode_texts, score_texts
+from stylerl.reward_data.material import Material
 
 BINS = 10
 DIGITS = 6

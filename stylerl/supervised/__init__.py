@@ -1,0 +1,1 @@
+"""Next-token training: pretrain.py makes the base, sft.py fine-tunes it."""
