@@ -38,11 +38,11 @@ SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 def rlhf(
     preset: str | None = None, params: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Align the model; before/after scores stand on the MLflow run.
+    """Align the model; before/after scores go to the MLflow run.
 
     Args:
         preset: smoke, default, notebook or gpu; writes params.yaml anew.
-            Without it params.yaml counts as it stands.
+            Without it params.yaml is used as it is.
         params: single values on top, such as {"ppo.kl_coef": 0.1}.
 
     Returns:
@@ -74,7 +74,7 @@ def rlhf(
 
 
 def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
-    """Bring every stage up to date in turn; what each left behind.
+    """Bring every stage up to date in turn; the result of each.
 
     DVC is asked once for all stages, and again after each that did work:
     only then can anything on disk have changed.
@@ -181,7 +181,7 @@ def publish(
             f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
             "`stylerl report` opens it, with the last sweep",
             key="report",
-            description="Where the report stands",
+            description="Where the report is",
         )
 
 

@@ -4,13 +4,12 @@
     stylerl sweep --grid ppo.kl_coef=[0.02,0.1] --set ppo.updates=20
 
 Every point is a child run of the sweep's in MLflow, with scores as a flow's
-own run has them, so the UI and `stylerl compare` take any two.  A sweep that
-was killed goes on where it was when the same command comes again: what a
-finished point made stands in DVC's run cache.  Afterwards params.yaml is as it
-was, and so are artifacts that were up to date when the command began.  Points
-are measured on the validation split, so that choosing one leaves the test
-prompts fresh, and none is registered: run the flow with the chosen values for
-that.
+own run has them, so the UI and `stylerl compare` take any two.  The same
+command resumes a sweep that was killed: what a finished point made is in
+DVC's run cache.  Afterwards params.yaml is as it was, and so are artifacts
+that were up to date when the command began.  Points are measured on the
+validation split, so that choosing one leaves the test prompts fresh, and none
+is registered: run the flow with the chosen values for that.
 """
 
 from collections.abc import Mapping, Sequence

@@ -33,7 +33,7 @@ class MissingExtra(StylerlError):
 
 
 class TrainingError(StylerlError):
-    """Training met a state it cannot go on from (NaN, an alarm)."""
+    """Training met a state it cannot continue from (NaN, an alarm)."""
 
 
 def require(extra: str, *packages: str) -> None:

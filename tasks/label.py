@@ -1,6 +1,6 @@
 """Stage `label`: snippets -> artifacts/label/labels.parquet.
 
-A killed run goes on where it stopped: the verdicts are kept under
+A killed run resumes where it stopped: the verdicts are kept under
 checkpoints/label/, by content, until the table is written.
 """
 

@@ -1,6 +1,6 @@
 """Stage `pretrain`: snippets -> artifacts/base, the embedded base model.
 
-A killed run goes on from its last checkpoint, under checkpoints/pretrain/ and
+A killed run resumes from its last checkpoint, under checkpoints/pretrain/ and
 the digest of its data and parameters, when the same command comes again.
 Frozen in dvc.yaml: `dvc pull pretrain` brings the model that is in the
 repository.  `make base` trains it again.

@@ -102,7 +102,7 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
 
 
 def show(answers: Sequence[Answer], console: Console) -> None:
-    """Print the answers, beside each other where the terminal is wide."""
+    """Print the answers, side by side where the terminal is wide."""
     columns = max(1, min(len(answers), console.width // COLUMN))
     grid = Table.grid(expand=True)
     for _ in range(columns):

@@ -363,9 +363,9 @@ def _padding(found: Rehearsal) -> Finding:
         return Finding(
             "padding",
             Status.FAIL,
-            "a text is scored or sampled otherwise beside a longer one "
+            "a text is scored or sampled differently next to a longer one "
             f"(log-probabilities differ by {found.padding:.2g})",
-            "the model does not heed attention_mask or position_ids: choose "
+            "the model ignores attention_mask or position_ids: choose "
             "a stock Llama, GPT-2 or similar model",
         )
     return Finding("padding", Status.OK, "changes no score and no sample")

@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="keep verdicts in this file, made where there is none: work "
-        "that was killed goes on from there, and what has not changed is "
+        "that was killed resumes from there, and what has not changed is "
         "not judged again",
     )
 

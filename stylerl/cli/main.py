@@ -102,7 +102,7 @@ def _add_run(commands: Any) -> None:
         "A Prefect server is used where one\nanswers (`make serve`), and is "
         "not needed.",
         epilog="examples:\n"
-        "  stylerl run                          params.yaml as it stands\n"
+        "  stylerl run                          params.yaml as it is\n"
         "  stylerl run --preset smoke           two minutes, to see it run\n"
         "  stylerl run --set ppo.kl_coef=0.1    ppo and evaluate run again",
     )
@@ -111,7 +111,7 @@ def _add_run(commands: Any) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="run N times, each reward model learning besides from what the "
+        help="run N times, each reward model learning also from what the "
         "policy before it wrote, so the reward must hold a reward model "
         "(default: 1)",
     )
@@ -125,8 +125,8 @@ def _add_sweep(commands: Any) -> None:
         help="the flow at each point of a grid; KL against compliance",
         formatter_class=RAW,
         description="Run the flow's stages at each point of a grid, as child "
-        "runs in MLflow, and\nprint what each reached. The same command goes "
-        "on with a sweep that was killed.\nparams.yaml and the artifacts are "
+        "runs in MLflow, and\nprint what each reached. The same command "
+        "resumes a sweep that was killed.\nparams.yaml and the artifacts are "
         "afterwards as they were; after a kill,\n`stylerl run` brings the "
         "artifacts back from the cache.",
         epilog="examples:\n"
@@ -219,7 +219,7 @@ def _add_complete(commands: Any) -> None:
         '  stylerl complete "def add(a, b):"\n'
         '  stylerl complete --model ~/policy "def add(a, b):"',
     )
-    complete.add_argument("prompt", help="the code to go on from")
+    complete.add_argument("prompt", help="the code to complete")
     complete.add_argument(
         "--model",
         metavar="FOLDER",
@@ -242,7 +242,7 @@ def _add_prefer(commands: Any) -> None:
         "and how sure you are,\nand save each answer at once to "
         "reward.preferences. The pairs of which the\nreward model is least "
         "sure come first; q keeps what was answered, and the\nnext session "
-        "goes on from there. `stylerl run` then learns from the answers.",
+        "resumes there. `stylerl run` then learns from the answers.",
         epilog="examples:\n"
         "  stylerl prefer                       SFT against PPO, unnamed\n"
         "  stylerl prefer --from pairs.jsonl    pairs of your own\n"
@@ -361,7 +361,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
         points = sweep(grid or None, values)
     Console().print(Markdown(markdown([Point(**each) for each in points])))
-    print("Its plot stands in the report: stylerl report")
+    print("Its plot is in the report: stylerl report")
 
 
 def _run(options: argparse.Namespace) -> None:

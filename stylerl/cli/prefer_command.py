@@ -27,7 +27,7 @@ from stylerl.reward_data.preferences import CONFIDENCE, Answer, Choice, Pair
 LABELS = Path("artifacts/label/labels.parquet")
 POLICIES = (Path("artifacts/sft"), Path("artifacts/ppo"))
 PAIRWISE = Path("artifacts/reward/pairwise")
-BESIDE = 112  # columns from which two texts stand beside each other anyway
+WIDE = 112  # columns; a terminal this wide never stacks the texts
 KEYS = {"a": Choice.A, "b": Choice.B, "t": Choice.TIE}
 QUIT = "q"
 
@@ -127,7 +127,7 @@ def session(
 
 
 def view(pair: Pair, swapped: bool, title: str, width: int) -> Group:
-    """Prompt, A and B: beside each other unless lines would break.
+    """Prompt, A and B: side by side unless lines would break.
 
     `swapped` shows the pair's `b` as A.
     """
@@ -136,7 +136,7 @@ def view(pair: Pair, swapped: bool, title: str, width: int) -> Group:
     texts = [pair.b, pair.a] if swapped else [pair.a, pair.b]
     texts = [text.removeprefix("\n") for text in texts]
     longest = max(len(line) for text in texts for line in text.split("\n"))
-    columns = 2 if width >= BESIDE or 2 * (longest + 4) <= width else 1
+    columns = 2 if width >= WIDE or 2 * (longest + 4) <= width else 1
     grid = Table.grid(expand=True)
     for _ in range(columns):
         grid.add_column(ratio=1)

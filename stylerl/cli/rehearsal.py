@@ -28,7 +28,7 @@ class Rehearsal(NamedTuple):
     """What was measured."""
 
     ratio: float  # largest pi / pi_old before the first step, less 1
-    padding: float  # largest change of a log-probability beside longer rows
+    padding: float  # largest change of a log-probability by longer rows
     alike: bool  # a prompt alone is answered as it is in a batch
     ended: float  # share of samples that end
     spread: float  # standard deviation of the linter's rewards

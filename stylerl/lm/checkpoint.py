@@ -1,4 +1,4 @@
-"""Checkpoints to resume from: whole, checked, and few.
+"""Checkpoints to resume from: complete, checked, and few.
 
 A checkpoint is a folder of safetensors files and one state.json, which holds
 the digest of each file.  It appears under its final name only when all of it
@@ -57,10 +57,10 @@ def save(folder: Path, checkpoint: Checkpoint, kept: int = KEPT) -> Path:
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None where there is none."""
+    """The newest checkpoint that is complete; None where there is none."""
     for path in _newest_first(folder):
         try:
-            return _load(path)
+            return _read(path)
         except (DataError, OSError, KeyError) as error:
             log.warning(
                 "checkpoint %s is torn (%s): using the one before it",
@@ -130,7 +130,7 @@ def restore_random_state(state: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state_all([_bytes(each) for each in state["cuda"]])
 
 
-def _load(path: Path) -> Checkpoint:
+def _read(path: Path) -> Checkpoint:
     content = read_json(path / STATE)
     tensors = {}
     for name, digest in content["digests"].items():

@@ -32,7 +32,7 @@ class TokenScores(NamedTuple):
 def right_pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
     """Stack token ids to (B, T).
 
-    Behind a causal mask the padding after a sequence changes nothing, so
+    Under a causal mask the padding after a sequence changes nothing, so
     sequences padded on the right need neither mask nor position ids.
     """
     width = max(len(row) for row in rows)
@@ -40,10 +40,10 @@ def right_pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
 
 
 def response_mask(prompt_lengths: Tensor, lengths: Tensor, t: int) -> Tensor:
-    """Where the states that emit response tokens stand, (B, T) bool.
+    """The positions that emit response tokens, (B, T) bool.
 
     The state at position p predicts token p + 1, so a response of r tokens
-    behind a prompt of p is emitted at positions p - 1 .. p + r - 2.
+    after a prompt of p is emitted at positions p - 1 .. p + r - 2.
     """
     at = torch.arange(t, device=lengths.device)
     first = prompt_lengths[:, None] - 1

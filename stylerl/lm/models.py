@@ -78,7 +78,7 @@ def load_causal_lm(
     Raises:
         ModelError: the model cannot be found or loaded.
     """
-    model = _load(
+    model = _load_model(
         AutoModelForCausalLM, name, revision, attn_implementation=attention
     )
     if tokenizer is not None:
@@ -100,7 +100,7 @@ def load_scorer(
     Raises:
         ModelError: the model cannot be found or loaded.
     """
-    model = _load(
+    model = _load_model(
         AutoModelForSequenceClassification, name, revision, num_labels=labels
     )
     if tokenizer is not None:
@@ -140,7 +140,7 @@ def save_model(
     folder: Path,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Write model and tokenizer to one folder, whole or not at all.
+    """Write model and tokenizer to one folder, completely or not at all.
 
     `dtype`, such as `torch.bfloat16`, is what the file holds; the model in
     memory keeps its own.
@@ -167,7 +167,7 @@ def write_model(
 
 
 def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:
-    """Note whose verdicts a model is trained on: `judge` in config.json.
+    """Record whose verdicts a model is trained on: `judge` in config.json.
 
     The judge's identity, or None where it is not known; models under
     different judges are not compared without a warning.
@@ -213,7 +213,7 @@ def fuse_gelu(model: PreTrainedModel) -> None:
                 setattr(module, name, nn.GELU(approximate="tanh"))
 
 
-def _load(
+def _load_model(
     factory: Any, name: str | Path, revision: str, **options: Any
 ) -> PreTrainedModel:
     """Load a model by its Auto class: fp32, safetensors, no dropout.

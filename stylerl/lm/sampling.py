@@ -94,7 +94,7 @@ def generate(
         model = copy.deepcopy(model).bfloat16()
     if static is None:
         static = model.device.type == "cuda"
-    stop = _Stop(
+    stop = StopRule(
         tokenizer,
         tokenizer.eos_token_id if stop_at_eos else None,
         tuple(stop_strings),
@@ -108,10 +108,10 @@ def generate(
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             numbers = [i if rows is None else rows[i] for i in batch]
-            sampled = _decode(
+            sampled = _decode_batch(
                 model,
                 [prompt_ids[i] for i in batch],
-                _uniforms(seed, numbers, max_new_tokens),
+                draw_uniforms(seed, numbers, max_new_tokens),
                 temperature,
                 stop,
                 static,
@@ -128,17 +128,17 @@ def generate(
 
 
 @dataclass(frozen=True)
-class _Stop:
+class StopRule:
     """When a response has ended, and what text it then is."""
 
     tokenizer: PreTrainedTokenizerBase
     eos: int | None
     strings: tuple[str, ...]
-    least: int  # tokens before which nothing ends
+    min_tokens: int  # nothing ends before
 
     def ends(self, ids: Sequence[int]) -> bool:
         """Whether the last of these tokens is the response's last."""
-        if len(ids) < max(self.least, 1):
+        if len(ids) < max(self.min_tokens, 1):
             return False
         if ids[-1] == self.eos:
             return True
@@ -149,9 +149,9 @@ class _Stop:
         text = self._decode(ids)
         return text[: self._cut(text)] if self.ends(ids) else text
 
-    def bars(self, step: int) -> bool:
+    def forbids_eos(self, step: int) -> bool:
         """Whether eos may not be token `step`, counted from 0."""
-        return self.eos is not None and step + 1 < self.least
+        return self.eos is not None and step + 1 < self.min_tokens
 
     def _cut(self, text: str) -> int | None:
         """Where the first stop string begins; None where there is none."""
@@ -211,7 +211,7 @@ def response_logprobs(
     return result
 
 
-class _Preallocated(DynamicLayer):
+class _PreallocatedLayer(DynamicLayer):
     """One layer's keys and values, in a buffer made once.
 
     transformers' own layer concatenates, which copies the whole cache at
@@ -253,18 +253,18 @@ class _Preallocated(DynamicLayer):
 
 
 @torch.inference_mode()
-def _decode(
+def _decode_batch(
     lm: PreTrainedModel,
     prompts: list[list[int]],
     noise: Tensor,
     temperature: float,
-    stop: _Stop,
+    stop: StopRule,
     static: bool,
 ) -> list[list[int]]:
     """Sample until `stop` or until `noise`, (B, R) in [0, 1), is used up.
 
     Where `static`, every step but the first has the same shapes: cache and
-    mask are whole from the start, and finished rows stay.
+    mask have their full size from the start, and finished rows stay.
     """
     pad = stop.tokenizer.pad_token_id
     rows = torch.arange(len(prompts))  # the original row of each live row
@@ -276,7 +276,7 @@ def _decode(
     mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
     padded = static or bool((lengths < width).any())
     layers = lm.config.get_text_config().num_hidden_layers
-    layer = StaticLayer if static else _Preallocated
+    layer = StaticLayer if static else _PreallocatedLayer
     cache = Cache([layer(room) for _ in range(layers)])
     forward = lm
     ids, mask, lengths, noise = (
@@ -295,9 +295,9 @@ def _decode(
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]  # (live, V)
-        if stop.bars(step):
+        if stop.forbids_eos(step):
             logits[:, stop.eos] = -torch.inf
-        tokens = _choose(logits, noise[:, step], temperature)
+        tokens = choose_tokens(logits, noise[:, step], temperature)
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
             if row not in ended:
                 responses[row].append(token)
@@ -331,7 +331,7 @@ def _captured(lm: PreTrainedModel) -> Any:
     return lm
 
 
-def _choose(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
+def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
     """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
 
     In float64, since a vocabulary's sum in fp32 is off by more than the
@@ -346,7 +346,7 @@ def _choose(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
     return found.clamp(max=logits.shape[-1] - 1)
 
 
-def _uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
+def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
     """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
     return torch.stack(
         [

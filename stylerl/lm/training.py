@@ -2,7 +2,7 @@
 
 SFT and both reward models run on transformers' Trainer (TRL's are subclasses
 of it).  Here are the settings they have in common, the way a text becomes
-token ids, and a callback that shows progress and hands the numbers on.
+token ids, and a callback that shows progress and logs the metrics.
 """
 
 import math
@@ -28,19 +28,19 @@ from stylerl.config import RewardConfig, SFTConfig
 from stylerl.errors import TrainingError
 from stylerl.lm.models import encode_prompt
 
-Log = Callable[[Mapping[str, float], int], None]  # numbers and their step
+Log = Callable[[Mapping[str, float], int], None]  # metrics and their step
 LOG_STEPS = 5
 WARMUP = 0.05  # share of the steps
 
 
-def arguments(
+def training_arguments(
     config: SFTConfig | RewardConfig, seed: int, scratch: Path
 ) -> dict[str, Any]:
     """TrainingArguments shared by all: nothing saved, nothing sent.
 
-    bf16 autocast where the hardware multiplies bf16, batches of like length,
-    AdamW with a linear warm-up and decay.  `scratch` is a folder that
-    nothing should be found in afterwards.
+    bf16 autocast where the hardware multiplies bf16, batches of similar
+    length, AdamW with a linear warm-up and decay.  Nothing is left in
+    `scratch`.
     """
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
     cuda = torch.cuda.is_available()
@@ -104,16 +104,16 @@ def encode_document(
     return [*ids, tokenizer.eos_token_id]
 
 
-def token_limit(model: PreTrainedModel, most: int) -> int:
-    """`most`, or the model's own context where that is shorter."""
+def token_limit(model: PreTrainedModel, limit: int) -> int:
+    """`limit`, or the model's own context where that is shorter."""
     context = getattr(model.config, "max_position_embeddings", None)
-    return min(most, context or most)
+    return min(limit, context or limit)
 
 
 def pad_right(
     rows: Sequence[Sequence[int]], pad_token_id: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask, both (B, T), padded behind the text."""
+    """Token ids and attention mask, both (B, T), padded after the text."""
     width = max(len(row) for row in rows)
     ids = torch.full((len(rows), width), pad_token_id)  # (B, T)
     mask = torch.zeros_like(ids)
@@ -126,7 +126,7 @@ def pad_right(
 def batches_by_length(
     rows: Sequence[Sequence[int]], batch_size: int
 ) -> Iterator[list[int]]:
-    """Indices of `rows` in batches of like length, the longest first."""
+    """Indices of `rows` in batches of similar length, the longest first."""
     order = sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i))
     for begin in range(0, len(order), batch_size):
         yield order[begin : begin + batch_size]
@@ -179,8 +179,8 @@ class _Progress(TrainerCallback):
             self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         if self.log:
             kept = ("loss", "learning_rate", "grad_norm", "accuracy")
-            numbers = {k: float(logs[k]) for k in kept if k in logs}
-            self.log(numbers, state.global_step)
+            metrics = {k: float(logs[k]) for k in kept if k in logs}
+            self.log(metrics, state.global_step)
 
     def on_train_end(
         self,

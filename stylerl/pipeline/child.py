@@ -60,9 +60,9 @@ def run_command(
 
 def end_session(child: subprocess.Popen[bytes]) -> None:
     """SIGTERM to a session's leader and all of its children, then SIGKILL."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(child.pid, sign)
+            os.killpg(child.pid, number)
             child.wait(GRACE)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
@@ -89,14 +89,14 @@ class _Output:
         for line in lines:
             self._line(line)
         bar = _last_state(rest)
-        if "\r" in rest:  # what follows a last one stands on its own
+        if "\r" in rest:  # what follows the last one is a new state
             rest = "\r" + bar + "\r" * rest.endswith("\r")
         self._pending = rest
         if "\r" in rest and bar:
             self._bar(bar)
 
     def finish(self) -> None:
-        """Log what stands after the last line feed."""
+        """Log what came after the last line feed."""
         self._line(self._pending)
 
     def _line(self, line: str) -> None:

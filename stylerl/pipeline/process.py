@@ -48,8 +48,8 @@ def run_main(main: Callable[[], None]) -> None:
         sys.exit(TRANSIENT if transient else USER_ERROR)
 
 
-def die_with_parent(sign: signal.Signals = signal.SIGKILL) -> None:
-    """Ask Linux to send this process `sign` when its parent is gone.
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Ask Linux to send this process a signal when its parent is gone.
 
     A flow that is cancelled ends its children itself; one that is killed
     cannot.  Other systems have no such call, and nothing is done there.
@@ -57,9 +57,9 @@ def die_with_parent(sign: signal.Signals = signal.SIGKILL) -> None:
     if sys.platform != "linux":
         return
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, sign)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it went before the call took effect
-        os.kill(os.getpid(), sign)
+        os.kill(os.getpid(), number)
 
 
 def supervise(command: Sequence[str]) -> int:
@@ -69,8 +69,8 @@ def supervise(command: Sequence[str]) -> int:
     whole session: a shell between DVC and a stage asks Linux for nothing.
     """
     signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
-    for sign in (signal.SIGTERM, signal.SIGINT):  # the command heeds these
-        signal.signal(sign, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGINT):  # for the command
+        signal.signal(number, lambda *_: None)
     die_with_parent(signal.SIGUSR1)
     code = subprocess.call(command)
     return code if code >= 0 else 128 - code

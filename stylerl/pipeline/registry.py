@@ -1,6 +1,6 @@
 """The registered model: a version for each policy, and which is champion.
 
-Speaks to MLflow through tracking.py, and forgives as it does: a registry
+Speaks to MLflow through tracking.py, and by best effort as it does: a registry
 that does not answer costs no run.
 """
 

@@ -2,7 +2,7 @@
 
 MLflow loads the registered model through `_load_pyfunc` (its name for the
 entrance of a loader module) and needs no pickle for it: the model is a
-folder with safetensors and this library beside it.  torch is loaded with
+folder with safetensors and a copy of this library.  torch is loaded with
 the first policy, since registering one needs none.
 """
 
@@ -41,7 +41,7 @@ class Policy:
         """Complete each row's `prompt`.
 
         Args:
-            prompts: a column `prompt`; the line end behind it is left to
+            prompts: a column `prompt`; the line end after it is left to
                 the completion.
             params: temperature (0 takes the likeliest token),
                 max_new_tokens, stop_strings (texts that end a completion)

@@ -3,7 +3,8 @@
 DVC alone knows whether a stage's outputs on disk are right (`stale`), and
 makes them right (`dvc repro`).  Prefect's record of an earlier execution
 counts only while DVC vouches for the bytes: otherwise the task is told to
-refresh it.  So `Cached` means both: this key has run, and its outputs stand.
+refresh it.  So `Cached` means both: this key has run, and its outputs are
+there.
 """
 
 import json
@@ -146,7 +147,7 @@ def _blocked_by(error: str) -> str:
     **RETRY_TRANSIENT,
 )
 def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
-    """Let DVC bring one stage up to date; what it left behind.
+    """Let DVC bring one stage up to date; its key, outputs and run.
 
     Args:
         name: the stage in dvc.yaml.
@@ -209,9 +210,7 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
         )
     if code == process.USER_ERROR:
         return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
-    return StageFailure(
-        f"{prefix} with exit code {code}; its output stands above"
-    )
+    return StageFailure(f"{prefix} with exit code {code}; its output is above")
 
 
 def _last_error(tail: str) -> str:

@@ -1,11 +1,11 @@
-"""MLflow: what every run leaves behind.  The one file that imports mlflow.
+"""MLflow: the record of every run.  The one file that imports mlflow.
 
 A flow is a parent run, each stage that does work a child of it; `dvc repro`
 alone makes the same stage runs without a parent.  The flow hands its run and
 the stage's key down by the environment (PARENT, KEY).
 
 A log must never cost a training run: whatever MLflow refuses is said once on
-standard error, and the stage goes on.  The store is mlflow/mlflow.db with
+standard error, and the stage continues.  The store is mlflow/mlflow.db with
 its files in mlflow/artifacts, unless MLFLOW_TRACKING_URI names a server.
 """
 

@@ -18,7 +18,7 @@ from stylerl.config import Params
 from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
-TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs beside the library
+TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
 JOURNAL = Path(".dvc/tmp/stylerl.sweep.json")  # of params.yaml in a sweep
 DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
@@ -133,7 +133,7 @@ def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
     """Bring params.yaml to what `resolve` gives, and return that.
 
     Without preset and changes the file stays as it is.  What a run used is
-    what stands in the file afterwards, so `dvc repro` agrees with it.
+    what the file holds afterwards, so `dvc repro` agrees with it.
 
     Raises:
         ConfigError: as `resolve`; the file is then untouched.

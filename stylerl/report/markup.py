@@ -1,4 +1,4 @@
-"""Where in a text its violations stand, for a page or a terminal.
+"""Where in a text its violations are, for a page or a terminal.
 
 Completions are untrusted text: whatever shows them escapes them in its own
 way, after `visible` has taken the control characters out.

@@ -18,7 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 26
 class Series(NamedTuple):
     """One line or one colour of bars; `style` is a CSS class.
 
-    A line stands over the chart's places, or over `xs` of its own.
+    A line has the chart's `xs`, or its own.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A single point with its name beside it, or above it."""
+    """A single point with its name next to it, or above it."""
 
     x: float
     y: float

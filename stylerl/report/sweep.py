@@ -89,7 +89,7 @@ def markdown(points: Sequence[Point]) -> str:
 
 
 def section(sweep: Sweep) -> Markup:
-    """A section of the report: the plot, and the numbers behind it."""
+    """A section of the report: the plot and its values."""
     points = sweep.points
     ranked = sorted(points, key=lambda p: (p.kl, p.compliance))
     best = frontier(ranked)

@@ -173,7 +173,7 @@ def _arguments(
     The activations of a batch are most of the memory, and rows of like
     length in small parts are padded less.
     """
-    settings = training.arguments(config, seed, scratch)
+    settings = training.training_arguments(config, seed, scratch)
     if not torch.cuda.is_available():
         size = config.batch_size
         rows = max(n for n in range(1, PART + 1) if size % n == 0)

@@ -109,7 +109,7 @@ def compliant_snippets(labels: pd.DataFrame) -> dict[str, list[Snippet]]:
     columns = ("split", "text", "body_start")
     clean = labels[labels["compliant"] & labels["split"].isin(snippets)]
     for split, text, at in zip(*(clean[c] for c in columns), strict=True):
-        at = max(at, 0)  # a whole file has no body, and is learnt whole
+        at = max(at, 0)  # a file has no body: all of it is learnt
         snippets[split].append(Snippet(text[:at], text[at:]))
     for split, found in snippets.items():
         if not found:
@@ -198,7 +198,7 @@ def _train(
         trainer = SFTTrainer(
             model=model,
             args=Arguments(
-                **training.arguments(config, seed, Path(scratch)),
+                **training.training_arguments(config, seed, Path(scratch)),
                 max_length=None,
             ),
             train_dataset=dataset,

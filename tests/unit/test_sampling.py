@@ -28,7 +28,7 @@ def naive(model, prompt_ids, noise, temperature, eos):
     ids, response = list(prompt_ids), []
     for u in noise.tolist():
         logits = model(torch.tensor([ids])).logits[0, -1]
-        token = sampling._choose(
+        token = sampling.choose_tokens(
             logits[None], torch.tensor([u]), temperature
         ).item()
         ids.append(token)
@@ -44,7 +44,7 @@ def test_batched_sampling_is_sampling_each_row_alone(
 ):
     """Left padding, the cache, and rows that leave, change no sample."""
     got = sample(tiny_lm, tokenizer, temperature=temperature)
-    noise = sampling._uniforms(3, range(len(PROMPTS)), 12)
+    noise = sampling.draw_uniforms(3, range(len(PROMPTS)), 12)
     expected = [
         naive(tiny_lm, ids, noise[row], temperature, 1)
         for row, ids in enumerate(got.prompt_ids)
@@ -103,18 +103,18 @@ def test_rows_that_finish_leave_the_batch(
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= factor
     sizes = []
-    original = sampling._choose
+    original = sampling.choose_tokens
 
     def spy(logits, noise, temperature):
         sizes.append(len(logits))
         return original(logits, noise, temperature)
 
     prompts = [p + "a" * n for n in range(4) for p in PROMPTS]
-    monkeypatch.setattr(sampling, "_choose", spy)
+    monkeypatch.setattr(sampling, "choose_tokens", spy)
     got = sample(model, tokenizer, prompts, max_new_tokens=20)
-    monkeypatch.setattr(sampling, "_choose", original)
+    monkeypatch.setattr(sampling, "choose_tokens", original)
     assert sizes[0] == 16 > sizes[-1] > 0
-    noise = sampling._uniforms(3, range(16), 20)
+    noise = sampling.draw_uniforms(3, range(16), 20)
     for row, ids in enumerate(got.prompt_ids):
         assert got.ids[row] == naive(model, ids, noise[row], 1.0, 1)
     assert any(got.finished)
@@ -161,7 +161,7 @@ def test_inverting_a_distribution_by_hand():
     impossible one never."""
     logits = torch.tensor([0.25, 0.0, 0.75]).log().expand(5, 3)
     noise = torch.tensor([0.0, 0.2499, 0.2501, 0.9, 1 - 2**-53])
-    tokens = sampling._choose(logits, noise.double(), 1.0)
+    tokens = sampling.choose_tokens(logits, noise.double(), 1.0)
     assert tokens.tolist() == [0, 0, 2, 2, 2]
 
 
@@ -202,7 +202,7 @@ def test_without_eos_every_completion_has_the_full_length(tokenizer):
 
 
 def ends_with(strings, least=0, ids=(), eos=1):
-    stop = sampling._Stop(build_tokenizer(), eos, strings, least)
+    stop = sampling.StopRule(build_tokenizer(), eos, strings, least)
     return stop.ends(list(ids)), stop.text(list(ids))
 
 
