@@ -1,0 +1,221 @@
+"""The wheel, installed where there is no checkout and no pipeline.
+
+A fresh environment gets the wheel, and of this one's packages those that the
+wheel's base requirements lead to and no other: what `pip install stylerl`
+would bring, without the download.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = (  # what a build could find, and more than it may take
+    *("pyproject.toml", "README.md", "LICENSE", "stylerl", "tasks", "flows"),
+    *("tests", "benchmarks", "tools"),
+)
+PIPELINE = {"prefect", "dvc", "mlflow"}
+TRAIN = """
+import sys
+from stylerl.config import JudgeConfig, PPOConfig
+from stylerl.judge import Judge
+from stylerl.lm import models
+from stylerl.ppo import PPOTrainer
+from stylerl.reward.composite import linter_style
+
+tokenizer = models.load_tokenizer(sys.argv[1])
+trainer = PPOTrainer(
+    PPOConfig(updates=1, batch_size=2, minibatches=1, epochs=1,
+              max_new_tokens=4),
+    policy=models.load_causal_lm(sys.argv[1], "main", tokenizer),
+    tokenizer=tokenizer,
+    reward=linter_style(Judge(JudgeConfig())),
+    prompts=["def add(a, b):", "def first(items):"],
+)
+print(len([step for step in trainer]), "update")
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: setuptools leaves build/ beside what it builds."""
+    folder = tmp_path_factory.mktemp("wheel")
+    copy = folder / "source"
+    copy.mkdir()
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            kept = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, copy / name, ignore=kept)
+        else:
+            shutil.copy(ROOT / name, copy)
+    pip("wheel", copy, "-w", folder, "--no-deps", "--no-build-isolation")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin/ of an environment with the wheel and its base."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    command = [sys.executable, "-m", "venv", "--without-pip", folder]
+    subprocess.run(command, check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name in closure(base(wheel)):
+        for file in metadata.files(name) or ():
+            here = packages / file.parts[0]
+            if file.parts[0] not in ("..", "__pycache__") and not (
+                here.is_symlink()
+            ):
+                here.symlink_to(
+                    file.locate().parents[len(file.parts) - 1] / file.parts[0]
+                )
+    target = ("--python", folder / "bin/python")
+    pip(*target, "install", "--no-deps", "--no-index", wheel)
+    return folder / "bin"
+
+
+def pip(*arguments: object) -> None:
+    """Run this environment's pip, which needs no network here."""
+    command = [sys.executable, "-m", "pip", "-q", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def base(wheel: Path) -> list[Requirement]:
+    """What the wheel requires without any extra."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith("/METADATA"))
+        headers = Parser().parsestr(archive.read(name).decode())
+    required = map(Requirement, headers.get_all("Requires-Dist", []))
+    return [each for each in required if "extra" not in str(each.marker)]
+
+
+def closure(required: list[Requirement]) -> set[str]:
+    """The names of all distributions that these lead to."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(each, extra) for each in required for extra in all_of(each)]
+    while waiting:
+        requirement, extra = waiting.pop()
+        key = (canonicalize_name(requirement.name), extra)
+        if key in found:
+            continue
+        found.add(key)
+        for line in metadata.requires(key[0]) or ():
+            needed = Requirement(line)
+            if not needed.marker or needed.marker.evaluate({"extra": extra}):
+                waiting += [(needed, each) for each in all_of(needed)]
+    return {name for name, _ in found}
+
+
+def all_of(requirement: Requirement) -> list[str]:
+    """The extras that are asked for, and none, which comes with each."""
+    return ["", *requirement.extras]
+
+
+def run(
+    environment: Path, folder: Path, *arguments: object
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of the environment in `folder`, away from the checkout."""
+    program, *rest = map(str, arguments)
+    return subprocess.run(
+        [environment / program, *rest],
+        cwd=folder,
+        env={
+            **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+            "PATH": f"{environment}:/usr/bin:/bin",
+            "COLUMNS": "200",
+        },
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_wheel_holds_one_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    information = {n.split("/")[0] for n in names if ".dist-info/" in n}
+    assert {n.split("/")[0] for n in names} - information == {"stylerl"}
+    for suffix in ("py", "yaml", "j2"):
+        here = (ROOT / "stylerl").rglob(f"*.{suffix}")
+        expected = {file.relative_to(ROOT).as_posix() for file in here}
+        assert expected
+        assert {n for n in names if n.endswith(f".{suffix}")} == expected
+
+
+def test_the_base_brings_no_pipeline(wheel: Path) -> None:
+    names = closure(base(wheel))
+    assert {"torch", "flake8", "transformers"} <= names
+    assert (
+        names & {*PIPELINE, "trl", "datasets", "distributed", "peft"} == set()
+    )
+
+
+def test_judge(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "rough.py").write_text("x=1\n")
+    done = run(environment, tmp_path, "stylerl", "judge", "rough.py")
+    assert done.returncode == 1, done.stderr
+    assert "E225" in done.stdout
+
+
+def test_complete(
+    environment: Path, tmp_path: Path, llama_folder: Path
+) -> None:
+    arguments = ["complete", "--model", llama_folder, "def add(a, b):"]
+    done = run(environment, tmp_path, "stylerl", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert llama_folder.name in done.stdout
+    assert "def add(a, b):" in done.stdout
+
+
+def test_doctor(environment: Path, tmp_path: Path) -> None:
+    done = run(environment, tmp_path, "stylerl", "doctor")
+    failed = re.findall(r"^ *fail +(\w+)", done.stdout, re.MULTILINE)
+    assert set(failed) <= {"disk"}, done.stdout + done.stderr
+    assert "none here: no dvc.yaml, no data, no params.yaml" in done.stdout
+    assert "not installed: stylerl[pipeline]" in done.stdout
+
+
+def test_a_trainer(
+    environment: Path, tmp_path: Path, llama_folder: Path
+) -> None:
+    done = run(environment, tmp_path, "python", "-c", TRAIN, llama_folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 update\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "sweep", "serve", "collect", "report", "complete x"]
+)
+def test_what_needs_a_checkout_says_so_in_one_line(
+    environment: Path, tmp_path: Path, command: str
+) -> None:
+    done = run(environment, tmp_path, "stylerl", *command.split())
+    (said,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    name = command.split()[0]
+    assert said.startswith(f"stylerl: `stylerl {name}` needs a checkout")
+
+
+@pytest.mark.parametrize("command", ["run --preset smoke", "serve"])
+def test_in_a_checkout_the_missing_extra_is_named(
+    environment: Path, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "dvc.yaml").touch()
+    (tmp_path / "flows").mkdir()
+    done = run(environment, tmp_path, "stylerl", *command.split())
+    assert done.returncode == 2
+    assert done.stderr == (
+        "stylerl: this needs prefect, which is not installed: pip install "
+        "'stylerl[pipeline]'\n"
+    )

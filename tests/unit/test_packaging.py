@@ -1,0 +1,100 @@
+"""pyproject.toml names what the code imports, and under the right extra."""
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMPORTED_AS = {"huggingface-hub": "huggingface_hub", "pyyaml": "yaml"}
+# What only the flow or a stage loads: the room that joins the tools, and a
+# program that runs in an interpreter of its own.
+OF_PIPELINE = ("stylerl/pipeline/", "stylerl/evaluation/format_worker.py")
+
+
+def imported_as(requirements: list[str]) -> set[str]:
+    """The packages that requirements bring."""
+    names = {Requirement(each).name.lower() for each in requirements}
+    return {IMPORTED_AS.get(name, name) for name in names}
+
+
+BASE = imported_as(PROJECT["dependencies"])
+EXTRAS = {
+    extra: imported_as(requirements)
+    for extra, requirements in PROJECT["optional-dependencies"].items()
+}
+
+
+def imports(code: ast.AST, lazy: bool) -> Iterator[str]:
+    """The packages of others that are imported on loading, or later."""
+    for node in ast.iter_child_nodes(code):
+        inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        checking = isinstance(node, ast.If) and (
+            ast.unparse(node.test) == "TYPE_CHECKING"
+        )
+        if inside or checking:
+            if lazy:
+                yield from imports(node, True)
+                yield from imports(node, False)
+            continue
+        names = []
+        if isinstance(node, ast.Import) and not lazy:
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not lazy:
+            names = [node.module or ""]
+        roots = {name.partition(".")[0] for name in names}
+        yield from roots - sys.stdlib_module_names - {"stylerl", "flows"}
+        yield from imports(node, lazy)
+
+
+def used(lazy: bool) -> dict[str, set[str]]:
+    """The files of stylerl that import each package."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "stylerl").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for package in imports(ast.parse(path.read_text()), lazy):
+            found.setdefault(package, set()).add(name)
+    return found
+
+
+def test_what_is_imported_on_loading_is_in_the_base() -> None:
+    beyond = {
+        package: [name for name in names if not name.startswith(OF_PIPELINE)]
+        for package, names in used(lazy=False).items()
+        if package not in BASE
+    }
+    assert {package: at for package, at in beyond.items() if at} == {}
+
+
+def test_what_is_imported_later_is_in_the_base_or_an_extra() -> None:
+    declared = BASE.union(*EXTRAS.values())
+    assert set(used(lazy=True)) | set(used(lazy=False)) <= declared
+
+
+def test_the_base_names_nothing_that_is_not_imported() -> None:
+    assert BASE - set(used(lazy=True)) - set(used(lazy=False)) == set()
+
+
+def test_the_pipeline_is_an_extra() -> None:
+    tools = {"prefect", "dvc", "mlflow"}
+    assert BASE & tools == set()
+    assert tools <= EXTRAS["pipeline"]
+
+
+def test_the_lock_pins_what_is_declared() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    pinned = {
+        pin.name.lower().replace("_", "-"): pin.specifier
+        for pin in map(Requirement, lock.split())
+    }
+    for lines in (
+        PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"].values(),
+    ):
+        for requirement in map(Requirement, lines):
+            (pin,) = pinned[requirement.name.lower()]
+            assert requirement.specifier.contains(pin.version), requirement
