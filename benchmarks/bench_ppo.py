@@ -172,8 +172,8 @@ def run_ours(shape: Shape, updates: int, case: Case) -> Any:
     )
     found = []
     for step in trainer:
-        assert step.statistics["response/length"] == NEW
-        assert step.rollouts.starts.eq(PROMPT).all()
+        assert step.metrics["response/length"] == NEW
+        assert step.rollouts.prompt_lengths.eq(PROMPT).all()
         seconds = dict(step.seconds)
         seconds["score"] += seconds.pop("judge")
         found.append(seconds)

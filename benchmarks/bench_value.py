@@ -59,16 +59,18 @@ def main() -> None:
             batch.scores, torch.tensor(batch.finished)
         )
         states = states_of(trainer.policy, batch)
-        batches.append(Episodes(states, scores, batch.mask, batch.lengths))
+        batches.append(
+            Episodes(states, scores, batch.mask, batch.response_lengths)
+        )
     report(batches, settings)
 
 
 def states_of(policy: PolicyWithValue, batch: Rollouts) -> Tensor:
     """The last hidden state before every response token, (N, H)."""
     with torch.inference_mode():
-        ids = right_pad(batch.rows, pad=0)
+        ids = right_pad(batch.input_ids, pad=0)
         found, _ = response_states(
-            policy.model, ids, batch.starts, batch.lengths
+            policy.model, ids, batch.prompt_lengths, batch.response_lengths
         )
     return found.float().clone()
 
@@ -128,7 +130,7 @@ def learn(
         none = torch.zeros(batch.mask.shape)
         values = none.clone()
         values[batch.mask] = head(batch.states)[:, 0].detach()
-        rewards = formulas.token_rewards(
+        rewards = formulas.penalised_rewards(
             batch.scores, none, none, batch.lengths, 0.0
         )
         sums = formulas.discounted_sums(rewards, settings.gamma)

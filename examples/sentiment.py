@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
     means = []
     steps = by_hand(trainer) if options.by_hand else trainer
     for update, step in enumerate(steps, start=1):
-        numbers = step if isinstance(step, dict) else step.statistics
+        numbers = step if isinstance(step, dict) else step.metrics
         means.append(numbers["objective/score"])
         print(
             f"update {update:3d}: mean reward {means[-1]:6.2f}, "

@@ -166,7 +166,7 @@ def publish(
     )
     if text := alarms():
         create_markdown_artifact(
-            text, key="alarms", description="What sounded during PPO"
+            text, key="alarms", description="Alarms triggered during PPO"
         )
     if decision:
         create_markdown_artifact(
@@ -186,7 +186,7 @@ def publish(
 
 
 def alarms() -> str:
-    """The alarms of the last PPO run as a table; empty where none sounded."""
+    """The last PPO run's alarms as a table; empty if there were none."""
     if not UPDATES.exists():
         return ""
     table = pd.read_csv(UPDATES)

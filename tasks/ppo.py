@@ -1,7 +1,8 @@
 """Stage `ppo`: the SFT model, rewarded for style -> artifacts/ppo.
 
-A killed run goes on from its last checkpoint, under checkpoints/ppo/ and the
-stage's key: what the same command would do, and nothing else.
+A killed run resumes from its last checkpoint, in checkpoints/ppo/ under the
+stage's key: the digest of its command, parameters and inputs, so that no other
+run takes it up.
 """
 
 import json
@@ -20,7 +21,7 @@ from stylerl.lm import models
 from stylerl.lm.sampling import generate
 from stylerl.pipeline import graph, process, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
-from stylerl.ppo.processes import Processes
+from stylerl.ppo.ranks import Ranks
 from stylerl.reward import functions
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -49,10 +50,10 @@ SUMMARY = (
 def main() -> None:
     """Train with the parameters of params.yaml.
 
-    Of several processes (`accelerate launch`) the main one logs and writes.
+    Under `accelerate launch` the main rank alone logs and writes.
     """
     params = config.load()
-    if not Processes().main:
+    if not Ranks().is_main:
         for _ in (trainer := make_trainer(params)):
             pass
         trainer.save_policy(FOLDER)
@@ -66,11 +67,12 @@ def main() -> None:
         run.log_tag("judge", Judge(params.judge).identity)
         trainer = make_trainer(params)
         trainer.resume()
-        for update, numbers in enumerate(trainer.history, start=1):
-            run.log_metrics(numbers, update)
-        sounded: set[str] = set()
+        # A resumed run is a new MLflow run: log what was done before it.
+        for update, metrics in enumerate(trainer.history, start=1):
+            run.log_metrics(metrics, update)
+        triggered: set[str] = set()
         for step in trainer:
-            _log(run, step, sounded)
+            _log(run, step, triggered)
         trainer.save_policy(FOLDER)
         storage.write_text(ROLLOUTS, _rollouts(trainer))
         table = _updates(trainer.history)
@@ -130,19 +132,19 @@ def _key() -> str:
     )
 
 
-def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:
-    """Hand one update to MLflow, and its alarms to whoever watches.
+def _log(run: tracking.Run, step: Step, triggered: set[str]) -> None:
+    """Log one update to MLflow, and print its alarms.
 
-    An alarm is printed once, when it first sounds; its name is then added to
-    `sounded`.  The MLflow tag holds its last state.
+    An alarm is printed once, when it is first triggered; its name is then
+    added to `triggered`.  The MLflow tag holds its latest state.
     """
     times = {f"seconds/{k}": v for k, v in step.seconds.items()}
     times["tokens_per_second"] = step.tokens_per_second
-    run.log_metrics(step.statistics | times, step.update)
+    run.log_metrics(step.metrics | times, step.update)
     for alarm in step.alarms:
-        if alarm.name not in sounded:
+        if alarm.name not in triggered:
             tqdm.write(f"update {step.update}: {alarm}")
-            sounded.add(alarm.name)
+            triggered.add(alarm.name)
         run.log_tag(f"alarm: {alarm.name}", f"update {step.update}: {alarm}")
     if step.update % SAMPLE_EVERY == 1:
         batch = step.rollouts
@@ -151,8 +153,8 @@ def _log(run: tracking.Run, step: Step, sounded: set[str]) -> None:
                 "prompt": batch.prompts,
                 "completion": batch.completions,
                 "finished": batch.finished,
-                **{k: v.tolist() for k, v in batch.parts.items()},
-                "linter": batch.observed["score"].tolist(),
+                **{k: v.tolist() for k, v in batch.reward_parts.items()},
+                "linter": batch.monitored["score"].tolist(),
             }
         )
         run.log_table(f"rollouts_{step.update:04d}.json", table.head(SAMPLES))
@@ -169,7 +171,7 @@ def _rollouts(trainer: PPOTrainer) -> str:
     chosen = trainer.prompts[:ROLLOUT_PROMPTS]
     prompts = [prompt for prompt in chosen for _ in range(2)]
     sampled = generate(
-        policy.to(trainer.processes.device),
+        policy.to(trainer.ranks.device),
         trainer.tokenizer,
         prompts,
         max_new_tokens=settings.max_new_tokens,
@@ -189,16 +191,16 @@ def _rollouts(trainer: PPOTrainer) -> str:
 
 
 def _updates(history: list[dict[str, float]]) -> pd.DataFrame:
-    """One row an update: its statistics, and the names of its alarms."""
+    """One row for each update: its metrics, and its alarms' names."""
     rows = [
         {
             "update": update,
-            **numbers,
+            **metrics,
             "alarms": "; ".join(
                 alarm.name for alarm in health.alarms(history[:update])
             ),
         }
-        for update, numbers in enumerate(history, start=1)
+        for update, metrics in enumerate(history, start=1)
     ]
     return pd.DataFrame(rows)
 
@@ -216,7 +218,7 @@ def _summary(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _kept(trainer: PPOTrainer) -> dict[str, int]:
-    """The update whose weights are the result, where one was to be chosen."""
+    """The update whose weights are the result, with `ppo.keep: best`."""
     if trainer.config.keep == "last":
         return {}
     if trainer.best is None:

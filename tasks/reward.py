@@ -8,9 +8,9 @@ from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.pipeline import process, tracking
 from stylerl.reward import scorers as reward
-from stylerl.reward_data import material, preferences, refresh
+from stylerl.reward_data import dataset, preferences, refresh
 from stylerl.reward_data import model_metrics as reward_metrics
-from stylerl.reward_data.material import Material
+from stylerl.reward_data.dataset import RewardDataset
 
 LABELS = Path("artifacts/label/labels.parquet")
 CLASSIFIER = Path("artifacts/reward/classifier")
@@ -25,9 +25,9 @@ def main() -> None:
     judge = Judge(params.judge)
     with tracking.stage_run("reward", config.to_dict(params.reward)) as run:
         run.log_tag("judge", judge.identity)
-        learnt, exam = _material(params, judge)
+        train_set, eval_set = _datasets(params, judge)
         classifier = reward.train_classifier(
-            learnt.labels,
+            train_set.labels,
             params.reward,
             params.seed,
             _logger(run, "classifier"),
@@ -35,8 +35,8 @@ def main() -> None:
         models.tag_with_judge(classifier.model, judge.identity)
         models.save_model(*classifier, CLASSIFIER)
         pairwise = reward.train_pairwise(
-            learnt.pairs,
-            [pair.chosen for pair in learnt.pairs],
+            train_set.pairs,
+            [pair.chosen for pair in train_set.pairs],
             params.reward,
             params.seed,
             _logger(run, "pairwise"),
@@ -44,7 +44,7 @@ def main() -> None:
         models.tag_with_judge(pairwise.model, judge.identity)
         models.save_model(*pairwise, PAIRWISE)
         measured = reward_metrics.measure(
-            classifier, pairwise, exam, params.reward.batch_size
+            classifier, pairwise, eval_set, params.reward.batch_size
         )
         storage.write_json(METRICS, measured.metrics)
         storage.write_text(
@@ -59,18 +59,18 @@ def main() -> None:
         run.log_file(CALIBRATION)
 
 
-def _material(
+def _datasets(
     params: config.Params, judge: Judge
-) -> tuple[Material, Material]:
-    """What to learn from, people's answers included, and to measure on."""
+) -> tuple[RewardDataset, RewardDataset]:
+    """The train set, people's preferences included, and the eval set."""
     settings, seed = params.reward, params.seed
     labels = storage.read_table(LABELS)
     rollouts = refresh.label(refresh.read(Path(settings.rollouts)), judge)
-    learnt = material.to_learn(labels, rollouts, judge, settings, seed)
-    exam = material.to_measure(labels, rollouts, judge, settings, seed)
+    train_set = dataset.train_set(labels, rollouts, judge, settings, seed)
+    eval_set = dataset.eval_set(labels, rollouts, judge, settings, seed)
     answers = preferences.load(Path(settings.preferences))
-    learnt.pairs.extend(preferences.learnable(answers))
-    return learnt, exam
+    train_set.pairs.extend(preferences.learnable(answers))
+    return train_set, eval_set
 
 
 def _logger(run: tracking.Run, model: str) -> reward.Log:

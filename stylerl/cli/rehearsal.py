@@ -51,16 +51,18 @@ def rehearse(name: str | Path, revision: str, params: Params) -> Rehearsal:
         seed=params.seed,
     )
     batch = trainer.rollout()
+    rows = list(zip(batch.input_ids, batch.prompt_lengths, strict=True))
     alone = response_logprobs(
         model,
         tokenizer,
-        [row[:n] for row, n in zip(batch.rows, batch.starts, strict=True)],
-        [row[n:] for row, n in zip(batch.rows, batch.starts, strict=True)],
+        [ids[:n] for ids, n in rows],
+        [ids[n:] for ids, n in rows],
         temperature=params.ppo.temperature,
         batch_size=1,
     )
     together = [
-        row[:n] for row, n in zip(batch.logprobs, batch.lengths, strict=True)
+        row[:n]
+        for row, n in zip(batch.logprobs, batch.response_lengths, strict=True)
     ]
     return Rehearsal(
         padding=max(

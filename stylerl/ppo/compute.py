@@ -1,10 +1,9 @@
 """How forward passes are computed: precision, attention, micro-batches.
 
-Rollouts are scored and trained on by the same settings: the ratio of the
-first step is 1 only then.
+Rollouts are scored and learnt from with the same settings, or the ratio of
+the first optimiser step would not be 1.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from stylerl.config import PPOConfig
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
 from stylerl.lm.training import multiplies_bf16
 from stylerl.ppo.policy import PolicyWithValue, attention
-from stylerl.ppo.rollouts import MicroBatch, Rollouts
+from stylerl.ppo.rollouts import MicroBatch, Rollouts, SampledRollouts
 
 SHORT = 320  # tokens; bf16 attention on a CPU is computed eagerly up to here
 
@@ -27,7 +26,7 @@ class Compute:
     """Settings of every forward pass."""
 
     bf16: bool  # autocast
-    micro_batch: int  # sequences a pass; 0 takes all at once
+    micro_batch: int  # sequences a forward pass; 0 takes all at once
     temperature: float
     device: torch.device
 
@@ -46,12 +45,14 @@ class Compute:
         )
 
     def attention(
-        self, batch: Rollouts, *models: PreTrainedModel
+        self, batch: SampledRollouts, *models: PreTrainedModel
     ) -> AbstractContextManager[None]:
-        """On a CPU in bf16, torch's fused attention is the slower one for
-        short sequences; eager memory grows with the square of the length.
+        """Eager attention where it is the faster one, inside the block.
+
+        On a CPU in bf16, torch's fused attention is slower for short
+        sequences; eager memory grows with the square of the length.
         """
-        longest = int((batch.starts + batch.lengths).max())
+        longest = int((batch.prompt_lengths + batch.response_lengths).max())
         if self.bf16 and self.device.type == "cpu" and longest <= SHORT:
             return attention("eager", *models)
         return nullcontext()
@@ -61,22 +62,21 @@ class Compute:
         return -(-len(rows) // (self.micro_batch or max(1, len(rows))))
 
     def micro_batches(
-        self, batch: Rollouts, rows: Tensor
+        self, batch: SampledRollouts, rows: Tensor
     ) -> Iterator[tuple[Tensor, MicroBatch]]:
-        """Cut `rows` of a batch by length: little padding is computed.
+        """Cut `rows` of a batch by length, so that little is padding.
 
         Yields the rows of each micro-batch, (b,), and their tokens.  The
-        longest come first: memory that suffices for the first pass suffices
-        for all.
+        longest come first: where the first pass fits in memory, all do.
         """
-        total = (batch.starts + batch.lengths)[rows]
+        total = (batch.prompt_lengths + batch.response_lengths)[rows]
         order = rows[total.argsort(descending=True, stable=True)]
         size = self.micro_batch or max(1, len(order))
         for part in order.split(size) if len(order) else ():
             tokens = (
-                right_pad([batch.rows[i] for i in part.tolist()], pad=0),
-                batch.starts[part],
-                batch.lengths[part],
+                right_pad([batch.input_ids[i] for i in part.tolist()], pad=0),
+                batch.prompt_lengths[part],
+                batch.response_lengths[part],
             )
             yield part, MicroBatch(*(x.to(self.device) for x in tokens))
 
@@ -85,35 +85,36 @@ class Compute:
 def score(
     policy: PolicyWithValue,
     reference: PreTrainedModel | None,
-    batch: Rollouts,
+    sampled: SampledRollouts,
     compute: Compute,
 ) -> Rollouts:
-    """Fill in log pi_old, log pi_ref, entropy and values, (B, R) each.
+    """Add log pi_old, log pi_ref, entropy and values, (B, R) each.
 
     Without a `reference`, pi_ref is the policy with its adapters off.
     """
     base, off = policy.model, policy.adapters_off
     if reference is not None:
         base, off = reference, nullcontext
-    found = [torch.zeros(batch.mask.shape) for _ in range(4)]
-    every = torch.arange(len(batch.rows))
-    with compute.attention(batch, policy.model, base):
-        for rows, micro in compute.micro_batches(batch, every):
+    found = [torch.zeros(sampled.mask.shape) for _ in range(4)]
+    every = torch.arange(len(sampled.input_ids))
+    with compute.attention(sampled, policy.model, base):
+        for rows, micro in compute.micro_batches(sampled, every):
             with compute.autocast():
                 ours = policy(*micro, compute.temperature)
                 with off():
                     states = response_states(base, *micro)
                 theirs = token_scores(base, *states, compute.temperature)
-            inside = batch.mask[rows]
-            for full, flat in zip(
+            inside = sampled.mask[rows]
+            # Scores come laid end to end, (N,): back to their rows, (b, R).
+            for padded, flat in zip(
                 found, (*ours, theirs.logprobs), strict=True
             ):
                 part = torch.zeros(inside.shape)
                 part[inside] = flat.cpu()
-                full[rows] = part
+                padded[rows] = part
     logprobs, entropy, values, ref_logprobs = found
-    return dataclasses.replace(
-        batch,
+    return Rollouts(
+        **vars(sampled),
         logprobs=logprobs,
         ref_logprobs=ref_logprobs,
         entropy=entropy,

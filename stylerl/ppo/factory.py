@@ -4,8 +4,8 @@
     for step in trainer:
         ...
 
-The policy, its reference and critic, the reward, what is watched beside it,
-and the prompts are those that the section `ppo` of the parameters asks for.
+The policy, its reference and critic, the reward, the monitor and the prompts
+are those that the section `ppo` of the parameters names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.policy import PolicyWithValue
-from stylerl.ppo.processes import Processes
+from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import composite as rewards
 from stylerl.reward.functions import Credit
@@ -60,14 +60,14 @@ def build_trainer(
         DataError: there is no prompt.
         ModelError: a model cannot be loaded.
     """
-    device = Processes().device
+    device = Ranks().device
     tokenizer = models.load_tokenizer(model)
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge)
     models.tag_with_judge(policy, judge.identity)
 
-    # Prompts: of the training split to learn on, of validation to measure.
+    # Prompts: from the training split to learn, from validation to measure.
     def draw(split: str, count: int) -> list[str]:
         if labels is None:
             return []
@@ -87,7 +87,7 @@ def build_trainer(
             draw("valid", settings.validation_prompts), settings
         )
 
-    # Reward: how much is asked for with each prompt, then its parts.
+    # Reward: the size expected for each prompt, then the parts.
     def expected(prompts: list[str], name: str) -> dict[str, float]:
         return rewards.expected_sizes(
             policy,
@@ -105,7 +105,8 @@ def build_trainer(
     def style(name: str) -> rewards.Style:
         return _style(name, judge, reward_models, device)
 
-    watched = None if settings.watch == "none" else style(settings.watch)
+    # The monitor: a learned reward model too, at PPO's own precision.
+    learned = None if settings.watch == "none" else style(settings.watch)
     return PPOTrainer(
         settings,
         policy=PolicyWithValue(
@@ -115,7 +116,9 @@ def build_trainer(
         reward=rewards.compose(settings.reward, style, sizes),
         prompts=prompts,
         reference=_reference(params, tokenizer),
-        observe=rewards.Watch(judge, _at_precision(watched, settings, device)),
+        monitor=rewards.Monitor(
+            judge, _at_precision(learned, settings, device)
+        ),
         credit=_credit(settings, judge),
         validation=validation,
         seed=params.seed,
@@ -126,7 +129,7 @@ def build_trainer(
 def _reference(
     params: Params, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel | None:
-    """What KL is measured from; None for the policy as it starts.
+    """The model to measure KL from; None for the policy as it starts.
 
     Raises:
         ConfigError: it does not read the policy's tokens.
@@ -157,8 +160,9 @@ def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
         if settings.credit == "auto":
             return None
         raise ConfigError(
-            "ppo.credit: token charges what the linter takes, so `linter` "
-            f"must be a part of ppo.reward; got {', '.join(settings.reward)}"
+            "ppo.credit: token assigns the linter's part of the reward to "
+            "tokens, so `linter` must be a part of ppo.reward; got "
+            f"{', '.join(settings.reward)}"
         )
     return LinterCredit(judge, settings.reward["linter"])
 
@@ -166,7 +170,7 @@ def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
 def _critic(
     settings: PPOConfig, reward_models: Path, device: torch.device
 ) -> PreTrainedModel | None:
-    """The reward model that a separate value model begins as."""
+    """The reward model that a separate value model starts as."""
     if settings.value == "shared":
         return None
     folder = reward_models / settings.value_from
@@ -225,17 +229,17 @@ def fitting_prompts(
 
 
 def _enough(prompts: list[str], settings: PPOConfig) -> list[str]:
-    """The validation prompts; none where they are fewer than processes.
+    """The validation prompts; none if there are fewer than ranks.
 
     Raises:
-        DataError: they are, and the best update is to be chosen by them.
+        DataError: they are, and `ppo.keep: best` needs them.
     """
-    processes = Processes()
-    if len(prompts) >= processes.count:
+    ranks = Ranks()
+    if len(prompts) >= ranks.world_size:
         return prompts
     few = (
-        "to measure the policy on its way takes compliant functions of the "
-        f"validation split, at least {processes.count}; the labels have "
+        "to validate the policy takes compliant functions of the validation "
+        f"split, at least {ranks.world_size}; the labels have "
         f"{len(prompts)} that fit"
     )
     if settings.keep == "best":
@@ -243,6 +247,6 @@ def _enough(prompts: list[str], settings: PPOConfig) -> list[str]:
             f"{few}: raise label.snippets, lower ppo.max_new_tokens, or set "
             "ppo.keep: last"
         )
-    if processes.main:
-        tqdm.write(f"ppo: {few}: it is not measured")
+    if ranks.is_main:
+        tqdm.write(f"ppo: {few}: nothing is validated")
     return []

@@ -43,19 +43,23 @@ def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     return log_x.exp() - 1 - log_x
 
 
-def token_rewards(
-    scores: Tensor, charges: Tensor, kl: Tensor, lengths: Tensor, beta: float
+def penalised_rewards(
+    scores: Tensor,
+    token_rewards: Tensor,
+    kl: Tensor,
+    lengths: Tensor,
+    beta: float,
 ) -> Tensor:
     """-beta KL_t, and the score on the last action (Ziegler, eq. 2).
 
-    Charges are what of the score stands on tokens of its own: without them
-    a response's rewards have the same sum, so they are taken from the last
-    action's.  Scores and lengths are (B,), charges and KL (B, R) and 0
-    behind each response.
+    `token_rewards` are the part of each score that belongs to tokens of its
+    own.  The last action gets the rest, so that a response's rewards have
+    the same sum with them and without.  Scores and lengths are (B,), token
+    rewards and KL (B, R) and 0 after each response.
     """
     last = (lengths - 1)[:, None]
-    left = (scores - charges.sum(dim=1))[:, None]
-    return (charges - beta * kl).scatter_add(1, last, left)
+    rest = (scores - token_rewards.sum(dim=1))[:, None]
+    return (token_rewards - beta * kl).scatter_add(1, last, rest)
 
 
 def advantages_and_returns(
@@ -64,7 +68,7 @@ def advantages_and_returns(
     """A_t = d_t + gamma lam A_{t+1}, d_t = reward_t + gamma V_{t+1} - V_t
     (GAE, eq. 16), and R_t = A_t + V_t.
 
-    All (B, R); behind the last action of a response everything is 0.
+    All (B, R); after the last action of a response everything is 0.
     """
     advantages = torch.zeros_like(rewards)
     next_advantage = torch.zeros_like(rewards[:, 0])

@@ -1,8 +1,8 @@
 """Alarms: what can go wrong in PPO, how it shows, why, and what to do.
 
-`alarms(history)` looks at the statistics of all updates so far, the latest
-last, and returns what the latest one gives cause to say.  Thresholds are
-those the field reports as healthy or not; docs/ppo-log.md lists them.
+`alarms(history)` looks at the metrics of all updates so far, the latest
+last, and returns the alarms that the latest update raises.  The thresholds
+are those that the field reports as healthy; docs/ppo-log.md lists them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ SMOOTHED = 5  # updates in the means that trends are judged by
 
 @dataclass(frozen=True)
 class Alarm:
-    """One thing that is wrong; `grave` alarms stop or roll back."""
+    """One thing that is wrong; `critical` alarms stop or roll back."""
 
     name: str
     finding: str  # the rule and the value that broke it
     cause: str
     remedy: str
-    grave: bool = False
+    critical: bool = False
 
     def __str__(self) -> str:
         """The alarm as one paragraph."""
@@ -33,7 +33,7 @@ class _Rule(NamedTuple):
     name: str
     cause: str
     remedy: str
-    # What is wrong in words, and whether it is grave; None if all is well.
+    # What is wrong, in words, and whether it is critical; None if nothing.
     check: Callable[[History], tuple[str, bool] | None]
 
 
@@ -44,15 +44,15 @@ def alarms(history: History) -> list[Alarm]:
     found = []
     for rule in _RULES:
         if (broken := rule.check(history)) is not None:
-            finding, grave = broken
+            finding, critical = broken
             found.append(
-                Alarm(rule.name, finding, rule.cause, rule.remedy, grave)
+                Alarm(rule.name, finding, rule.cause, rule.remedy, critical)
             )
     return found
 
 
 def markdown(history: History) -> str:
-    """Every alarm that sounded, as a table; empty where none did."""
+    """Every alarm that was triggered, as a table; "" if none was."""
     updates: dict[str, list[int]] = {}
     latest: dict[str, Alarm] = {}
     for update in range(1, len(history) + 1):
@@ -120,8 +120,8 @@ def _updates_too_big(history: History) -> tuple[str, bool] | None:
 
 
 def _value_head_broken(history: History) -> tuple[str, bool] | None:
-    """The head starts at 0, so it gets some updates' grace; where all
-    episodes are worth the same there is nothing to explain."""
+    """The head starts at 0, so its first updates do not count; where all
+    scores are the same there is no variance to explain."""
     flat = history[-1]["objective/score_std"] < FLAT
     if flat or len(history) < 2 * SMOOTHED:
         return None
@@ -158,7 +158,7 @@ def _policy_collapse(history: History) -> tuple[str, bool] | None:
 
 
 def _reward_hacking(history: History) -> tuple[str, bool] | None:
-    """The reward rises while what it stands for falls."""
+    """The reward rises while what it should measure falls."""
     if len(history) < 2 * SMOOTHED or "judge/score" not in history[-1]:
         return None
     score = "objective/score"

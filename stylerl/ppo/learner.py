@@ -1,8 +1,8 @@
 """The PPO update, as a page of the textbook.
 
-Notation and papers stand in formulas.py, with every formula; here they are
+formulas.py has the formulas, their notation and their papers; here they are
 put together.  `Learner.update` has four numbered phases: rewards, advantages,
-optimiser steps, statistics.
+optimiser steps, metrics.
 """
 
 import math
@@ -18,14 +18,14 @@ from stylerl.errors import TrainingError
 from stylerl.lm import checkpoint
 from stylerl.ppo import formulas, rollouts, sharding
 from stylerl.ppo.compute import Compute
-from stylerl.ppo.meters import Tally
+from stylerl.ppo.meters import MetricSums
 from stylerl.ppo.policy import PolicyWithValue, ResponseScores
-from stylerl.ppo.processes import Processes
+from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
 
 
-class Old(NamedTuple):
-    """What an update holds fixed; (B, R), or (N,) of a micro-batch."""
+class RolloutTargets(NamedTuple):
+    """What stays fixed in an update; (B, R), or (N,) of a micro-batch."""
 
     logprobs: Tensor  # log pi_old
     ref_logprobs: Tensor  # log pi_ref
@@ -35,24 +35,24 @@ class Old(NamedTuple):
 
 
 class Learner:
-    """The policy's optimiser, and everything that moves with it."""
+    """The policy's optimiser, and all other state that updates change."""
 
     def __init__(
         self,
         config: PPOConfig,
         policy: PolicyWithValue,
         compute: Compute,
-        processes: Processes,
+        ranks: Ranks,
         seed: int,
     ) -> None:
-        """Take over `policy`, to train it in place."""
+        """Train `policy` in place."""
         self.config = config
         self.policy = policy
         self.compute = compute
-        self.processes = processes
+        self.ranks = ranks
         self.seed = seed
         self.done = 0  # updates
-        self.kl_coef = config.kl_coef  # beta
+        self.beta = config.kl_coef  # moved by the KL controller
         self.rate_scale = 1.0  # halved by every rollback
         self.score_moments = formulas.Moments()
         self.return_moments = formulas.Moments()
@@ -71,12 +71,12 @@ class Learner:
         )
 
     def update(self, batch: Rollouts) -> dict[str, float]:
-        """Learn from rollouts; the statistics of the update.
+        """Learn from rollouts; the metrics of the update.
 
         Raises:
             TrainingError: a gradient is not finite.
         """
-        # 1. Rewards: shaped scores, and the price of leaving pi_ref.
+        # 1. Rewards: the shaped score, and the KL penalty of every token.
         rewards = self._rewards(batch)
         # 2. Advantages, whitened over all tokens of the batch.
         advantages, returns = formulas.advantages_and_returns(
@@ -90,7 +90,7 @@ class Learner:
         if (limit := self.config.advantage_clip) is not None:
             advantages = advantages.clamp(-limit, limit)
         # 3. Optimiser steps: every epoch sees every episode once.
-        old = Old(
+        targets = RolloutTargets(
             batch.logprobs,
             batch.ref_logprobs,
             batch.values,
@@ -99,33 +99,37 @@ class Learner:
         )
         self._set_rate()
         self.policy.train(self.config.gradient_checkpointing)
-        tally = Tally()
+        sums = MetricSums()
         with self.compute.attention(batch, self.policy.model):
-            for rows in self._minibatches(len(batch.rows)):
-                if not self._step(batch, old, rows, tally):
+            for rows in self._minibatches(len(batch.input_ids)):
+                if not self._step(batch, targets, rows, sums):
                     break
-        # 4. Statistics, and the next KL coefficient.
-        numbers = rollouts.statistics(batch, self.kl_coef) | tally.numbers()
-        numbers["value/explained_variance"] = formulas.explained_variance(
+        # 4. Metrics, and the next KL coefficient.
+        metrics = rollouts.metrics_of(batch, self.beta) | sums.metrics()
+        metrics["value/explained_variance"] = formulas.explained_variance(
             batch.values, returns, batch.mask
         )
-        numbers["lr"] = self.optimiser.param_groups[0]["lr"]
-        numbers["kl_coef"] = self.kl_coef
-        self.kl_coef = formulas.next_kl_coef(
-            self.config, self.kl_coef, numbers["objective/kl"]
+        metrics["lr"] = self.optimiser.param_groups[0]["lr"]
+        metrics["objective/kl_coef"] = self.beta
+        self.beta = formulas.next_kl_coef(
+            self.config, self.beta, metrics["objective/kl"]
         )
         self.done += 1
-        return numbers
+        return metrics
 
     def _rewards(self, batch: Rollouts) -> Tensor:
         """The reward of every token, (B, R)."""
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
-        beta = self.kl_coef if config.kl_penalty == "reward" else 0.0
+        beta = self.beta if config.kl_penalty == "reward" else 0.0
         scores = self._shape(batch.scores, torch.tensor(batch.finished))
         scale = self.score_moments.std if config.scale_scores else 1.0
-        rewards = formulas.token_rewards(
-            scores, batch.charges / scale, kl, batch.lengths, beta
+        rewards = formulas.penalised_rewards(
+            scores,
+            batch.token_rewards / scale,
+            kl,
+            batch.response_lengths,
+            beta,
         )
         if config.scale_rewards:
             sums = formulas.discounted_sums(rewards, config.gamma)
@@ -152,20 +156,24 @@ class Learner:
             yield from order.tensor_split(self.config.minibatches)
 
     def _step(
-        self, batch: Rollouts, old: Old, rows: Tensor, tally: Tally
+        self,
+        batch: Rollouts,
+        targets: RolloutTargets,
+        rows: Tensor,
+        sums: MetricSums,
     ) -> bool:
-        """One optimiser step; False where the update is to end here."""
-        seen = self._gradient(batch, old, rows)
-        means, config = seen.numbers(), self.config
+        """One optimiser step; False if the update ends early, before it."""
+        step_sums = self._gradient(batch, targets, rows)
+        means, config = step_sums.metrics(), self.config
         if config.target_kl and means["policy/approxkl"] > config.target_kl:
             return False
         if config.ratio_guard and means["policy/ratio"] > config.ratio_guard:
-            tally.count("policy/skipped")
+            sums.count("policy/skipped")
             return True
         clipped = torch.nn.utils.clip_grad_norm_(
             self.policy.parameters(), config.max_grad_norm
         )
-        norm = sharding.full({"norm": clipped})["norm"].item()
+        norm = sharding.full_tensors({"norm": clipped})["norm"].item()
         if not math.isfinite(norm):
             raise TrainingError(
                 f"the gradient must be finite; its norm is {norm} in update "
@@ -173,27 +181,33 @@ class Learner:
                 "ppo.precision to fp32"
             )
         self.optimiser.step()
-        seen.count("policy/steps")
-        seen.add({"grad_norm": torch.tensor(norm)})
-        tally.merge(seen)
+        step_sums.count("policy/steps")
+        step_sums.add({"grad_norm": torch.tensor(norm)})
+        sums.merge(step_sums)
         return True
 
-    def _gradient(self, batch: Rollouts, old: Old, rows: Tensor) -> Tally:
-        """The gradient of the minibatch's mean loss over its tokens.
+    def _gradient(
+        self, batch: Rollouts, targets: RolloutTargets, rows: Tensor
+    ) -> MetricSums:
+        """Set the gradient of the minibatch's mean loss over its tokens.
 
-        It is summed over micro-batches, and over processes; each token
-        weighs the same, however the episodes were cut.
+        It is summed over micro-batches and over ranks; every token has the
+        same weight, however the episodes were cut.
         """
-        seen = Tally()
-        tokens = int(batch.lengths[rows].sum())
-        mine = rows[self.processes.index :: self.processes.count]
-        most = rows[:: self.processes.count]  # the main process's
+        own_sums = MetricSums()
+        tokens = int(batch.response_lengths[rows].sum())  # of all ranks
+        mine = rows[self.ranks.rank :: self.ranks.world_size]
+        longest = rows[:: self.ranks.world_size]  # rank 0 has most rows
         self.optimiser.zero_grad(set_to_none=True)
-        with self.compute.autocast():  # around all: weights are cast once
+        # Autocast around the whole loop, so that weights are cast once.
+        with self.compute.autocast():
             for part, micro in self.compute.micro_batches(batch, mine):
                 inside = batch.mask[part]
-                fixed = Old(
-                    *(x[part][inside].to(self.compute.device) for x in old)
+                fixed = RolloutTargets(
+                    *(
+                        x[part][inside].to(self.compute.device)  # (N,)
+                        for x in targets
+                    )
                 )
                 scores = self.policy(
                     *micro,
@@ -201,22 +215,23 @@ class Learner:
                     value_only=self._value_only,
                 )
                 with self.compute.autocast(enabled=False):
-                    loss = self._loss(scores, fixed, seen)
+                    loss = self._loss(scores, fixed, own_sums)
                     (loss.sum() / tokens).backward()
-            if self.processes.sharded and (
-                self.compute.passes(mine) < self.compute.passes(most)
+            if self.ranks.sharded and (
+                self.compute.passes(mine) < self.compute.passes(longest)
             ):
-                self._keep_step(batch, most)
-        self.processes.add_gradients(self.policy.parameters())
-        every = Tally()
-        for each in self.processes.gather(seen):
-            every.merge(each)
-        return every
+                self._idle_pass(batch, longest)
+        self.ranks.add_gradients(self.policy.parameters())
+        step_sums = MetricSums()
+        for each in self.ranks.gather(own_sums):
+            step_sums.merge(each)
+        return step_sums
 
-    def _keep_step(self, batch: Rollouts, rows: Tensor) -> None:
-        """Pass over an episode without learning from it.
+    def _idle_pass(self, batch: Rollouts, rows: Tensor) -> None:
+        """A forward and backward pass with a loss of 0.
 
-        Each pass over sharded weights needs every process.
+        A pass over sharded weights is collective, so a rank with one
+        micro-batch less than rank 0 would leave the others waiting.
         """
         for _, micro in self.compute.micro_batches(batch, rows[:1]):
             scores = self.policy(
@@ -226,7 +241,9 @@ class Learner:
             with self.compute.autocast(enabled=False):
                 (0 * idle.sum()).backward()
 
-    def _loss(self, now: ResponseScores, old: Old, tally: Tally) -> Tensor:
+    def _loss(
+        self, now: ResponseScores, old: RolloutTargets, sums: MetricSums
+    ) -> Tensor:
         """L = L^CLIP + c1 L^VF - c2 S of each token, (N,) (PPO, eq. 9)."""
         config = self.config
         ratio = formulas.ratio_of(now.logprobs, old.logprobs)
@@ -240,7 +257,7 @@ class Learner:
         value, value_clipped = formulas.value_loss(
             now.values, old.values, old.returns, config.cliprange_value
         )
-        tally.add(
+        sums.add(
             {
                 "policy/loss": policy,
                 "policy/clipfrac": clipped,
@@ -251,7 +268,7 @@ class Learner:
                 "value/clipfrac": value_clipped,
             }
         )
-        tally.peak("policy/ratio_max", ratio)
+        sums.maximum("policy/ratio_max", ratio)
         if self._value_only:
             return config.vf_coef * value
         loss = policy + config.vf_coef * value
@@ -259,7 +276,7 @@ class Learner:
             loss = loss - config.entropy_coef * now.entropy
         if config.kl_penalty == "loss":
             k3 = formulas.kl_k3(now.logprobs, old.ref_logprobs)
-            loss = loss + self.kl_coef * k3
+            loss = loss + self.beta * k3
         return loss
 
     @property
@@ -279,18 +296,18 @@ class Learner:
         )
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """What a checkpoint keeps as safetensors; all processes ask."""
+        """What a checkpoint keeps as safetensors; every rank calls this."""
         moments = checkpoint.optimiser_tensors(self.optimiser)
         return {
-            "policy": sharding.full(self.policy.trained()),
-            "optimiser": sharding.full(moments),
+            "policy": sharding.full_tensors(self.policy.trained()),
+            "optimiser": sharding.full_tensors(moments),
         }
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps as JSON."""
         return {
             "done": self.done,
-            "kl_coef": self.kl_coef,
+            "beta": self.beta,
             "rate_scale": self.rate_scale,
             "score_moments": list(self.score_moments),
             "return_moments": list(self.return_moments),
@@ -299,13 +316,13 @@ class Learner:
     def restore(
         self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]
     ) -> None:
-        """Undo `tensors` and `state`."""
+        """Take up the state that `tensors` and `state` gave."""
         sharding.load(self.policy, tensors["policy"])
         checkpoint.restore_optimiser(
-            self.optimiser, tensors["optimiser"], sharding.like
+            self.optimiser, tensors["optimiser"], sharding.shard_like
         )
         self.done = state["done"]
-        self.kl_coef = state["kl_coef"]
+        self.beta = state["beta"]
         self.rate_scale = state["rate_scale"]
         self.score_moments = formulas.Moments(*state["score_moments"])
         self.return_moments = formulas.Moments(*state["return_moments"])

@@ -1,4 +1,4 @@
-"""Meters: sums over tokens, maxima, counts, and seconds by phase."""
+"""Metric sums over tokens, maxima and counts, and seconds by phase."""
 
 import time
 from collections import defaultdict
@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from torch import Tensor
 
 
-class Tally:
-    """Means over every token seen, however the batches were cut."""
+class MetricSums:
+    """Sums from which metrics are made, however the batches were cut.
+
+    A mean of micro-batch means would weigh short responses more; here sums
+    and counts are added up, over micro-batches and ranks, and divided once.
+    """
 
     def __init__(self) -> None:
         self.sums: defaultdict[str, float] = defaultdict(float)
@@ -17,13 +21,13 @@ class Tally:
         self.maxima: dict[str, float] = {}
         self.counts: defaultdict[str, float] = defaultdict(float)
 
-    def add(self, numbers: Mapping[str, Tensor]) -> None:
-        """Take in one number a token, (N,) each; none of them padding."""
-        for name, values in numbers.items():
-            self.sums[name] += values.double().sum().item()
-            self.sizes[name] += values.numel()
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        """Add one value for each token, (N,) each, without padding."""
+        for name, each in values.items():
+            self.sums[name] += each.double().sum().item()
+            self.sizes[name] += each.numel()
 
-    def peak(self, name: str, values: Tensor) -> None:
+    def maximum(self, name: str, values: Tensor) -> None:
         """Keep the largest of `values`, (N,), under `name`."""
         value = values.max().item()
         self.maxima[name] = max(value, self.maxima.get(name, value))
@@ -32,8 +36,8 @@ class Tally:
         """Count an event."""
         self.counts[name] += 1
 
-    def merge(self, other: "Tally") -> None:
-        """Add what another tally saw."""
+    def merge(self, other: "MetricSums") -> None:
+        """Add the sums of another micro-batch, step or rank."""
         for name in other.sums:
             self.sums[name] += other.sums[name]
             self.sizes[name] += other.sizes[name]
@@ -42,7 +46,7 @@ class Tally:
         for name, value in other.maxima.items():
             self.maxima[name] = max(value, self.maxima.get(name, value))
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Means, maxima and counts by name."""
         means = {name: self.sums[name] / n for name, n in self.sizes.items()}
         return {**means, **self.maxima, **self.counts}
@@ -52,7 +56,7 @@ class Stopwatch:
     """Seconds by phase: `with watch("generate"): ...`."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
@@ -60,4 +64,4 @@ class Stopwatch:
         start = time.perf_counter()
         yield
         passed = time.perf_counter() - start
-        self.spent[phase] = self.spent.get(phase, 0.0) + passed
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + passed

@@ -1,8 +1,8 @@
 """The policy that PPO trains: a causal language model with a value head.
 
-Both stand on one trunk, so that one forward pass gives the log-probability
-of each response token and the value of the state before it; or the value
-head has a trunk of its own, which begins as a reward model's.
+Both share one trunk, so that one forward pass gives the log-probability of
+each response token and the value of the state before it; or the value head
+has a trunk of its own, which starts as a reward model's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,27 +86,28 @@ class PolicyWithValue(nn.Module):
 
     def forward(
         self,
-        ids: Tensor,
-        starts: Tensor,
-        lengths: Tensor,
+        input_ids: Tensor,
+        prompt_lengths: Tensor,
+        response_lengths: Tensor,
         temperature: float,
         *,
         value_only: bool = False,
     ) -> ResponseScores:
         """Score the response tokens of right-padded sequences.
 
-        `ids` is (B, T), prompt and response; `starts` and `lengths` are
-        their lengths in tokens, (B,).  Log-probabilities are taken at
-        `temperature`.  With `value_only` the gradient reaches the value
+        `input_ids` is (B, T), prompt and response; their lengths in tokens
+        are (B,) each.  Log-probabilities are taken at `temperature`.  With
+        `value_only` the gradient reaches the value
         head, and its own trunk, and nothing else.
         """
+        episodes = input_ids, prompt_lengths, response_lengths
         with torch.set_grad_enabled(
             torch.is_grad_enabled() and not value_only
         ):
-            hidden, tokens = response_states(self.model, ids, starts, lengths)
+            hidden, tokens = response_states(self.model, *episodes)
             scores = token_scores(self.model, hidden, tokens, temperature)
         if self.value_trunk is not None:
-            hidden, _ = response_states(self.value_trunk, ids, starts, lengths)
+            hidden, _ = response_states(self.value_trunk, *episodes)
         return ResponseScores(*scores, self.values(hidden))
 
     def values(self, hidden: Tensor) -> Tensor:
@@ -118,9 +119,9 @@ class PolicyWithValue(nn.Module):
     def enable_gradient_checkpointing(self) -> None:
         """Compute activations again in the backward pass.
 
-        transformers does so in training mode alone, which is why every
-        dropout is set to zero first; it then has no KV cache, which is why
-        sampling is done in evaluation mode.
+        transformers does so in training mode alone, so every dropout is set
+        to zero first; in that mode it has no KV cache, so sampling is done
+        in evaluation mode.
         """
         for module in self.modules():
             for name in ("p", "attention_dropout"):
@@ -134,7 +135,7 @@ class PolicyWithValue(nn.Module):
     def add_adapters(
         self, rank: int, alpha: float, targets: Sequence[str], seed: int
     ) -> None:
-        """Freeze the model; from here on its LoRA adapters are trained.
+        """Freeze the model, and train LoRA adapters instead.
 
         Raises:
             ConfigError: the model has no layer of `targets`.

@@ -1,4 +1,4 @@
-"""What must hold before PPO begins, said while nothing is lost yet."""
+"""What must hold before PPO starts: checked before any time is spent."""
 
 from collections.abc import Sequence
 
@@ -14,30 +14,31 @@ def check(
     prompts: Sequence[str],
     validation: Sequence[str],
     *,
-    processes: int,
+    world_size: int,
     credit: bool,
     checkpoints: bool,
 ) -> None:
-    """See that settings, tokenizer and prompts fit together.
+    """Check that settings, tokenizer and prompts fit together.
 
     Args:
-        processes: how many share the work.
-        credit: whether a function says where rewards stand.
-        checkpoints: whether there is a folder for them.
+        world_size: how many ranks share the work.
+        credit: whether a credit function was given.
+        checkpoints: whether a folder for checkpoints was given.
 
     Raises:
         ConfigError: they do not.
     """
-    if config.batch_size < processes:
+    # Every rank needs an episode of each batch, and of each measurement.
+    if config.batch_size < world_size:
         raise ConfigError(
-            f"ppo.batch_size must be at least the number of processes, "
-            f"{processes}; got {config.batch_size}"
+            f"ppo.batch_size must be at least the number of ranks, "
+            f"{world_size}; got {config.batch_size}"
         )
     measured = config.validate_every > 0 and len(validation) > 0
-    if (measured or config.keep == "best") and len(validation) < processes:
+    if (measured or config.keep == "best") and len(validation) < world_size:
         raise ConfigError(
             "to measure the policy, or to choose by ppo.keep: best, takes "
-            f"validation prompts, at least {processes}; got "
+            f"validation prompts, at least {world_size}; got "
             f"{len(validation)}: give more, or set ppo.keep: last and "
             "ppo.validate_every: 0"
         )
@@ -51,8 +52,8 @@ def check(
         )
     if config.credit == "token" and not credit:
         raise ConfigError(
-            "ppo.credit: token needs a function that says where; give "
-            "`credit`, or set ppo.credit: response"
+            "ppo.credit: token needs a function that assigns rewards to "
+            "tokens; give `credit`, or set ppo.credit: response"
         )
     if config.on_alarm == "rollback" and not checkpoints:
         raise ConfigError(

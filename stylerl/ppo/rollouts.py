@@ -1,7 +1,11 @@
-"""Rollouts: what a policy wrote, what it was given for it, and their numbers.
+"""Rollouts: what a policy wrote, its rewards, and what the update needs.
+
+They come in two types.  `SampledRollouts` are texts, tokens and rewards;
+`Rollouts` are those with the log-probabilities and values that PPO learns
+from (compute.py makes the second from the first).
 
 Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
-zero behind the end of each response.
+zero after the end of each response.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,66 +21,69 @@ from stylerl.reward.functions import Named, RewardFunction, columns
 from stylerl.reward.gaming import distinct_ngrams
 
 Reward = RewardFunction
-Observer = Callable[[list[str], list[str], list[bool]], Named]
+Monitor = Callable[[list[str], list[str], list[bool]], Named]
 
 
-EMPTY = torch.empty(0, 0)
-
-
-@dataclass(frozen=True)
-class Rollouts:
-    """One batch of episodes, as sampled and scored by the old policy."""
+@dataclass(frozen=True, kw_only=True)
+class SampledRollouts:
+    """One batch of episodes, as the old policy wrote them, with rewards."""
 
     prompts: list[str]
     completions: list[str]  # as sampled
     finished: list[bool]  # ended by its last token: eos, or a stop string's
-    rows: list[list[int]]  # prompt and response tokens; never padded
-    starts: Tensor  # (B,) tokens of the prompt
-    lengths: Tensor  # (B,) tokens of the response
-    parts: dict[str, Tensor]  # (B,) the reward by named part; sums to it
-    observed: dict[str, Tensor]  # (B,) watched, and not rewarded
-    charges: Tensor = EMPTY  # (B, R) of the reward, what is a token's own
-    logprobs: Tensor = EMPTY  # (B, R) of pi_old, nats
-    ref_logprobs: Tensor = EMPTY  # (B, R) of pi_ref, nats
-    entropy: Tensor = EMPTY  # (B, R) of pi_old, nats
-    values: Tensor = EMPTY  # (B, R)
-    seconds: dict[str, float] = field(default_factory=dict)
+    input_ids: list[list[int]]  # prompt and response tokens; never padded
+    prompt_lengths: Tensor  # (B,) tokens
+    response_lengths: Tensor  # (B,) tokens
+    reward_parts: dict[str, Tensor]  # (B,) by name; their sum is the score
+    monitored: dict[str, Tensor]  # (B,) logged, never rewarded
+    token_rewards: Tensor  # (B, R) the part of the score with its own token
 
     @property
     def mask(self) -> Tensor:
-        """Where a response token stands, (B, R) bool."""
-        at = torch.arange(int(self.lengths.max()))
-        return at < self.lengths[:, None]
+        """Which places hold a response token, (B, R) bool."""
+        at = torch.arange(int(self.response_lengths.max()))
+        return at < self.response_lengths[:, None]
 
     @property
     def scores(self) -> Tensor:
-        """The reward as the function gave it, (B,)."""
-        return torch.stack(list(self.parts.values())).sum(dim=0)
+        """The reward of each episode, before shaping, (B,)."""
+        return torch.stack(list(self.reward_parts.values())).sum(dim=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollouts(SampledRollouts):
+    """Sampled rollouts, scored by the old policy and by the reference."""
+
+    logprobs: Tensor  # (B, R) of pi_old, nats
+    ref_logprobs: Tensor  # (B, R) of pi_ref, nats
+    entropy: Tensor  # (B, R) of pi_old, nats
+    values: Tensor  # (B, R)
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase
 
 
 class MicroBatch(NamedTuple):
-    """A few episodes of like length, for one forward pass."""
+    """A few episodes of similar length, for one forward pass."""
 
-    ids: Tensor  # (b, T) right-padded
-    starts: Tensor  # (b,)
-    lengths: Tensor  # (b,)
+    input_ids: Tensor  # (b, T) right-padded
+    prompt_lengths: Tensor  # (b,)
+    response_lengths: Tensor  # (b,)
 
 
 def interleave(shares: Sequence[Rollouts]) -> Rollouts:
-    """One batch from those of n processes, whose rows were every n-th."""
+    """One batch from those of n ranks, each of which had every n-th row."""
     if len(shares) == 1:
         return shares[0]
-    count = sum(len(share.rows) for share in shares)
+    count = sum(len(share.input_ids) for share in shares)
     places = [(row % len(shares), row // len(shares)) for row in range(count)]
     width = max(share.logprobs.shape[1] for share in shares)
 
     def merge(values: list[Any]) -> Any:
-        """The n values of a field, whatever it is, as one."""
+        """The n values of one field as one: a dict, a list or a tensor."""
         if isinstance(values[0], dict):
             return {key: merge([v[key] for v in values]) for key in values[0]}
         if isinstance(values[0], list):
             return [values[share][at] for share, at in places]
-        if values[0].dim() == 2:
+        if values[0].dim() == 2:  # each rank's R is its own longest response
             values = [pad(v, (0, width - v.shape[1])) for v in values]
         return torch.stack([values[share][at] for share, at in places])
 
@@ -90,12 +97,12 @@ def interleave(shares: Sequence[Rollouts]) -> Rollouts:
 def call_reward(
     reward: Reward, prompts: list[str], completions: list[str]
 ) -> dict[str, Tensor]:
-    """Ask for the rewards, as named parts of (B,) each.
+    """Call the reward function; its named parts, (B,) each.
 
     A plain sequence of numbers becomes the one part `reward`.
 
     Raises:
-        TrainingError: not one finite number an episode.
+        TrainingError: not one finite number for each episode.
     """
     return as_columns(reward(prompts, completions), len(prompts))
 
@@ -106,7 +113,7 @@ def as_columns(
     """Named sequences as tensors (B,), checked.
 
     Raises:
-        TrainingError: not one finite number an episode.
+        TrainingError: not one finite number for each episode.
     """
     return {
         name: torch.tensor(column)
@@ -114,8 +121,8 @@ def as_columns(
     }
 
 
-def statistics(rollouts: Rollouts, kl_coef: float) -> dict[str, float]:
-    """What the rollouts show; every name is defined in docs/ppo-log.md."""
+def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
+    """The metrics of the rollouts; docs/ppo-log.md defines every name."""
     mask = rollouts.mask
     kl = ((rollouts.logprobs - rollouts.ref_logprobs) * mask).sum(dim=1)
     scores = rollouts.scores
@@ -123,29 +130,33 @@ def statistics(rollouts: Rollouts, kl_coef: float) -> dict[str, float]:
         "objective/score": scores.mean(),
         "objective/score_std": scores.std(correction=0),
         "objective/kl": kl.mean(),
-        "objective/non_score_reward": -kl_coef * kl.mean(),
-        "objective/rlhf_reward": (scores - kl_coef * kl).mean(),
+        "objective/non_score_reward": -beta * kl.mean(),
+        "objective/rlhf_reward": (scores - beta * kl).mean(),
         "objective/entropy": rollouts.entropy[mask].mean(),
-        "response/length": rollouts.lengths.float().mean(),
+        "response/length": rollouts.response_lengths.float().mean(),
         "response/eos_rate": torch.tensor(rollouts.finished).float().mean(),
     }
-    found |= {f"score/{k}": v.mean() for k, v in rollouts.parts.items()}
-    found |= {f"judge/{k}": v.mean() for k, v in rollouts.observed.items()}
-    numbers = {name: float(value) for name, value in found.items()}
+    found |= {f"score/{k}": v.mean() for k, v in rollouts.reward_parts.items()}
+    found |= {f"judge/{k}": v.mean() for k, v in rollouts.monitored.items()}
+    metrics = {name: float(value) for name, value in found.items()}
     texts = rollouts.completions
-    numbers["response/unique"] = len(set(texts)) / len(texts)
-    numbers["response/distinct_3"] = distinct_ngrams(texts)
-    return numbers | _agreement(rollouts)
+    metrics["response/unique"] = len(set(texts)) / len(texts)
+    metrics["response/distinct_3"] = distinct_ngrams(texts)
+    return metrics | _agreement(rollouts)
 
 
 def _agreement(rollouts: Rollouts) -> dict[str, float]:
-    """The style reward beside the linter's score, where both are.
+    """The style reward compared with the linter's score, where both exist.
 
     `gap` is the difference of their means; `rank_correlation` is Spearman's,
     0 where either is constant.
     """
-    styles = [v for k, v in rollouts.parts.items() if k.startswith("style")]
-    linter = rollouts.observed.get("score")
+    styles = [
+        values
+        for name, values in rollouts.reward_parts.items()
+        if name.startswith("style")
+    ]
+    linter = rollouts.monitored.get("score")
     if not styles or linter is None:
         return {}
     learned = torch.stack(styles).sum(dim=0)

@@ -1,11 +1,11 @@
 """Which update to keep: the best held-out one, within a budget of KL.
 
-The reward of training prompts rises long after the policy has begun to pay
-for it elsewhere (Gao et al., arXiv 2210.10760, section 3.2: the true reward
-has its peak at a certain KL).  So every few updates the policy answers
-prompts that it is not trained on, from the same draws each time; with
-`ppo.keep: best` the weights of the best answers are kept, with no more KL
-than allowed.
+The reward of training prompts continues to rise after the true quality has
+begun to fall (Gao et al., arXiv 2210.10760, section 3.2: the true reward has
+its peak at a certain KL).  So every few updates the policy completes prompts
+that it is not trained on, with the same random draws each time; with
+`ppo.keep: best` the weights of the best update are kept, among those whose
+KL is within the budget.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from stylerl.ppo.rollouts import Rollouts, statistics
+from stylerl.ppo.rollouts import Rollouts, metrics_of
 
 MEASURED = {
     "validation/score": "objective/score",
@@ -23,36 +23,36 @@ MEASURED = {
 
 
 class Best(NamedTuple):
-    """The update that is kept so far."""
+    """The best update so far."""
 
     update: int
     quality: float
     weights: dict[str, Tensor]  # what training moves, by name
 
 
-def measure(answers: Rollouts) -> dict[str, float]:
-    """What counts of the answers to validation prompts."""
-    numbers = statistics(answers, kl_coef=0.0)
+def measure(validated: Rollouts) -> dict[str, float]:
+    """The metrics of completions of validation prompts."""
+    metrics = metrics_of(validated, beta=0.0)
     return {
-        name: numbers[source]
+        name: metrics[source]
         for name, source in MEASURED.items()
-        if source in numbers
+        if source in metrics
     }
 
 
-def quality(numbers: Mapping[str, float]) -> float:
-    """The observer's compliance; the mean score where none is observed."""
-    compliance = numbers.get("validation/compliance")
-    return numbers["validation/score"] if compliance is None else compliance
+def quality(metrics: Mapping[str, float]) -> float:
+    """The monitored compliance; the mean score where it is not monitored."""
+    compliance = metrics.get("validation/compliance")
+    return metrics["validation/score"] if compliance is None else compliance
 
 
 def is_better(
-    numbers: Mapping[str, float], best: Best | None, kl_budget: float | None
+    metrics: Mapping[str, float], best: Best | None, kl_budget: float | None
 ) -> bool:
-    """Whether an update with these numbers takes the place of `best`.
+    """Whether an update with these metrics replaces `best`.
 
-    Among equals the first stays: it has moved less.
+    Of equals the first is kept: it is nearer to the reference.
     """
-    if kl_budget is not None and numbers["validation/kl"] > kl_budget:
+    if kl_budget is not None and metrics["validation/kl"] > kl_budget:
         return False
-    return best is None or quality(numbers) > best.quality
+    return best is None or quality(metrics) > best.quality

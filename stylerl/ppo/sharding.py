@@ -1,9 +1,9 @@
-"""Weights, gradients and Adam's moments, cut up among processes.
+"""Weights, gradients and Adam's moments, sharded across ranks.
 
 Fully sharded data parallelism (Zhao et al., arXiv 2304.11277), by torch's
-fully_shard: under `accelerate launch --use_fsdp` each process keeps its part
-of every tensor, and a block is whole only while it computes.  What is not
-sharded passes through every function here as it is.
+fully_shard: under `accelerate launch --use_fsdp` each rank keeps its shard
+of every tensor, and a block is gathered only while it computes.  Without
+sharding every function here returns what it was given.
 """
 
 import warnings
@@ -19,29 +19,32 @@ from stylerl.ppo.policy import PolicyWithValue
 
 
 def shard(policy: PolicyWithValue) -> None:
-    """Keep this process's part of each weight, in place.
+    """Keep this rank's shard of each weight, in place.
 
-    The optimiser is made afterwards.  Gradients are summed, not averaged,
-    over processes: losses are divided by the tokens of all of them.
+    The optimiser is made afterwards.  Gradients are summed over ranks, not
+    averaged: losses are already divided by the tokens of all ranks.
     """
     blocks = set(policy.model._no_split_modules or ())
     parts = [m for m in policy.modules() if type(m).__name__ in blocks]
     sharded = [fully_shard(part) for part in (*parts, policy)]
     for each in sharded:
         each.set_gradient_divide_factor(1.0)
-        each.set_force_sum_reduction_for_comms(True)  # all that gloo has
+        each.set_force_sum_reduction_for_comms(True)  # gloo has no other
     warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
     one = torch.ones(1, dtype=torch.long, device=policy.device)
-    with torch.no_grad():  # torch takes the first module called for the root
+    # torch takes the first module that is called for the root.  That must
+    # be the policy, and sampling would call policy.model.
+    with torch.no_grad():
         policy(one.expand(1, 2), one, one, 1.0)
     sharded[-1].reshard()
 
 
 @contextmanager
-def whole(policy: PolicyWithValue) -> Iterator[None]:
-    """Inside the block every weight is whole, and no pass is collective.
+def unsharded(policy: PolicyWithValue) -> Iterator[None]:
+    """Inside the block every rank has all weights; no pass is collective.
 
-    Sampling takes more passes in one process than in another.
+    Sampling takes more forward passes on one rank than on another, and a
+    collective pass would wait for the others for ever.
     """
     parts = [m for m in policy.modules() if isinstance(m, FSDPModule)]
     for part in parts:
@@ -56,32 +59,34 @@ def whole(policy: PolicyWithValue) -> Iterator[None]:
 
 
 def gathered(policy: PolicyWithValue) -> PolicyWithValue:
-    """The policy as one process would have it; every process asks for it."""
+    """The policy as a single process has it; every rank calls this."""
     if not isinstance(policy, FSDPModule):
         return policy
-    state = full(policy.state_dict())
+    state = full_tensors(policy.state_dict())
     found = policy.unloaded()
     found.load_state_dict(state)
     return found
 
 
 def load(policy: PolicyWithValue, weights: Mapping[str, Tensor]) -> None:
-    """Give the policy these weights, whole and by name; others stay."""
+    """Load full weights by name; those that are not named stay."""
     own = policy.trained()
-    state = {name: like(each, own[name]) for name, each in weights.items()}
+    state = {
+        name: shard_like(each, own[name]) for name, each in weights.items()
+    }
     policy.load_state_dict(state, strict=False)
 
 
-def full(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Named tensors, whole; every process asks for the same ones."""
+def full_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gather named tensors; every rank asks for the same ones."""
     return {
         name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         for name, tensor in tensors.items()
     }
 
 
-def like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor, sharded as `other` is."""
+def shard_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """A full tensor, sharded as `other` is."""
     if not isinstance(other, DTensor):
         return tensor
     device, places = other.device_mesh, other.placements

@@ -1,10 +1,10 @@
-"""Dense credit: what of a reward belongs to single tokens of a response.
+"""Token-level reward: the part of a score that belongs to single tokens.
 
 A reward for the whole response leaves it to the value function to find the
-token that earned it.  Where the reward knows better, as a linter does, it may
-say so: a `Charge` names a character of the completion and an amount, which
-then stands on the token that wrote it.  What is left of the score stands on
-the last action, so that the sum over a response is the score in any case.
+tokens that earned it.  A linter knows them: a `TokenReward` is a character
+of the completion and an amount, which becomes the reward of the token that
+wrote it.  The last action gets the rest of the score, so that the rewards of
+a response always sum to its score.
 """
 
 from collections.abc import Sequence
@@ -17,32 +17,34 @@ from transformers import PreTrainedTokenizerBase
 from stylerl.errors import TrainingError
 from stylerl.judge.positions import token_at
 from stylerl.lm.sampling import decode
-from stylerl.reward.functions import Charge
+from stylerl.reward.functions import TokenReward
 
 
-def on_tokens(
+def assign_to_tokens(
     tokenizer: PreTrainedTokenizerBase,
     responses: Sequence[Sequence[int]],
-    charges: Sequence[Sequence[Charge]],
+    rewards: Sequence[Sequence[TokenReward]],
 ) -> Tensor:
-    """The charges of each response on its tokens, (B, R), 0 elsewhere.
+    """The token rewards of each response, (B, R), 0 elsewhere.
 
     Raises:
-        TrainingError: not one list of finite charges a response.
+        TrainingError: not one list of finite token rewards a response.
     """
-    if len(charges) != len(responses):
+    if len(rewards) != len(responses):
         raise TrainingError(
-            "ppo.credit: token needs one list of charges an episode; got "
-            f"{len(charges)} for {len(responses)}"
+            "ppo.credit: token needs one list of token rewards for each "
+            f"episode; got {len(rewards)} for {len(responses)}: check the "
+            "credit function"
         )
     placed = torch.zeros(len(responses), max(map(len, responses)))
-    for row, (ids, own) in enumerate(zip(responses, charges, strict=True)):
+    for row, (ids, own) in enumerate(zip(responses, rewards, strict=True)):
         offsets = token_offsets(tokenizer, ids) if own else []
         for position, amount in own:
             placed[row, token_at(offsets, position)] += amount
     if not placed.isfinite().all():
         raise TrainingError(
-            "a charge must be finite: check the credit function"
+            "a token reward must be finite; a sum of them is not: check the "
+            "credit function"
         )
     return placed
 
@@ -53,11 +55,13 @@ def token_offsets(
     """(start, end) of each token in the decoded text, in characters.
 
     The tokens are those that were sampled; their text is never encoded
-    again.  A token that ends within a character owns it, and the one that
-    completes it begins behind it.
+    again.  Where several tokens encode one character, the first of them
+    owns it, and the others are empty and start after it.
     """
     prefixes = (
         len(decode(tokenizer, list(ids[:end]))) for end in range(len(ids) + 1)
     )
+    # A prefix that ends within a character decodes to a replacement sign,
+    # so its length may fall again when the character is complete.
     bounds = list(accumulate(prefixes, max))
     return list(zip(bounds, bounds[1:], strict=False))

@@ -3,24 +3,24 @@
     trainer = PPOTrainer(PPOConfig(), policy=model, tokenizer=tokenizer,
                          reward=my_function, prompts=["def add(a, b):\\n"])
     for step in trainer:
-        print(step.statistics["objective/score"])
+        print(step.metrics["objective/score"])
 
-Here is what surrounds the update: sampling, scoring, checkpoints, alarms.
-The update itself is learner.py, its mathematics formulas.py; docs/ppo.md is
-the twin of the three: each statistic and each detail, with its source.
+This module is what surrounds an update: sampling, scoring, checkpoints and
+alarms.  The update itself is learner.py, its mathematics formulas.py, and
+docs/ppo.md describes all three: every metric and every detail.
 
 Where this departs from the papers, and from TRL's PPOTrainer
-    1. One trunk carries the policy and a value head that starts at zero, and
-       no second model is run, unless the policy brings one.
-    2. The score stands on the last action, which is eos if the response
-       ended with it; TRL puts it one place later, on a pad.
+    1. Policy and value head share one trunk, and the head starts at zero;
+       a second model runs only if the policy brings one.
+    2. The score is the reward of the last action, which is eos if the
+       response ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
-       `minibatches` is the number of optimiser steps an epoch.
+       `minibatches` is the number of optimiser steps in an epoch.
     4. Rewards are divided by the running root mean square of the returns:
        on a shared trunk an unscaled value loss drowns the policy's, and a
        huge beta then drives the policy away from pi_ref.
-    5. Rate, prompts and draws are functions of (seed, update), so that a
-       killed run goes on exactly where it was.
+    5. Learning rate, prompts and random draws are functions of (seed,
+       update), so that a killed run resumes exactly where it was.
 """
 
 import copy
@@ -46,47 +46,47 @@ from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
-from stylerl.ppo.processes import Processes
-from stylerl.ppo.rollouts import Observer, Reward, Rollouts
-from stylerl.ppo.token_rewards import on_tokens
-from stylerl.reward.functions import Charge, Credit
+from stylerl.ppo.ranks import Ranks
+from stylerl.ppo.rollouts import Monitor, Reward, Rollouts, SampledRollouts
+from stylerl.ppo.token_rewards import assign_to_tokens
+from stylerl.reward.functions import Credit, TokenReward
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
-VALIDATE = "validate"  # a phase that is no part of training
+VALIDATE = "validate"  # the phase that is not part of training
 
 
 class Step(NamedTuple):
     """One update, as iteration yields it."""
 
     update: int  # from 1
-    statistics: dict[str, float]  # see docs/ppo-log.md
+    metrics: dict[str, float]  # see docs/ppo-log.md
     rollouts: Rollouts
     alarms: list[health.Alarm]
     seconds: dict[str, float]  # by phase
 
     @property
     def tokens_per_second(self) -> float:
-        """Response tokens sampled and learnt from, by all processes.
+        """Response tokens sampled and learnt from, on all ranks.
 
-        The time of a measurement on validation prompts does not count.
+        The time of measuring on validation prompts does not count.
         """
         spent = sum(t for name, t in self.seconds.items() if name != VALIDATE)
-        return int(self.rollouts.lengths.sum()) / spent
+        return int(self.rollouts.response_lengths.sum()) / spent
 
 
 class PPOTrainer:
     """Iterate over it, or call `rollout` and `update` yourself.
 
-    `reward(prompts, completions)` gives one number an episode, or named
-    parts that are summed.  `observe(prompts, completions, finished)` gives
-    named numbers that are watched and never rewarded.  Unless `ppo.credit`
-    is `response`, `credit(prompts, completions)` says what of the reward
-    stands on single tokens.  A completion that was cut at the token limit
-    comes to all three without its last line.
+    `reward(prompts, completions)` gives one number for each episode, or
+    named parts that are summed.  `monitor(prompts, completions, finished)`
+    gives named numbers that are logged and never rewarded.  Unless
+    `ppo.credit` is `response`, `credit(prompts, completions)` says which
+    parts of the reward belong to single tokens.  All three receive a
+    completion that was cut at the token limit without its last line.
 
-    Under `accelerate launch` each process samples, scores and learns its
+    Under `accelerate launch` each rank samples, scores and learns its
     share, and all end with the same weights.
     """
 
@@ -99,13 +99,13 @@ class PPOTrainer:
         reward: Reward,
         prompts: Iterable[Any],
         reference: PreTrainedModel | None = None,
-        observe: Observer | None = None,
+        monitor: Monitor | None = None,
         credit: Credit | None = None,
         validation: Iterable[Any] = (),
         seed: int = 0,
         checkpoints: Path | None = None,
     ) -> None:
-        """Take over `policy`, to train it in place, on a GPU if there is one.
+        """Train `policy` in place, on a GPU if there is one.
 
         Args:
             config: see stylerl/config/sections.py.
@@ -115,11 +115,11 @@ class PPOTrainer:
             prompts: texts, or rows or a data set with a `prompt` column.
             reference: pi_ref; by default a frozen copy of the policy, or
                 with LoRA the policy with its adapters off.
-            observe: numbers to watch beside the reward.
+            monitor: numbers to log beside the reward.
             credit: where in a completion the reward was lost or won.
             validation: prompts to measure the policy on as it learns, and
-                to choose the best update by; without any nothing is.
-            seed: of every draw.
+                to choose the best update by; none measures nothing.
+            seed: of every random draw.
             checkpoints: a folder to resume from; None keeps none.
 
         Raises:
@@ -128,25 +128,27 @@ class PPOTrainer:
         self.config = config
         self.tokenizer = tokenizer
         self.reward = reward
-        self.observe = observe
+        self.monitor = monitor
         self.credit = credit
         self.prompts = _texts(prompts)
         self.validation = _texts(validation)
         self.seed = seed
         self.checkpoints = checkpoints
-        self.processes = Processes()
+        self.ranks = Ranks()
         preconditions.check(
             config,
             tokenizer,
             self.prompts,
             self.validation,
-            processes=self.processes.count,
+            world_size=self.ranks.world_size,
             credit=credit is not None,
             checkpoints=checkpoints is not None,
         )
+        # The policy and its reference.  With LoRA the reference is the
+        # policy with its adapters off, and no copy is held.
         if not isinstance(policy, PolicyWithValue):
             policy = PolicyWithValue(policy)
-        self.policy = policy.eval().to(self.processes.device)
+        self.policy = policy.eval().to(self.ranks.device)
         if reference is None and not config.lora_rank:
             reference = copy.deepcopy(self.policy.model)
         self.reference = reference
@@ -161,14 +163,16 @@ class PPOTrainer:
             )
         if config.gradient_checkpointing:
             self.policy.enable_gradient_checkpointing()
+        # The digest reads full weights, and the optimiser is made of
+        # sharded ones: so sharding comes between the two.
         self._identity = self._identify()
-        if self.processes.sharded:
+        if self.ranks.sharded:
             sharding.shard(self.policy)
-        self.compute = Compute.of(config, self.processes.device)
+        self.compute = Compute.of(config, self.ranks.device)
         self.learner = Learner(
-            config, self.policy, self.compute, self.processes, seed
+            config, self.policy, self.compute, self.ranks, seed
         )
-        self.history: list[dict[str, float]] = []  # statistics by update
+        self.history: list[dict[str, float]] = []  # metrics by update
         self.stopped: health.Alarm | None = None
         self.best: selection.Best | None = None
 
@@ -182,13 +186,13 @@ class PPOTrainer:
         return self.learner.done
 
     def __iter__(self) -> Iterator[Step]:
-        """Run the updates that are left, from the last checkpoint on.
+        """Run the remaining updates, from the last checkpoint on.
 
         With `ppo.keep: best` the policy ends with the best update's weights.
 
         Raises:
-            TrainingError: a gradient is not finite, or a grave alarm came
-                again after every rollback.
+            TrainingError: a gradient is not finite, or a critical alarm was
+                raised again after every rollback.
         """
         self.resume()
         if self.config.on_alarm == "rollback" and self.done == 0:
@@ -198,11 +202,11 @@ class PPOTrainer:
             initial=self.done,
             desc="ppo",
             unit="update",
-            disable=not self.processes.main,
+            disable=not self.ranks.is_main,
         ) as bar:
             while self.done < len(self) and self.stopped is None:
                 step = self._step()
-                bar.set_postfix(_headline(step.statistics))
+                bar.set_postfix(_headline(step.metrics))
                 bar.update()
                 yield step
                 self._act_on(step.alarms)
@@ -211,9 +215,9 @@ class PPOTrainer:
             sharding.load(self.policy, self.best.weights)
 
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
-        """Sample one completion a prompt and score it; nothing is learnt.
+        """Sample one completion for each prompt and score it.
 
-        Without `prompts`, those of the next update are taken.
+        Without `prompts`, it takes those of the next update.
         """
         texts = list(prompts or self._next_prompts())
         return self._episodes(
@@ -223,25 +227,27 @@ class PPOTrainer:
     def validate(self) -> dict[str, float]:
         """Score, compliance and KL of the policy on validation prompts.
 
-        The draws are the same every time.
+        The random draws are the same every time.
         """
         seed = draws.seed_of(self.seed, "validation")
         return selection.measure(self._episodes(self.validation, seed))
 
     def _episodes(self, every: Sequence[str], seed: int) -> Rollouts:
-        """One scored completion a prompt, over all processes."""
-        rows = self.processes.share(range(len(every)))
-        with sharding.whole(self.policy):
+        """One scored completion for each prompt, sampled by all ranks."""
+        rows = self.ranks.share(range(len(every)))
+        with sharding.unsharded(self.policy):
             mine = self._share([every[row] for row in rows], rows, seed)
-        return rollouts.interleave(self.processes.gather(mine))
+        return rollouts.interleave(self.ranks.gather(mine))
 
     def _share(
         self, texts: list[str], rows: Sequence[int], seed: int
     ) -> Rollouts:
-        """The episodes of this process, whose rows of the batch these are."""
-        sharded, phase = self.processes.sharded, Stopwatch()
+        """The episodes of this rank; `rows` are their places in the batch."""
+        sharded, phase = self.ranks.sharded, Stopwatch()
         self.policy.eval()
-        with (  # 1. tokens, from pi_old
+        # 1. Tokens, from pi_old.  Outside FSDP, sampling makes a bf16 copy
+        # of the weights; sharded ones are cast by autocast instead.
+        with (
             phase("generate"),
             self.compute.autocast(enabled=sharded),
         ):
@@ -259,33 +265,39 @@ class PPOTrainer:
                 bf16=self.compute.bf16 and not sharded,
                 static=False if sharded else None,
             )
-        with phase("judge"):  # 2. what the text is worth
-            judged = sampled.judged
-            parts = rollouts.call_reward(self.reward, texts, judged)
-            observed = {}
-            if self.observe:
-                seen = self.observe(texts, judged, sampled.finished)
-                observed = rollouts.as_columns(seen, len(texts))
-            charges = self._charges(texts, sampled)
+        # 2. Rewards, from the text alone.
+        with phase("judge"):
+            batch = self._judge(texts, sampled)
+        # 3. log pi_old, log pi_ref and V, from forward passes.
+        with phase("score"):
+            scored = score(self.policy, self.reference, batch, self.compute)
+        return dataclasses.replace(scored, seconds=phase.seconds)
+
+    def _judge(
+        self, texts: list[str], sampled: Completions
+    ) -> SampledRollouts:
+        """What the completions are worth, beside their tokens."""
+        judged = sampled.judged
+        parts = rollouts.call_reward(self.reward, texts, judged)
+        monitored = {}
+        if self.monitor:
+            found = self.monitor(texts, judged, sampled.finished)
+            monitored = rollouts.as_columns(found, len(texts))
         pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
-        batch = Rollouts(
+        return SampledRollouts(
             prompts=texts,
             completions=sampled.texts,
             finished=sampled.finished,
-            rows=[[*prompt, *response] for prompt, response in pairs],
-            starts=torch.tensor([len(ids) for ids in sampled.prompt_ids]),
-            lengths=torch.tensor([len(ids) for ids in sampled.ids]),
-            parts=parts,
-            observed=observed,
-            charges=charges,
-            seconds=phase.spent,
+            input_ids=[[*prompt, *response] for prompt, response in pairs],
+            prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),
+            response_lengths=torch.tensor([*map(len, sampled.ids)]),
+            reward_parts=parts,
+            monitored=monitored,
+            token_rewards=self._token_rewards(texts, sampled),
         )
-        with phase("score"):  # 3. log pi_old, log pi_ref and V
-            batch = score(self.policy, self.reference, batch, self.compute)
-        return batch
 
     def update(self, batch: Rollouts) -> dict[str, float]:
-        """Learn from rollouts; statistics as docs/ppo-log.md defines them.
+        """Learn from rollouts; the metrics, as docs/ppo-log.md defines them.
 
         Raises:
             TrainingError: a gradient is not finite.
@@ -293,10 +305,10 @@ class PPOTrainer:
         return self.learner.update(batch)
 
     def save(self) -> None:
-        """Write a checkpoint that `resume` goes on from exactly."""
+        """Write a checkpoint from which `resume` continues exactly."""
         assert self.checkpoints is not None
-        tensors = self.learner.tensors()
-        if self.processes.main:
+        tensors = self.learner.tensors()  # collective, so on every rank
+        if self.ranks.is_main:
             state: dict[str, Any] = {
                 "identity": self._identity,
                 "learner": self.learner.state(),
@@ -310,17 +322,17 @@ class PPOTrainer:
                 self.checkpoints,
                 checkpoint.Checkpoint(self.done, tensors, state),
             )
-        self.processes.wait()
+        self.ranks.wait()
 
     def save_policy(self, folder: Path) -> None:
-        """Write the policy as a stock model folder; all processes call it."""
+        """Write the policy as a stock model folder; every rank calls this."""
         policy = sharding.gathered(self.policy)
-        if self.processes.main:
+        if self.ranks.is_main:
             policy.save(self.tokenizer, folder)
-        self.processes.wait()
+        self.ranks.wait()
 
     def resume(self) -> None:
-        """Go on from the newest whole checkpoint, where there is one.
+        """Continue from the newest intact checkpoint, if there is one.
 
         Raises:
             ConfigError: it was made with other settings, prompts or weights.
@@ -345,73 +357,80 @@ class PPOTrainer:
             self.best = selection.Best(update, quality, weights)
         checkpoint.restore_random_state(found.state["random"])
 
-    def _charges(self, prompts: list[str], sampled: Completions) -> Tensor:
-        """What of the reward stands on single tokens, (B, R)."""
-        charges: Sequence[Sequence[Charge]] = [[] for _ in prompts]
+    def _token_rewards(
+        self, prompts: list[str], sampled: Completions
+    ) -> Tensor:
+        """The part of the reward that belongs to single tokens, (B, R)."""
+        found: Sequence[Sequence[TokenReward]] = [[] for _ in prompts]
         if self.credit and self.config.credit != "response":
-            charges = self.credit(prompts, sampled.judged)
-        return on_tokens(self.tokenizer, sampled.ids, charges)
+            found = self.credit(prompts, sampled.judged)
+        return assign_to_tokens(self.tokenizer, sampled.ids, found)
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""
         batch, phase = self.rollout(), Stopwatch()
         with phase("update"):
-            numbers = self.update(batch)
-        self.history.append(numbers)
+            metrics = self.update(batch)
+        self.history.append(metrics)
         alarms = health.alarms(self.history)
-        if not self._ill(alarms):
+        # After a critical alarm that is acted on, these weights are neither
+        # the best nor worth a checkpoint.
+        if not self._critical(alarms):
             with phase(VALIDATE):
-                self._consider(numbers)
+                self._validate_if_due(metrics)
             if self.checkpoints and self._due(self.config.checkpoint_every):
                 self.save()
-        seconds = {**batch.seconds, **phase.spent}
-        return Step(self.done, numbers, batch, alarms, seconds)
+        seconds = {**batch.seconds, **phase.seconds}
+        return Step(self.done, metrics, batch, alarms, seconds)
 
     def _due(self, every: int) -> bool:
-        """Whether something done every so many updates, and last, is due."""
+        """Whether what is done every `every` updates, and last, is due."""
         last = self.done == len(self)
         return every > 0 and (self.done % every == 0 or last)
 
-    def _consider(self, numbers: dict[str, float]) -> None:
-        """Measure this update where that is due, and keep the best one."""
+    def _validate_if_due(self, metrics: dict[str, float]) -> None:
+        """Measure this update, add that to `metrics`, and keep the best."""
         config = self.config
         if not self.validation or not self._due(config.validate_every):
             return
-        numbers |= self.validate()
+        metrics |= self.validate()
         if config.keep == "best" and selection.is_better(
-            numbers, self.best, config.kl_budget
+            metrics, self.best, config.kl_budget
         ):
-            weights = {
-                name: weight.cpu().clone()
-                for name, weight in sharding.full(
-                    self.policy.trained()
-                ).items()
-            }
+            weights = sharding.full_tensors(self.policy.trained())
             self.best = selection.Best(
-                self.done, selection.quality(numbers), weights
+                self.done,
+                selection.quality(metrics),
+                {name: each.cpu().clone() for name, each in weights.items()},
             )
 
-    def _ill(self, alarms: Sequence[health.Alarm]) -> health.Alarm | None:
-        """The first grave alarm, where such are acted on."""
+    def _critical(self, alarms: Sequence[health.Alarm]) -> health.Alarm | None:
+        """The first critical alarm, unless `on_alarm` only warns."""
         if self.config.on_alarm == "warn":
             return None
-        return next((alarm for alarm in alarms if alarm.grave), None)
+        return next((alarm for alarm in alarms if alarm.critical), None)
 
     def _act_on(self, alarms: Sequence[health.Alarm]) -> None:
-        """Go back to the last healthy checkpoint, to stop there or to go on
-        at half the rate; without one, stop where we are."""
-        alarm = self._ill(alarms)
+        """Go back to the last healthy checkpoint, to stop there or to
+        continue at half the learning rate.
+
+        Stopping without a checkpoint keeps the current weights.
+        """
+        alarm = self._critical(alarms)
         if alarm is None:
             return
         if self.config.on_alarm == "stop":
-            self.stopped, seen = alarm, self.history
+            # The weights go back; the record of how it ended stays.
+            self.stopped, history = alarm, self.history
             self.resume()
-            self.history = seen
+            self.history = history
             return
+        # `resume` restores the checkpoint's own rate, so that the halved
+        # one is set, and saved, after it.
         scale = self.learner.rate_scale / 2
         if scale < 0.5**ROLLBACKS:
             raise TrainingError(
-                f"still ill after {ROLLBACKS} rollbacks. {alarm}"
+                f"the alarm came again after {ROLLBACKS} rollbacks. {alarm}"
             )
         self.resume()
         self.learner.rate_scale = scale
@@ -425,7 +444,10 @@ class PPOTrainer:
         return [self.prompts[place] for place in places]
 
     def _identify(self) -> str:
-        """A digest of what a checkpoint must share with this run."""
+        """A digest of what a checkpoint must have in common with this run.
+
+        `checkpoint_every` may differ: it changes no update.
+        """
         settings = dataclasses.asdict(self.config)
         del settings["checkpoint_every"]
         digest = hashlib.sha256(
@@ -444,15 +466,15 @@ def _texts(prompts: Iterable[Any]) -> list[str]:
     return [p if isinstance(p, str) else p["prompt"] for p in prompts]
 
 
-def _headline(numbers: dict[str, float]) -> dict[str, str]:
-    """What stands beside the progress bar."""
+def _headline(metrics: dict[str, float]) -> dict[str, str]:
+    """What the progress bar shows."""
     shown = {
         "score": "objective/score",
         "kl": "objective/kl",
         "compliance": "judge/compliance",
     }
     return {
-        word: f"{numbers[name]:.2f}"
+        word: f"{metrics[name]:.2f}"
         for word, name in shown.items()
-        if name in numbers
+        if name in metrics
     }

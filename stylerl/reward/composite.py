@@ -16,8 +16,8 @@ clean body is an empty one.  So `ppo.reward` weighs several parts:
                  whatever a function of the user's own gives, see functions.py
 Style is 0 for a body in which nothing does anything, and style and substance
 are 0 for text that does not parse; so with the default weights nothing is
-worth less than that.  What was cut at the token limit is charged by the
-trainer.
+worth less than that.  The trainer subtracts the penalty for a completion
+that was cut at the token limit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,7 @@ from stylerl.config import PPOConfig
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
 from stylerl.lm.sampling import generate
-from stylerl.reward import functions, substance
-from stylerl.reward import gaming as guards
+from stylerl.reward import functions, gaming, substance
 from stylerl.reward.functions import Named
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
@@ -104,7 +103,7 @@ def compose(
         if ":" in name:
             return _function(name)
         label = "style" if len(styles) == 1 else f"style/{name}"
-        return _sound(label, _style(name, model))
+        return _style_unless_trivial(label, _style(name, model))
 
     return Composite(
         [(weight, part(name)) for name, weight in weights.items()]
@@ -133,8 +132,8 @@ def _style(name: str, model: Callable[[str], Style]) -> Style:
     return style
 
 
-def _sound(name: str, style: Style) -> Part:
-    """Style where something is done; 0 for hollow or unparsable text."""
+def _style_unless_trivial(name: str, style: Style) -> Part:
+    """Style; 0 for text that is trivial or does not parse."""
 
     def part(episodes: Episodes) -> Named:
         scores = style(episodes.prompts, episodes.completions)
@@ -197,9 +196,9 @@ def _function(name: str) -> Part:
 
 def repetition(prompt: str, completion: str) -> float:
     """0 to 1: repeated lines beyond the usual share, 1 for a copied prompt."""
-    if guards.copies_prompt(prompt, completion):
+    if gaming.copies_prompt(prompt, completion):
         return 1.0
-    excess = guards.repeated_line_share(completion) - USUAL_REPETITION
+    excess = gaming.repeated_line_share(completion) - USUAL_REPETITION
     return max(0.0, excess) / (1 - USUAL_REPETITION)
 
 
@@ -238,10 +237,11 @@ def learned_style(scorer: Scorer) -> Style:
 
 
 @dataclass(frozen=True)
-class Watch:
+class Monitor:
     """The linter's verdict, and the rate of each way to game a reward.
 
-    `learned` is a reward model to watch beside it, as `predicted_compliance`.
+    `learned` is a reward model; what it predicts is logged beside the
+    linter's verdict, as `predicted_compliance`.
     """
 
     judge: Judge
@@ -272,15 +272,15 @@ class Watch:
             "statements": [float(each.statements) for each in found],
             "trivial": [float(each.trivial) for each in found],
             "repeated_lines": [
-                guards.repeated_line_share(text) for text in completions
+                gaming.repeated_line_share(text) for text in completions
             ],
             "comment_lines": [
-                guards.comment_line_share(text) for text in completions
+                gaming.comment_line_share(text) for text in completions
             ],
             "copied_prompt": [
-                float(guards.copies_prompt(*pair)) for pair in pairs
+                float(gaming.copies_prompt(*pair)) for pair in pairs
             ],
-            "noqa": [float(guards.mentions_noqa(t)) for t in completions],
+            "noqa": [float(gaming.mentions_noqa(t)) for t in completions],
         }
 
 

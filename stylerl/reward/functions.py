@@ -18,14 +18,14 @@ Named = Mapping[str, Sequence[float]]
 RewardFunction = Callable[[list[str], list[str]], Sequence[float] | Named]
 
 
-class Charge(NamedTuple):
-    """An amount of the score, and the character that it is for."""
+class TokenReward(NamedTuple):
+    """A part of the score, and the character whose token it belongs to."""
 
-    position: int  # in the completion; what lies before it counts as 0
+    position: int  # in the completion; a position before it counts as 0
     amount: float
 
 
-Credit = Callable[[list[str], list[str]], Sequence[Sequence[Charge]]]
+Credit = Callable[[list[str], list[str]], Sequence[Sequence[TokenReward]]]
 
 
 def load(name: str) -> RewardFunction:

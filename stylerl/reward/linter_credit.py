@@ -1,4 +1,4 @@
-"""Where the linter's part of a reward was lost: one charge a violation."""
+"""The linter's part of a reward, token by token: one for each violation."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,16 @@ from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment
 from stylerl.judge.positions import offset
 from stylerl.reward.composite import assess_all, style_of
-from stylerl.reward.functions import Charge
+from stylerl.reward.functions import TokenReward
 
 
 @dataclass(frozen=True)
 class LinterCredit:
-    """Charges for `composite.linter_style`, as the trainer takes them.
+    """Token rewards for `composite.linter_style`, as the trainer takes them.
 
     What a completion misses of the full style reward is shared equally by
-    its violations.  One that does not parse has no charges: it is worth the
-    same wherever it broke.
+    its violations.  One that does not parse has no token rewards: it is
+    worth the same wherever the syntax error is.
     """
 
     judge: Judge
@@ -23,21 +23,23 @@ class LinterCredit:
 
     def __call__(
         self, prompts: list[str], completions: list[str]
-    ) -> list[list[Charge]]:
-        """The charges of each completion, at characters of its own."""
+    ) -> list[list[TokenReward]]:
+        """The token rewards of each completion, at its own characters."""
         finished = [True] * len(prompts)
         assessed = assess_all(self.judge, prompts, completions, finished)
         rows = zip(prompts, completions, assessed, strict=True)
-        return [self._charges(*row) for row in rows]
+        return [self._token_rewards(*row) for row in rows]
 
-    def _charges(
+    def _token_rewards(
         self, prompt: str, completion: str, found: Assessment
-    ) -> list[Charge]:
+    ) -> list[TokenReward]:
         if not found.parsed or not found.violations:
             return []
         missed = 1 - style_of(found)
         amount = -self.weight * missed / len(found.violations)
         return [
-            Charge(offset(prompt + completion, each) - len(prompt), amount)
+            TokenReward(
+                offset(prompt + completion, each) - len(prompt), amount
+            )
             for each in found.violations
         ]

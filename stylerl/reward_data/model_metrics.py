@@ -15,11 +15,10 @@ from transformers import PreTrainedTokenizerBase
 
 from stylerl.reward.preference_pair import UNPARSABLE, Preference
 from stylerl.reward.scorers import Scorer, encode_texts, score_texts
-from stylerl.reward_data.material import Material
+from stylerl.reward_data.dataset import RewardDataset
 
 BINS = 10
 DIGITS = 6
-MOST = sys.maxsize  # tokens: texts are not cut
 
 
 class Calibration(NamedTuple):
@@ -37,11 +36,14 @@ class Measured(NamedTuple):
 
 
 def measure(
-    classifier: Scorer, pairwise: Scorer, exam: Material, batch_size: int
+    classifier: Scorer,
+    pairwise: Scorer,
+    eval_set: RewardDataset,
+    batch_size: int,
 ) -> Measured:
-    """Both models on what neither has learnt; docs/metrics.md has the keys."""
-    labels, rollouts = exam.labels, exam.rollouts
-    pairs = pd.DataFrame(exam.pairs, columns=Preference._fields)
+    """Both models on held-out texts; docs/metrics.md defines the keys."""
+    labels, rollouts = eval_set.labels, eval_set.rollouts
+    pairs = pd.DataFrame(eval_set.pairs, columns=Preference._fields)
     pairs["matched"] = _same_length(pairs, classifier.tokenizer)
     broken = pairs["rule"] == UNPARSABLE
     metrics: dict[str, Any] = {
@@ -105,10 +107,13 @@ def _same_length(
     pairs: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 ) -> NDArray[np.bool_]:
     """Whether the two texts of a pair differ by at most a token in length."""
-    chosen, rejected = (
-        np.array([len(row) for row in encode_texts(tokenizer, texts, MOST)])
-        for texts in (pairs["chosen"].tolist(), pairs["rejected"].tolist())
-    )
+
+    def lengths(column: str) -> NDArray[np.int_]:
+        texts = pairs[column].tolist()
+        rows = encode_texts(tokenizer, texts, limit=sys.maxsize)  # none is cut
+        return np.array([len(row) for row in rows])
+
+    chosen, rejected = lengths("chosen"), lengths("rejected")
     return np.asarray(np.abs(chosen - rejected) <= 1)
 
 

@@ -67,8 +67,8 @@ def main():
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     trainer = make(folder)
-    start = sharding.full(trainer.policy.trained())
-    if trainer.processes.main:
+    start = sharding.full_tensors(trainer.policy.trained())
+    if trainer.ranks.is_main:
         save_file(start, folder / "start.safetensors")
     for step in trainer:
         if step.update == 2:
@@ -76,11 +76,11 @@ def main():
     trainer = make(folder)
     for _ in trainer:
         pass
-    index = trainer.processes.index
-    weights = sharding.full(trainer.policy.trained())
+    index = trainer.ranks.rank
+    weights = sharding.full_tensors(trainer.policy.trained())
     save_file(weights, folder / f"weights{index}.safetensors")
     trainer.save_policy(folder / "model")
-    if trainer.processes.main:
+    if trainer.ranks.is_main:
         (folder / "held.txt").write_text(str(held(trainer.policy)))
         numbers = [v for row in trainer.history for v in row.values()]
         (folder / "history.txt").write_text(" ".join(map(str, numbers)))

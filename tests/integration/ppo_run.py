@@ -81,14 +81,14 @@ def run(folder, phases: Connection):
     spy(checkpoint, "_digest", "save")
     samples = None
     for step in trainer:
-        samples = step.rollouts.rows
+        samples = step.rollouts.input_ids
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
     (folder / "end.json").write_text(
         json.dumps(
             [
                 trainer.history,
                 samples,
-                trainer.learner.kl_coef,
+                trainer.learner.beta,
                 trainer.best.update,
             ]
         )

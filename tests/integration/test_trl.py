@@ -32,7 +32,7 @@ def load(name):
 def ours(given, lengths, mask):
     """The same quantities by our functions."""
     kl = pm.kl_k1(given["logprobs"], given["ref_logprobs"]) * mask
-    rewards = pm.token_rewards(
+    rewards = pm.penalised_rewards(
         given["scores"],
         torch.zeros_like(kl),
         kl,

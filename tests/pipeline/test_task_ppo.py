@@ -140,8 +140,8 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
     whole = (tmp_path / "metrics/ppo.csv").read_bytes()
     log = ppo._log
 
-    def stop_at_three(run, step, sounded):
-        log(run, step, sounded)
+    def stop_at_three(run, step, triggered):
+        log(run, step, triggered)
         if step.update == 2:
             raise KeyboardInterrupt
 
@@ -151,7 +151,7 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
     assert list((tmp_path / "checkpoints/ppo/0123456789abcdef").iterdir())
     seen = []
     monkeypatch.setattr(
-        ppo, "_log", lambda _run, step, _sounded: seen.append(step)
+        ppo, "_log", lambda _run, step, _triggered: seen.append(step)
     )
     ppo.main()
     assert [step.update for step in seen] == [3]
@@ -162,7 +162,7 @@ def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
     workspace(prompt_texts=["def add(a, b):", "class Person:"])
     seen = []
     monkeypatch.setattr(
-        ppo, "_log", lambda _run, step, _sounded: seen.append(step)
+        ppo, "_log", lambda _run, step, _triggered: seen.append(step)
     )
     ppo.main()
     assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
@@ -176,7 +176,7 @@ def test_the_reference_and_the_value_model_are_chosen(
     other = build_llama(len(tokenizer), seed=1)
     models.save_model(other, tokenizer, tmp_path / "artifacts/base")
     models.save_model(
-        other, tokenizer, tmp_path / ppo.REWARD_MODELS / "pairwise"
+        other, tokenizer, tmp_path / factory.REWARD_MODELS / "pairwise"
     )
     params = workspace(
         reference="base", value="separate", value_from="pairwise", updates=1
@@ -189,8 +189,8 @@ def test_the_reference_and_the_value_model_are_chosen(
         for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
             assert torch.equal(a, b)
     (step,) = trainer
-    assert abs(step.statistics["objective/kl"]) > 0.1
-    assert ppo._reference(workspace(), tokenizer) is None
+    assert abs(step.metrics["objective/kl"]) > 0.1
+    assert factory._reference(workspace(), tokenizer) is None
 
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
@@ -211,7 +211,7 @@ def test_a_reference_with_another_tokenizer_is_one_clear_error(
     models.save_model(build_llama(len(small)), small, tmp_path / "other")
     params = workspace(reference=str(tmp_path / "other"))
     with pytest.raises(ConfigError, match=r"ppo\.reference must read"):
-        ppo._reference(params, tokenizer)
+        factory._reference(params, tokenizer)
 
 
 def draw(tokenizer, split="train", count=100, room=8):
@@ -238,7 +238,7 @@ def test_by_default_the_policy_is_measured_where_there_are_prompts(
     assert ppo.make_trainer(workspace(validate_every=0)).validation == []
     storage.write_table(ppo.LABELS, labels().iloc[:10])
     assert ppo.make_trainer(workspace()).validation == []
-    assert "labels.parquet has 0 that fit: it is" in capsys.readouterr().out
+    assert "the labels have 0 that fit: nothing is" in capsys.readouterr().out
     with pytest.raises(DataError, match=r"0 that fit: raise label\.snippets"):
         ppo.make_trainer(workspace(keep="best"))
 
@@ -263,7 +263,7 @@ def test_the_best_update_is_the_artifact(
     )
     seen = {}
 
-    def note(_run, step, _sounded):
+    def note(_run, step, _triggered):
         policy = trainers[0].policy.trained()
         seen[step.update] = {n: w.clone() for n, w in policy.items()}
 

@@ -8,9 +8,9 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer
-from stylerl.ppo.token_rewards import on_tokens, token_offsets
+from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.composite import linter_style
-from stylerl.reward.functions import Charge
+from stylerl.reward.functions import TokenReward
 from stylerl.reward.linter_credit import LinterCredit
 
 PROMPT = "def f( x):"  # E201 is the prompt's own
@@ -35,12 +35,14 @@ def test_offsets_are_of_the_tokens_that_were_sampled(tokenizer):
     assert token_offsets(tokenizer, ids) == expected
 
 
-def test_charges_stand_on_tokens(tokenizer):
+def test_rewards_are_assigned_to_tokens(tokenizer):
     """A character before the text is the first token's, one behind it the
     last one's: here eos, whose act it was to end there."""
     ids = [*byte_ids(tokenizer, "aé漢b"), 1]
-    places = [Charge(at, 2.0**at) for at in range(5)] + [Charge(-3, 0.5)]
-    placed = on_tokens(tokenizer, [ids, ids[:1]], [places, []])
+    places = [TokenReward(at, 2.0**at) for at in range(5)] + [
+        TokenReward(-3, 0.5)
+    ]
+    placed = assign_to_tokens(tokenizer, [ids, ids[:1]], [places, []])
     assert placed.tolist() == [[1.5, 2, 0, 4, 0, 0, 8, 16], [0.0] * 8]
 
 
@@ -56,20 +58,20 @@ def test_charges_stand_on_tokens(tokenizer):
         ("\n    return (\n", []),
     ],
 )
-def test_the_linter_charges_its_violations(judge, completion, expected):
-    (charges,) = LinterCredit(judge)([PROMPT], [completion])
-    assert charges == [
-        Charge(at, pytest.approx(amount)) for at, amount in expected
+def test_the_linter_rewards_tokens(judge, completion, expected):
+    (found,) = LinterCredit(judge)([PROMPT], [completion])
+    assert found == [
+        TokenReward(at, pytest.approx(amount)) for at, amount in expected
     ]
-    if charges:
+    if found:
         (style,) = linter_style(judge)([PROMPT], [completion])
-        assert 1 + sum(c.amount for c in charges) == pytest.approx(style)
+        assert 1 + sum(c.amount for c in found) == pytest.approx(style)
 
 
 def trainer(**changes):
     tokenizer = build_tokenizer()
     options = {
-        "credit": lambda p, texts: [[Charge(1, -0.5)] for _ in texts],
+        "credit": lambda p, texts: [[TokenReward(1, -0.5)] for _ in texts],
         **{k: changes.pop(k) for k in ("credit_function",) if k in changes},
     }
     if "credit_function" in options:
@@ -104,11 +106,13 @@ def test_the_rewards_of_a_response_sum_to_its_score(scale_scores):
     missing = 0.25 * ~torch.tensor(batch.finished)
     expected = batch.scores / scale - missing
     assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)
-    for row, ids in enumerate(batch.rows):
-        offsets = token_offsets(ours.tokenizer, ids[batch.starts[row] :])
+    for row, ids in enumerate(batch.input_ids):
+        offsets = token_offsets(
+            ours.tokenizer, ids[batch.prompt_lengths[row] :]
+        )
         at = max(i for i, (start, _) in enumerate(offsets) if start <= 1)
-        assert batch.charges[row].count_nonzero() == 1
-        assert batch.charges[row, at].item() == -0.5
+        assert batch.token_rewards[row].count_nonzero() == 1
+        assert batch.token_rewards[row, at].item() == -0.5
         if at < len(offsets) - 1:
             assert rewards[row, at].item() == pytest.approx(-0.5 / scale)
     assert set(ours.update(batch)) >= {"policy/loss"}
@@ -116,20 +120,20 @@ def test_the_rewards_of_a_response_sum_to_its_score(scale_scores):
 
 def test_the_whole_score_may_stand_on_the_last_action():
     batch = trainer(credit="response").rollout()
-    assert batch.charges.shape == batch.mask.shape
-    assert not batch.charges.any()
-    assert trainer(credit="auto").rollout().charges.any()
+    assert batch.token_rewards.shape == batch.mask.shape
+    assert not batch.token_rewards.any()
+    assert trainer(credit="auto").rollout().token_rewards.any()
     alone = trainer(credit="auto", credit_function=None).rollout()
-    assert not alone.charges.any()
+    assert not alone.token_rewards.any()
 
 
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (None, ConfigError, "needs a function that says where"),
+        (None, ConfigError, "needs a function that assigns"),
         (lambda p, c: [], TrainingError, "got 0 for 8"),
         (
-            lambda p, c: [[Charge(0, float("inf"))]] * 8,
+            lambda p, c: [[TokenReward(0, float("inf"))]] * 8,
             TrainingError,
             "must be finite",
         ),

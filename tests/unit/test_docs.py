@@ -14,7 +14,7 @@ from stylerl.config import JudgeConfig
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer, health
 from stylerl.results.display import TABLE
-from stylerl.reward.composite import Watch
+from stylerl.reward.composite import Monitor
 from tools import reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,18 +112,18 @@ def test_every_statistic_of_ppo_is_defined_once() -> None:
         tokenizer=tokenizer,
         reward=lambda p, texts: {"style": [float(len(t)) for t in texts]},
         prompts=["x"],
-        observe=Watch(Judge(JudgeConfig())),
+        monitor=Monitor(Judge(JudgeConfig())),
         validation=["y"],
     )
     (step,) = trainer
     assert {"policy/skipped", "validation/kl", "judge/gap"} <= set(
-        step.statistics
+        step.metrics
     )
     cells = first_cells(LOGGED)
     defined = Counter(
         name for cell in cells for name in re.findall("`(.*?)`", cell)
     )
-    for key in step.statistics:
+    for key in step.metrics:
         name = "score/PART" if key.startswith("score/") else key
         assert defined[name] == 1, name
     for phase in step.seconds:

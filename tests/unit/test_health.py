@@ -37,7 +37,7 @@ def history(updates=12, *, from_update=8, **changes):
 
 
 CASES = [
-    # what is reported, whether it is grave, and what it says
+    # what is reported, whether it is critical, and what it says
     ({"objective__score": -10.1}, "reward collapse", True, "below -10"),
     ({"objective__score_std": 0.009}, "reward collapse", False, "0.0090"),
     ({"objective__kl": 10.1}, "KL explosion", False, "above 10"),
@@ -108,10 +108,10 @@ QUIET = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "name", "grave", "words"), CASES)
-def test_an_alarm_is_raised(changes, name, grave, words):
+@pytest.mark.parametrize(("changes", "name", "critical", "words"), CASES)
+def test_an_alarm_is_raised(changes, name, critical, words):
     (alarm,) = alarms(history(**changes))
-    assert (alarm.name, alarm.grave) == (name, grave)
+    assert (alarm.name, alarm.critical) == (name, critical)
     assert words in alarm.finding
     assert "ppo." in alarm.remedy or "completions" in alarm.remedy
     assert str(alarm).startswith(f"{name}: ")
@@ -178,7 +178,7 @@ class Tags(dict):
         self[name] = value
 
 
-def run(reward, model=None, observe=None, reference=None, **changes):
+def run(reward, model=None, monitor=None, reference=None, **changes):
     """A small run, as the stage logs it; its tags, and its trainer."""
     tokenizer = build_tokenizer()
     settings = {
@@ -203,12 +203,12 @@ def run(reward, model=None, observe=None, reference=None, **changes):
         tokenizer=tokenizer,
         reward=reward,
         prompts=["def f():\n", "x"],
-        observe=observe or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
+        monitor=monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
         reference=reference,
     )
-    tags, sounded = Tags(), set()
+    tags, triggered = Tags(), set()
     for step in trainer:
-        ppo._log(tags, step, sounded)
+        ppo._log(tags, step, triggered)
     return tags, trainer
 
 
@@ -333,7 +333,7 @@ def test_a_reward_that_falls_out_with_the_judge_is_hacking(heard):
     def reward(prompts, completions):
         return [ascii_share(text) for text in completions]
 
-    def observe(prompts, completions, finished):
+    def monitor(prompts, completions, finished):
         share = [ascii_share(text) for text in completions]
         return {
             "score": [1 - x for x in share],
@@ -342,7 +342,7 @@ def test_a_reward_that_falls_out_with_the_judge_is_hacking(heard):
 
     found = run(
         reward,
-        observe=observe,
+        monitor=monitor,
         updates=12,
         max_new_tokens=4,
         batch_size=64,

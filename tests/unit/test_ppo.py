@@ -22,7 +22,7 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
     tokenizer = tokenizer or build_tokenizer()
     options = {
         name: changes.pop(name)
-        for name in ("checkpoints", "observe", "reference", "seed")
+        for name in ("checkpoints", "monitor", "reference", "seed")
         if name in changes
     }
     settings = {
@@ -99,17 +99,15 @@ def test_without_a_learning_rate_the_ratio_stays_one(dropout):
             module.p = dropout
     trainer = make(model, learning_rate=1e-30, updates=3)
     for step in trainer:
-        assert step.statistics["policy/ratio_max"] == pytest.approx(
-            1.0, abs=1e-5
-        )
-        assert step.statistics["objective/kl"] == pytest.approx(0, abs=1e-4)
+        assert step.metrics["policy/ratio_max"] == pytest.approx(1.0, abs=1e-5)
+        assert step.metrics["objective/kl"] == pytest.approx(0, abs=1e-4)
 
 
 def test_logprobs_are_those_of_the_sampling_temperature(tiny_lm, tokenizer):
     trainer = make(tiny_lm, temperature=0.6)
     batch = trainer.rollout()
-    for row, ids in enumerate(batch.rows):
-        start, length = batch.starts[row], batch.lengths[row]
+    for row, ids in enumerate(batch.input_ids):
+        start, length = batch.prompt_lengths[row], batch.response_lengths[row]
         logits = tiny_lm(torch.tensor([ids])).logits[0]
         log_all = torch.log_softmax(logits / 0.6, dim=-1)[start - 1 : -1]
         expected = [
@@ -129,7 +127,7 @@ def test_the_tokens_sampled_are_the_tokens_trained(tokenizer):
     batch = make().rollout()
     retokenised = 0
     for row, text in enumerate(batch.completions):
-        response = batch.rows[row][batch.starts[row] :]
+        response = batch.input_ids[row][batch.prompt_lengths[row] :]
         kept = response[:-1] if batch.finished[row] else response
         assert tokenizer.decode(kept) == text
         retokenised += tokenizer.encode(text) != kept
@@ -149,9 +147,9 @@ def test_eos_is_the_last_action_and_carries_the_score():
     seen = {}
     learn = trainer.learner._step
 
-    def spy(batch, old, rows, tally):
-        seen["returns"] = old.returns
-        return learn(batch, old, rows, tally)
+    def spy(batch, targets, rows, sums):
+        seen["returns"] = targets.returns
+        return learn(batch, targets, rows, sums)
 
     trainer.learner._step = spy
     batch = trainer.rollout()
@@ -159,8 +157,8 @@ def test_eos_is_the_last_action_and_carries_the_score():
     assert any(batch.finished)
     assert not all(batch.finished)
     for row, finished in enumerate(batch.finished):
-        last = int(batch.lengths[row]) - 1
-        token = batch.rows[row][int(batch.starts[row]) + last]
+        last = int(batch.response_lengths[row]) - 1
+        token = batch.input_ids[row][int(batch.prompt_lengths[row]) + last]
         assert (token == 1) == finished
         charged = batch.scores[row] - (0.0 if finished else 1.0)
         assert seen["returns"][row, last].item() == pytest.approx(
@@ -178,7 +176,7 @@ def test_a_stop_string_finishes_a_response():
     batch = trainer.rollout()
     stopped = 0
     for row, text in enumerate(batch.completions):
-        ids = batch.rows[row][int(batch.starts[row]) :]
+        ids = batch.input_ids[row][int(batch.prompt_lengths[row]) :]
         full = trainer.tokenizer.decode(ids, skip_special_tokens=True)
         ended = "e" in full
         assert batch.finished[row] == (ended or ids[-1] == 1)
@@ -227,9 +225,9 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
     )
     learn = trainer.learner._step
 
-    def spy(batch, old, rows, tally):
+    def spy(batch, targets, rows, sums):
         seen.append(rows.tolist())
-        return learn(batch, old, rows, tally)
+        return learn(batch, targets, rows, sums)
 
     trainer.learner._step = spy
     numbers = trainer.update(trainer.rollout())
@@ -252,7 +250,7 @@ def test_micro_batches_change_no_update(build):
             entropy_coef=0.01,
         )
         batch = trainer.rollout()
-        assert len(set(batch.lengths.tolist())) > 1
+        assert len(set(batch.response_lengths.tolist())) > 1
         numbers = trainer.update(batch)
         results.append((weights(trainer), numbers))
     for other, numbers in results[1:]:
@@ -316,7 +314,7 @@ def test_the_reference_never_moves():
         last = step
     for a, b in zip(before, trainer.reference.parameters(), strict=True):
         assert torch.equal(a, b)
-    assert last.statistics["objective/kl"] > 0.01
+    assert last.metrics["objective/kl"] > 0.01
 
 
 def test_an_update_stops_early_at_the_target_kl():
@@ -394,7 +392,7 @@ def test_the_policy_reaches_a_known_optimum():
         missing_eos_penalty=0.0,
         prompts=[{"prompt": text} for text in PROMPTS],
     )
-    scores = [step.statistics["objective/score"] for step in trainer]
+    scores = [step.metrics["objective/score"] for step in trainer]
     assert scores[0] < 0.3
     assert scores[-1] > 0.95
 
@@ -429,9 +427,9 @@ def test_the_policy_reaches_the_optimum_under_the_penalty():
     )
     for _ in range(len(trainer)):
         batch = trainer.rollout()
-        worth = [float(row[-1] % 2 == 0) for row in batch.rows]
+        worth = [float(row[-1] % 2 == 0) for row in batch.input_ids]
         parts = {"even": torch.tensor(worth)}
-        trainer.update(dataclasses.replace(batch, parts=parts))
+        trainer.update(dataclasses.replace(batch, reward_parts=parts))
     assert 0.4 < share < 0.6
     assert optimum - share > 0.3
     assert even() == pytest.approx(optimum, abs=0.02)
@@ -442,17 +440,17 @@ def test_a_step_knows_its_speed():
     (step,) = make(updates=1)
     seconds = {"generate": 1.0, "update": 3.0, "validate": 9.0}
     timed = step._replace(seconds=seconds)
-    tokens = int(step.rollouts.lengths.sum())
+    tokens = int(step.rollouts.response_lengths.sum())
     assert timed.tokens_per_second == tokens / 4
     assert {"generate", "judge", "score", "update"} <= set(step.seconds)
 
 
 def test_by_hand_the_steps_are_those_of_the_loop():
-    looped = [step.statistics for step in make()]
+    looped = [step.metrics for step in make()]
     trainer = make()
     by_hand = [trainer.update(trainer.rollout()) for _ in range(len(trainer))]
     assert by_hand == looped
-    assert len(make().rollout(["a", "b", "c"]).rows) == 3
+    assert len(make().rollout(["a", "b", "c"]).input_ids) == 3
 
 
 def final_kl(**changes):
@@ -468,7 +466,7 @@ def final_kl(**changes):
             **changes,
         }
     )
-    return [step.statistics["objective/kl"] for step in trainer][-1]
+    return [step.metrics["objective/kl"] for step in trainer][-1]
 
 
 @pytest.mark.slow
@@ -509,7 +507,7 @@ def test_an_entropy_bonus_raises_entropy():
     options = {"updates": 6, "learning_rate": 3e-3, "kl_coef": 0.0}
     plain, bonus = (
         [
-            step.statistics["objective/entropy"]
+            step.metrics["objective/entropy"]
             for step in make(entropy_coef=coefficient, **options)
         ]
         for coefficient in (0.0, 1.0)
@@ -619,13 +617,13 @@ def sick_from(call, until=None):
     return reward
 
 
-def test_a_grave_alarm_warns_by_default():
+def test_a_critical_alarm_warns_by_default():
     steps = list(make(reward=sick_from(2), updates=3))
     assert [len(step.alarms) for step in steps] == [0, 1, 1]
     assert steps[1].alarms[0].name == "reward collapse"
 
 
-def test_a_grave_alarm_stops_at_the_last_healthy_weights(tmp_path):
+def test_a_critical_alarm_stops_at_the_last_healthy_weights(tmp_path):
     """Checkpoints after updates 1 and 2; the alarm is raised by update 3."""
     trainer = make(
         reward=sick_from(3),
@@ -660,7 +658,7 @@ def test_a_rollback_goes_on_from_there_at_half_the_rate(tmp_path):
     )
     steps = list(trainer)
     assert [step.update for step in steps] == [1, 2, 3, 3, 3, 4]
-    rates = [step.statistics["lr"] / 1e-3 for step in steps]
+    rates = [step.metrics["lr"] / 1e-3 for step in steps]
     assert rates == pytest.approx([1, 1, 1, 0.5, 0.25, 0.25])
     assert len(trainer.history) == 4
 
@@ -672,7 +670,7 @@ def test_rollbacks_end(tmp_path):
         checkpoint_every=1,
         checkpoints=tmp_path,
     )
-    with pytest.raises(TrainingError, match="still ill after 3 rollbacks"):
+    with pytest.raises(TrainingError, match="came again after 3 rollbacks"):
         list(trainer)
 
 
@@ -693,5 +691,5 @@ def test_gradient_checkpointing_samples_the_same(tiny_lm, tokenizer):
         trainer = make(
             copy.deepcopy(tiny_lm), gradient_checkpointing=checkpointing
         )
-        runs.append([step.rollouts.rows for step in trainer])
+        runs.append([step.rollouts.input_ids for step in trainer])
     assert runs[0] == runs[1]

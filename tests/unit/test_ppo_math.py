@@ -16,9 +16,9 @@ from stylerl.ppo.formulas import (
     kl_k3,
     learning_rate_share,
     next_kl_coef,
+    penalised_rewards,
     policy_loss,
     ratio_of,
-    token_rewards,
     value_loss,
     whiten,
 )
@@ -54,17 +54,19 @@ def test_the_score_stands_on_the_last_action():
     token is 1, and nothing stands on the pad behind it."""
     kl = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 0.0]])
     none = torch.zeros(2, 3)
-    rewards = token_rewards(torch.tensor([5.0, 6.0]), none, kl, LENGTHS, 0.1)
+    rewards = penalised_rewards(
+        torch.tensor([5.0, 6.0]), none, kl, LENGTHS, 0.1
+    )
     expected = [[-0.1, -0.2, 4.7], [-0.4, 5.5, 0.0]]
     assert rewards.tolist() == [pytest.approx(row) for row in expected]
 
 
-def test_charges_stand_on_their_tokens_and_the_rest_on_the_last():
+def test_token_rewards_are_placed_and_the_rest_on_the_last():
     """Scores 5 and 6; -1 on token 0, -2 on the last; -3 on token 0.  Left
     are 8 and 9: the last of row 0 has -2 + 8.  The sums are the scores."""
-    charges = torch.tensor([[-1.0, 0.0, -2.0], [-3.0, 0.0, 0.0]])
+    placed = torch.tensor([[-1.0, 0.0, -2.0], [-3.0, 0.0, 0.0]])
     scores, no_kl = torch.tensor([5.0, 6.0]), torch.zeros(2, 3)
-    rewards = token_rewards(scores, charges, no_kl, LENGTHS, 0.1)
+    rewards = penalised_rewards(scores, placed, no_kl, LENGTHS, 0.1)
     assert rewards.tolist() == [[-1, 0, 6], [-3, 9, 0]]
     assert torch.equal(rewards.sum(dim=1), scores)
 

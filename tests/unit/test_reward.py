@@ -29,9 +29,9 @@ from stylerl.lm.models import load_scorer, load_tokenizer, save_model
 from stylerl.reward import scorers as reward
 from stylerl.reward.preference_pair import Preference
 from stylerl.reward.scorers import Scorer, score_texts
-from stylerl.reward_data import material, pairs, refresh
+from stylerl.reward_data import dataset, pairs, refresh
 from stylerl.reward_data import model_metrics as reward_metrics
-from stylerl.reward_data.material import Material
+from stylerl.reward_data.dataset import RewardDataset
 
 TEXTS = [
     "def add(a, b):\n    return a + b\n",
@@ -251,7 +251,7 @@ def test_break_syntax_keeps_what_is_before_the_body(start: int) -> None:
             ast.parse(changed)
 
 
-# ---- Material ------------------------------------------------------------
+# ---- Reward dataset -------------------------------------------------------
 
 ROLLOUTS = [
     # of the first prompt: clean, and with E703 in the completion
@@ -316,7 +316,7 @@ def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
     config = RewardConfig(
         labels=20, pairs=20, unparsable_share=0.3, held_out=8
     )
-    learnt = material.to_learn(labels, rollouts, judge, config, seed=0)
+    learnt = dataset.train_set(labels, rollouts, judge, config, seed=0)
     unparsable = [not judge.verdict(t).parsed for t in learnt.labels["text"]]
     assert 4 <= sum(unparsable) <= 6  # 0.3 of 20, some confirmed by luck only
     assert not learnt.labels["compliant"][unparsable].any()
@@ -326,13 +326,13 @@ def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
     rules = [pair.rule for pair in learnt.pairs]
     assert 4 <= rules.count("E999") <= 6
     assert learnt.pairs[-1].chosen == "a = 1\n"
-    exam = material.to_measure(labels, rollouts, judge, config, seed=0)
-    assert len(exam.labels) == 8
-    assert exam.rollouts["text"].tolist() == ["b = 1\n"]
-    rules = [pair.rule for pair in exam.pairs]
+    eval_set = dataset.eval_set(labels, rollouts, judge, config, seed=0)
+    assert len(eval_set.labels) == 8
+    assert eval_set.rollouts["text"].tolist() == ["b = 1\n"]
+    rules = [pair.rule for pair in eval_set.pairs]
     assert (len(rules) - rules.count("E999"), rules.count("E999")) == (8, 2)
     plain = dataclasses.replace(config, unparsable_share=0.0)
-    learnt = material.to_learn(labels, rollouts[:0], judge, plain, seed=0)
+    learnt = dataset.train_set(labels, rollouts[:0], judge, plain, seed=0)
     assert learnt.labels["text"].tolist() == (
         labels["text"][labels["split"] == "train"].head(20).tolist()
     )
@@ -538,10 +538,10 @@ def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
     assert (score_texts(*first, TEXTS) == score_texts(*second, TEXTS)).all()
 
 
-def _exam(rollouts: pd.DataFrame) -> Material:
+def _eval_set(rollouts: pd.DataFrame) -> RewardDataset:
     labels = _labels(4)
     broken = Preference("E999", "x = f(1)\n", "x = f(1\n", 1.0)
-    return Material(
+    return RewardDataset(
         labels[labels["split"] == "valid"], [*_pairs(3), broken], rollouts
     )
 
@@ -549,11 +549,13 @@ def _exam(rollouts: pd.DataFrame) -> Material:
 def test_measure(config: RewardConfig) -> None:
     # Untrained models on a table whose counts are known.
     rollouts = _labels(3).assign(prompt="")  # 4 compliant, 2 not
-    exam = _exam(rollouts)
+    eval_set = _eval_set(rollouts)
     classifier = reward.new_scorer(config, seed=0)
     classifier.model.config.problem_type = reward.CLASSIFIES
     pairwise = reward.new_scorer(config, seed=1)
-    found = reward_metrics.measure(classifier, pairwise, exam, batch_size=2)
+    found = reward_metrics.measure(
+        classifier, pairwise, eval_set, batch_size=2
+    )
     metrics = found.metrics
     assert metrics["held_out"] == {
         "labels": 4,
@@ -576,12 +578,15 @@ def test_measure(config: RewardConfig) -> None:
         labels = [1] * len(good) + [0] * len(bad)
         return reward_metrics.auroc(labels, scores)
 
-    for frame, value in ((exam.labels, model), (rollouts, model["rollouts"])):
+    for frame, value in (
+        (eval_set.labels, model),
+        (rollouts, model["rollouts"]),
+    ):
         clean = frame["compliant"]
         assert value["auroc"] == pytest.approx(
             auroc(frame["text"][clean], frame["text"][~clean]), abs=1e-6
         )
-    good = exam.labels["text"][exam.labels["compliant"]]
+    good = eval_set.labels["text"][eval_set.labels["compliant"]]
     assert model["broken_auroc"] == pytest.approx(
         auroc(good, pd.Series(["x = f(1\n"])), abs=1e-6
     )
@@ -591,9 +596,11 @@ def test_measure(config: RewardConfig) -> None:
 def test_without_rollouts_and_pairs_there_is_no_share(
     config: RewardConfig,
 ) -> None:
-    exam = _exam(refresh.label([], Judge(JudgeConfig())))._replace(pairs=[])
+    eval_set = _eval_set(refresh.label([], Judge(JudgeConfig())))._replace(
+        pairs=[]
+    )
     pairwise = reward.new_scorer(config, seed=1)
-    found = reward_metrics.measure(pairwise, pairwise, exam, batch_size=2)
+    found = reward_metrics.measure(pairwise, pairwise, eval_set, batch_size=2)
     assert found.metrics["pairwise"]["pairs_right"] is None
     assert found.metrics["pairwise"]["broken_auroc"] is None
     assert "rollouts" not in found.metrics["pairwise"]

@@ -10,7 +10,7 @@ from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
 from stylerl.reward import scorers
 from stylerl.reward.composite import (
-    Watch,
+    Monitor,
     compose,
     expected_sizes,
     learned_style,
@@ -258,7 +258,7 @@ def test_a_function_that_is_not_there_is_an_error(own, name, message):
 def test_the_watch_shows_the_rate_of_each_game(judge):
     texts = [HONEST, *(GAMES[name] for name in GAMES)]
     finished = [True] * len(texts)
-    seen = Watch(judge)([PROMPT] * len(texts), texts, finished)
+    seen = Monitor(judge)([PROMPT] * len(texts), texts, finished)
     table = {
         name: {key: values[at] for key, values in seen.items()}
         for at, name in enumerate(["honest", *GAMES])
@@ -280,15 +280,15 @@ def test_a_reward_model_that_is_watched_promises(judge):
         return [len(text) / 100 for text in completions]
 
     texts = [HONEST, HONEST * 2]
-    seen = Watch(judge, learned)([PROMPT] * 2, texts, [True, True])
+    seen = Monitor(judge, learned)([PROMPT] * 2, texts, [True, True])
     assert seen["predicted_compliance"] == [len(text) / 100 for text in texts]
-    assert "predicted_compliance" not in Watch(judge)(
+    assert "predicted_compliance" not in Monitor(judge)(
         [PROMPT], [HONEST], [True]
     )
 
 
 def test_a_cut_completion_does_not_comply(judge):
-    seen = Watch(judge)([PROMPT], [HONEST], [False])
+    seen = Monitor(judge)([PROMPT], [HONEST], [False])
     assert seen["compliance"] == [0.0]
     assert seen["score"] == [1.0]
 

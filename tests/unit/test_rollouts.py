@@ -1,4 +1,4 @@
-"""Statistics of rollouts: masked, and averaged over what was filled."""
+"""Metrics of rollouts: masked, and averaged over what was filled."""
 
 import math
 
@@ -10,8 +10,8 @@ from stylerl.ppo.compute import Compute
 from stylerl.ppo.rollouts import (
     Rollouts,
     interleave,
+    metrics_of,
     rank_correlation,
-    statistics,
 )
 
 
@@ -21,15 +21,15 @@ def make(**changes):
         "prompts": ["a", "b"],
         "completions": ["x = 1 + 2", "y"],
         "finished": [True, False],
-        "rows": [[1, 5, 6, 7, 8], [1, 9]],
-        "starts": torch.tensor([2, 1]),
-        "lengths": torch.tensor([3, 1]),
-        "parts": {
+        "input_ids": [[1, 5, 6, 7, 8], [1, 9]],
+        "prompt_lengths": torch.tensor([2, 1]),
+        "response_lengths": torch.tensor([3, 1]),
+        "reward_parts": {
             "style": torch.tensor([1.0, 0.0]),
             "substance": torch.tensor([0.5, 0.25]),
         },
-        "observed": {"score": torch.tensor([0.8, 0.4])},
-        "charges": torch.zeros(2, 3),
+        "monitored": {"score": torch.tensor([0.8, 0.4])},
+        "token_rewards": torch.zeros(2, 3),
         "logprobs": torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]]),
         "ref_logprobs": torch.tensor([[-2.0, -2.0, -5.0], [-3.0, 0.0, 0.0]]),
         "entropy": torch.tensor([[1.0, 2.0, 3.0], [6.0, 0.0, 0.0]]),
@@ -41,7 +41,7 @@ def make(**changes):
 def test_statistics_by_hand():
     """KL per response 1 + 0 + 2 = 3 and -1: mean 1.  Entropy over four
     tokens, not six: (1 + 2 + 3 + 6) / 4 = 3.  Scores 1.5 and 0.25."""
-    found = statistics(make(), kl_coef=0.1)
+    found = metrics_of(make(), beta=0.1)
     assert found["objective/kl"] == pytest.approx(1.0)
     assert found["objective/entropy"] == pytest.approx(3.0)
     assert found["objective/score"] == pytest.approx(0.875)
@@ -59,16 +59,16 @@ def test_statistics_by_hand():
 
 def test_diversity_by_hand():
     """`x = 1 + 2` has three 3-grams, all different; `y` has none."""
-    found = statistics(make(), 0.0)
+    found = metrics_of(make(), 0.0)
     assert found["response/unique"] == 1.0
     assert found["response/distinct_3"] == 1.0
-    same = statistics(make(completions=["x = 1", "x = 1"]), 0.0)
+    same = metrics_of(make(completions=["x = 1", "x = 1"]), 0.0)
     assert same["response/unique"] == 0.5
     assert same["response/distinct_3"] == 0.5
 
 
 def test_a_reward_without_style_has_no_gap():
-    plain = statistics(make(parts={"reward": torch.ones(2)}), 0.0)
+    plain = metrics_of(make(reward_parts={"reward": torch.ones(2)}), 0.0)
     assert "judge/gap" not in plain
 
 
@@ -92,21 +92,21 @@ def test_rank_correlation(a, b, rho):
 def test_micro_batches_hold_every_row_once_the_longest_first():
     rows = [[1] * n for n in (3, 9, 5, 7, 4)]
     batch = make(
-        rows=rows,
-        starts=torch.ones(5, dtype=torch.long),
-        lengths=torch.tensor([2, 8, 4, 6, 3]),
+        input_ids=rows,
+        prompt_lengths=torch.ones(5, dtype=torch.long),
+        response_lengths=torch.tensor([2, 8, 4, 6, 3]),
     )
     cpu = torch.device("cpu")
     cuts = list(
         Compute(False, 2, 1.0, cpu).micro_batches(batch, torch.arange(5))
     )
     assert [part.tolist() for part, _ in cuts] == [[1, 3], [2, 4], [0]]
-    assert [tuple(micro.ids.shape) for _, micro in cuts] == [
+    assert [tuple(micro.input_ids.shape) for _, micro in cuts] == [
         (2, 9),
         (2, 5),
         (1, 3),
     ]
-    assert cuts[1][1].lengths.tolist() == [4, 3]
+    assert cuts[1][1].response_lengths.tolist() == [4, 3]
     whole = Compute(False, 0, 1.0, cpu)
     assert len(list(whole.micro_batches(batch, torch.arange(5)))) == 1
     none = torch.arange(0)
@@ -115,8 +115,8 @@ def test_micro_batches_hold_every_row_once_the_longest_first():
 
 def share(rows, index):
     """What process `index` of two has of a batch, cut to its width."""
-    kept = range(index, len(rows.rows), 2)
-    width = int(rows.lengths[list(kept)].max())
+    kept = range(index, len(rows.input_ids), 2)
+    width = int(rows.response_lengths[list(kept)].max())
 
     def cut(value):
         if isinstance(value, dict):
@@ -130,7 +130,7 @@ def share(rows, index):
     return Rollouts(**{name: cut(value) for name, value in fields.items()})
 
 
-def test_shares_of_processes_make_the_batch_again():
+def test_shares_of_ranks_make_the_batch_again():
     """Rows 0, 2, 4 and 1, 3, of different widths."""
     lengths = torch.tensor([2, 5, 1, 4, 3])
     mask = torch.arange(5) < lengths[:, None]
@@ -138,15 +138,15 @@ def test_shares_of_processes_make_the_batch_again():
         prompts=list("abcde"),
         completions=list("vwxyz"),
         finished=[True, False, True, False, True],
-        rows=[[1, i] for i in range(5)],
-        starts=torch.arange(5),
-        lengths=lengths,
-        parts={"style": torch.arange(5.0)},
-        observed={"score": torch.arange(5.0) / 5},
+        input_ids=[[1, i] for i in range(5)],
+        prompt_lengths=torch.arange(5),
+        response_lengths=lengths,
+        reward_parts={"style": torch.arange(5.0)},
+        monitored={"score": torch.arange(5.0) / 5},
         **{
             name: torch.rand(5, 5) * mask
             for name in (
-                "charges",
+                "token_rewards",
                 "logprobs",
                 "ref_logprobs",
                 "entropy",

@@ -74,7 +74,7 @@ def make(values, **changes):
         PPOConfig(**settings),
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        observe=Scripted(values),
+        monitor=Scripted(values),
         prompts=["x", "def f():\n"],
         **{
             "validation": VALIDATION,
@@ -186,7 +186,7 @@ def test_more_prompts_than_a_batch_are_answered_in_batches(monkeypatch):
     """Six prompts in batches of four: the same answers as in one."""
     prompts = [*VALIDATION, "z"] * 2
     one, sizes = make([]), []
-    one.observe = None
+    one.monitor = None
     by_default = one.rollout(prompts).completions
 
     def spy(*given, batch_size, **named):

@@ -1,8 +1,8 @@
-"""What the reward models learn from, and what they are measured on.
+"""The reward dataset: what the reward models are trained and evaluated on.
 
-Three sources: labelled snippets (half of them corrupted), unparsable ones that
-do not parse, since a policy writes such too and no label is like them, and
-rollouts of an earlier policy.
+Three sources: labelled snippets (half of them corrupted), snippets that were
+made unparsable, since a policy writes such text too and no labelled snippet is
+like that, and rollouts of an earlier policy.
 """
 
 import random
@@ -17,27 +17,28 @@ from stylerl.reward_data import pairs, refresh
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
-MEASURED_UNPARSABLE = 4  # one unparsable pair to so many minimal ones held out
+MINIMAL_PAIRS = 4  # of the eval set, for each unparsable pair
 
 
-class Material(NamedTuple):
+class RewardDataset(NamedTuple):
     """Texts with the judge's label, and pairs of texts, better one first."""
 
     labels: pd.DataFrame  # at least text, compliant and score
     pairs: list[Preference]
-    rollouts: pd.DataFrame  # as `refresh.label` gives; learnt besides
+    rollouts: pd.DataFrame  # as `refresh.label` gives
 
 
-def to_learn(
+def train_set(
     labels: pd.DataFrame,
     rollouts: pd.DataFrame,
     judge: "Judge",
     config: RewardConfig,
     seed: int,
-) -> Material:
-    """What the training split gives, `unparsable_share` of it unparsable.
+) -> RewardDataset:
+    """From the training split; `config.unparsable_share` of it does not parse.
 
-    `labels` are rows of labels.parquet.
+    `labels` are rows of labels.parquet.  The rollouts are among the labels
+    and the pairs as well.
     """
     train = labels[labels["split"] == "train"]
     rng = random.Random(f"{seed}:damage")
@@ -57,25 +58,25 @@ def to_learn(
     new = rollouts[rollouts["split"] == "train"]
     columns = ["text", "compliant", "score"]
     frames = [each[columns] for each in (found, negatives, new) if len(each)]
-    return Material(
+    return RewardDataset(
         pd.concat(frames, ignore_index=True),
         learnt + refresh.pairs(new),
         new,
     )
 
 
-def to_measure(
+def eval_set(
     labels: pd.DataFrame,
     rollouts: pd.DataFrame,
     judge: "Judge",
     config: RewardConfig,
     seed: int,
-) -> Material:
-    """What the validation split gives; unparsable pairs are of rule E999."""
+) -> RewardDataset:
+    """From the validation split; unparsable pairs have the rule E999."""
     valid = labels[labels["split"] == "valid"]
     rng = random.Random(f"{seed}:damage")
-    count = config.held_out // MEASURED_UNPARSABLE
-    return Material(
+    count = config.held_out // MINIMAL_PAIRS
+    return RewardDataset(
         valid.head(config.held_out),
         [
             *pairs.minimal(valid, judge, config.held_out, seed),

@@ -1,11 +1,11 @@
-"""Several processes, one update: what each does alone, and what they share.
+"""The ranks of a run: what each does alone, and what they share.
 
-Under `accelerate launch` every process samples and scores its share of the
+Under `accelerate launch` every rank samples and scores its share of the
 episodes; then all of them know all rollouts, compute the same advantages,
-and add up the gradients of their shares of each minibatch.  Losses are
-divided by the tokens of the whole minibatch before, so that one process or
-two take the same step.  Started without a launcher there is one process, and
-nothing is sent.
+and add up the gradients of their shares of each minibatch.  A loss is
+divided by the tokens of the whole minibatch before that, so that one rank or
+two take the same step.  Without a launcher there is one rank, and nothing
+is sent.
 """
 
 import os
@@ -18,15 +18,15 @@ from torch import Tensor, distributed
 T = TypeVar("T")
 
 
-class Processes:
-    """This process among all; `index` 0 is the main one.
+class Ranks:
+    """This process's `rank` among `world_size`; rank 0 is the main one.
 
-    `sharded` says whether weights are cut up among them (sharding.py).
+    `sharded` says whether weights are sharded across ranks (sharding.py).
     """
 
     def __init__(self) -> None:
-        """Join the others, if a launcher has started any."""
-        self.count, self.index, self.sharded = 1, 0, False
+        """Join the other ranks, if a launcher has started any."""
+        self.world_size, self.rank, self.sharded = 1, 0, False
         cuda = torch.cuda.is_available()
         self.device = torch.device("cuda" if cuda else "cpu")
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -34,34 +34,35 @@ class Processes:
             from accelerate.utils import parse_flag_from_env
 
             state = PartialState(cpu=not cuda)
-            self.count, self.index = state.num_processes, state.process_index
+            self.world_size = state.num_processes
+            self.rank = state.process_index
             self.device = state.device
             self.sharded = parse_flag_from_env("ACCELERATE_USE_FSDP")
 
     @property
-    def main(self) -> bool:
-        """Whether this is the process that writes and shows."""
-        return self.index == 0
+    def is_main(self) -> bool:
+        """Whether this rank is the one that writes and shows."""
+        return self.rank == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """The items that are this process's: every `count`-th."""
-        return items[self.index :: self.count]
+        """The items of this rank: every `world_size`-th."""
+        return items[self.rank :: self.world_size]
 
     def gather(self, mine: Any) -> list[Any]:
-        """One object of each process, in their order, on every process."""
-        if self.count == 1:
+        """One object from each rank, in their order, on every rank."""
+        if self.world_size == 1:
             return [mine]
-        found: list[Any] = [None] * self.count
+        found: list[Any] = [None] * self.world_size
         distributed.all_gather_object(found, mine)
         return found
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Give every process the sum of all processes' gradients.
+        """Give every rank the sum of all ranks' gradients.
 
-        One that had no share of the minibatch has none and adds zeros; a
-        parameter that nobody has a gradient for keeps none.
+        A rank without a share of the minibatch has no gradient and adds
+        zeros; a parameter without a gradient on any rank keeps none.
         """
-        if self.count == 1 or self.sharded:  # then torch has added them
+        if self.world_size == 1 or self.sharded:  # then torch has added them
             return
         parameters = list(parameters)
         here = [p.grad is not None for p in parameters]
@@ -74,6 +75,6 @@ class Processes:
             distributed.all_reduce(parameter.grad)
 
     def wait(self) -> None:
-        """Go on when every process has come here."""
-        if self.count > 1:
+        """Return when every rank has called this."""
+        if self.world_size > 1:
             distributed.barrier()
