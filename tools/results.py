@@ -292,7 +292,8 @@ def describe(card: dict) -> str:
         f"- Read: {card['snippets']:,} functions of "
         f"{len(card['distributions'])} distributions "
         f"(digest {card['digest']}), {curve[-1]['tokens']:,} tokens in all; "
-        f"{card['rough_share']:.0%} of the bodies roughened, anew each time.\n"
+        f"{card['rough_share']:.0%} of the bodies with corrupted style, anew "
+        "each time.\n"
     )
 
 

@@ -1,5 +1,6 @@
 """The documentation names what exists, and defines what is logged, once."""
 
+import doctest
 import re
 from collections import Counter
 from pathlib import Path
@@ -31,7 +32,8 @@ CODE = re.compile(
     r"/[\w/]+\.(?:py|md|yaml|j2)\b"
 )
 SETTING = re.compile(
-    r"`(judge|filter|label|pretrain|sft|reward|ppo|evaluate)\.([a-z_]+)[`:]"
+    r"(?:`|--set \"?|--grid \"?)"
+    r"(judge|filter|label|pretrain|sft|reward|ppo|evaluate)\.([a-z_]+)[`:=]"
 )
 FILES = {"json", "csv", "md", "py"}  # ppo.csv is no setting
 
@@ -89,6 +91,19 @@ def test_every_test_that_is_named_exists() -> None:
     functions = set(re.findall(r"`(test_\w+)`", text))
     source = "".join(path.read_text() for path in files.values())
     assert [f for f in functions if f"def {f}(" not in source] == []
+
+
+def test_the_library_page_says_what_python_says() -> None:
+    text = (DOCS / "howto/library.md").read_text()
+    blocks = re.findall(r"```python\n(>>> .*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        example = doctest.DocTestParser().get_doctest(
+            block, {}, "library.md", None, 0
+        )
+        flags = doctest.IGNORE_EXCEPTION_DETAIL
+        runner = doctest.DocTestRunner(optionflags=flags)
+        assert runner.run(example).failed == 0
 
 
 def test_every_statistic_of_ppo_is_defined_once() -> None:
