@@ -203,13 +203,13 @@ class RewardConfig:
     )
     rollouts: str = setting(
         "rollouts.jsonl",
-        "completions of an earlier policy to learn from besides, labelled by "
+        "completions of an earlier policy to learn from as well, labelled by "
         "the judge: a copy of artifacts/ppo/rollouts.jsonl",
     )
     preferences: str = setting(
         "preferences.jsonl",
         "what people answered to `stylerl prefer`: pairs that the pairwise "
-        "model learns besides",
+        "model also learns",
     )
 
 

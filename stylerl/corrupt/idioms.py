@@ -1,14 +1,21 @@
 """Violations of idiom: comparisons, imports, except, names, escapes.
 
 As in spacing.py, each function yields the sites of one rule.  These
-edits change the syntax tree, and most of them not the meaning.
+edits change the syntax tree; most of them keep the meaning.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.tokens import Code, Edit, Site, Token
+from stylerl.corrupt.tokens import (
+    Code,
+    Edit,
+    Site,
+    Token,
+    replace,
+    with_options,
+)
 
 
 def none_comparison(code: Code) -> Iterator[Site]:
@@ -48,9 +55,9 @@ def _identity_as_equality(
         if tokens[i].text not in constants:
             continue
         if tokens[i - 1].text == "is":
-            yield (Edit(tokens[i - 1].start, tokens[i - 1].end, "=="),)
+            yield replace(tokens[i - 1].start, tokens[i - 1].end, "==")
         elif tokens[i - 1].text == "not" and tokens[i - 2].text == "is":
-            yield (Edit(tokens[i - 2].start, tokens[i - 1].end, "!="),)
+            yield replace(tokens[i - 2].start, tokens[i - 1].end, "!=")
 
 
 def not_in(code: Code) -> Iterator[Site]:
@@ -94,7 +101,7 @@ def bare_except(code: Code) -> Iterator[Site]:
         ):
             first = code.tokens[line.first]
             name = code.tokens[line.first + 1]
-            yield (Edit(first.end, name.end, ""),)
+            yield replace(first.end, name.end, "")
 
 
 _SMALL_FUNCTION = re.compile(
@@ -126,11 +133,11 @@ def joined_imports(code: Code) -> Iterator[Site]:
             and line.indent == after.indent
             and last.kind == "name"
         ):
-            yield (Edit(last.end, second.end, ","),)
+            yield replace(last.end, second.end, ",")
 
 
 def late_import(code: Code) -> Iterator[Site]:
-    """E402: the last of a file's imports, behind the line that follows."""
+    """E402: the last of a file's imports, moved below the line after it."""
     for line, after in pairwise(code.lines()):
         end, stop = code.tokens[line.last].end, code.tokens[after.last].end
         if (
@@ -154,7 +161,7 @@ def type_comparison(code: Code) -> Iterator[Site]:
             and words[i - 1].text in ("if", "elif", "and", "or", "return")
         ):
             new = f"type({call[2]}) == {call[4]}"
-            yield (Edit(words[i].start, words[i + 5].end, new),)
+            yield replace(words[i].start, words[i + 5].end, new)
 
 
 def ambiguous_name(code: Code) -> Iterator[Site]:
@@ -165,16 +172,13 @@ def ambiguous_name(code: Code) -> Iterator[Site]:
             yield from _renamed(code, name.text)
 
 
-def ambiguous_definition(keyword: str) -> Callable[[Code], Iterator[Site]]:
+@with_options
+def ambiguous_definition(code: Code, keyword: str) -> Iterator[Site]:
     """E742, E743: a local class or function called `l` throughout."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for line in code.lines():
-            first, name = code.tokens[line.first : line.first + 2]
-            if first.text == keyword:
-                yield from _renamed(code, name.text)
-
-    return sites
+    for line in code.lines():
+        first, name = code.tokens[line.first : line.first + 2]
+        if first.text == keyword:
+            yield from _renamed(code, name.text)
 
 
 def _renamed(code: Code, name: str) -> Iterator[Site]:
@@ -216,4 +220,4 @@ def invalid_escape(code: Code) -> Iterator[Site]:
         if word.kind == "string" and word.text[0] in "rR":
             escaped = _ESCAPE.findall(word.text)
             if escaped and _KNOWN.isdisjoint(escaped):
-                yield (Edit(word.start, word.start + 1, ""),)
+                yield replace(word.start, word.start + 1, "")

@@ -3,10 +3,20 @@
 As in spacing.py, each function yields the sites of one rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.tokens import CLOSING, OPENING, Code, Edit, Line, Site
+from stylerl.corrupt.tokens import (
+    CLOSING,
+    OPENING,
+    Code,
+    Edit,
+    Line,
+    Site,
+    insert,
+    replace,
+    with_options,
+)
 
 
 def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
@@ -28,8 +38,8 @@ def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
 def _fixed_width(code: Code) -> int:
     """Columns of indentation that the text before the body already uses.
 
-    A body behind a docstring must keep the docstring's indentation; a body
-    behind a header that ends in a colon is free.
+    A body after a docstring must keep the docstring's indentation; a body
+    after a header that ends in a colon is free.
     """
     lines = code.lines()
     prompt = code.text[: code.start].rstrip()
@@ -38,23 +48,20 @@ def _fixed_width(code: Code) -> int:
     return len(lines[0].indent)
 
 
-def reindent(width: int) -> Callable[[Code], Iterator[Site]]:
+@with_options
+def reindent(code: Code, width: int) -> Iterator[Site]:
     """E111: the whole body indented by `width` columns a level."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        fixed = _fixed_width(code)
-        edits = []
-        for line, start, blank in _physical(code):
-            excess = len(line.indent) - fixed
-            if excess < 4 or excess % 4 or "\t" in blank:
-                continue
-            change = excess // 4 * (width - 4)
-            new = " " * max(len(blank) + change, 0)
-            edits.append(Edit(start, start + len(blank), new))
-        if edits:
-            yield tuple(edits)
-
-    return sites
+    fixed = _fixed_width(code)
+    edits = []
+    for line, start, blank in _physical(code):
+        excess = len(line.indent) - fixed
+        if excess < 4 or excess % 4 or "\t" in blank:
+            continue
+        change = excess // 4 * (width - 4)
+        new = " " * max(len(blank) + change, 0)
+        edits.append(Edit(start, start + len(blank), new))
+    if edits:
+        yield tuple(edits)
 
 
 def tabs(code: Code) -> Iterator[Site]:
@@ -70,46 +77,40 @@ def tabs(code: Code) -> Iterator[Site]:
         yield tuple(edits)
 
 
-def shifted_block(columns: int) -> Callable[[Code], Iterator[Site]]:
+@with_options
+def shifted_block(code: Code, columns: int) -> Iterator[Site]:
     """E111, E117: one block moved left or right by some columns."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        physical = list(_physical(code))
-        for header, first in pairwise(code.lines()):
-            if code.tokens[header.last - 1].text != ":":
+    physical = list(_physical(code))
+    for header, first in pairwise(code.lines()):
+        if code.tokens[header.last - 1].text != ":":
+            continue
+        edits = []
+        for line, start, blank in physical:
+            if line.start < first.start:
                 continue
-            edits = []
-            for line, start, blank in physical:
-                if line.start < first.start:
-                    continue
-                if len(line.indent) < len(first.indent):
-                    break
-                new = " " * max(len(blank) + columns, 0)
-                edits.append(Edit(start, start + len(blank), new))
-            if edits:
-                yield tuple(edits)
-
-    return sites
+            if len(line.indent) < len(first.indent):
+                break
+            new = " " * max(len(blank) + columns, 0)
+            edits.append(Edit(start, start + len(blank), new))
+        if edits:
+            yield tuple(edits)
 
 
+@with_options
 def shifted_comment(
-    columns: int, opens_block: bool
-) -> Callable[[Code], Iterator[Site]]:
+    code: Code, columns: int, opens_block: bool
+) -> Iterator[Site]:
     """E114, E115, E116: one comment line moved by some columns.
 
-    `opens_block` asks for comments right behind a header, or for others.
+    `opens_block` asks for comments right after a header, or for others.
     """
-
-    def sites(code: Code) -> Iterator[Site]:
-        for before, line in pairwise(code.lines()):
-            header = code.tokens[before.last - 1].text == ":"
-            comment = code.tokens[line.first].kind == "comment"
-            width = len(line.indent)
-            if comment and header == opens_block and width + columns >= 0:
-                end = line.start + width
-                yield (Edit(line.start, end, " " * (width + columns)),)
-
-    return sites
+    for before, line in pairwise(code.lines()):
+        header = code.tokens[before.last - 1].text == ":"
+        comment = code.tokens[line.first].kind == "comment"
+        width = len(line.indent)
+        if comment and header == opens_block and width + columns >= 0:
+            end = line.start + width
+            yield replace(line.start, end, " " * (width + columns))
 
 
 def _continuations(code: Code) -> Iterator[tuple[Line, int, int]]:
@@ -124,78 +125,69 @@ def _continuations(code: Code) -> Iterator[tuple[Line, int, int]]:
 
 
 def _visual(code: Code, opener: int) -> bool:
-    """Whether something stands behind the bracket on its own line."""
+    """Whether anything follows the bracket on its own line."""
     return code.tokens[opener + 1].kind not in ("newline", "comment")
 
 
+@with_options
 def shifted_continuation(
-    columns: int, visual: bool
-) -> Callable[[Code], Iterator[Site]]:
+    code: Code, columns: int, visual: bool
+) -> Iterator[Site]:
     """E127, E131: one continuation line moved right."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for _, i, opener in _continuations(code):
-            token = code.tokens[i]
-            if _visual(code, opener) == visual and token.kind != "newline":
-                blanks = " " * columns
-                yield (Edit(token.start, token.start, blanks),)
-
-    return sites
+    for _, i, opener in _continuations(code):
+        token = code.tokens[i]
+        if _visual(code, opener) == visual and token.kind != "newline":
+            blanks = " " * columns
+            yield insert(token.start, blanks)
 
 
+@with_options
 def outdented_continuation(
-    columns: int, visual: bool
-) -> Callable[[Code], Iterator[Site]]:
+    code: Code, columns: int, visual: bool
+) -> Iterator[Site]:
     """E122, E128: a continuation line at its statement's indentation.
 
     `columns` are added to that indentation.
     """
-
-    def sites(code: Code) -> Iterator[Site]:
-        for line, i, opener in _continuations(code):
-            token = code.tokens[i]
-            width = len(line.indent) + columns
-            if (
-                _visual(code, opener) == visual
-                and token.kind != "newline"
-                and len(code.gap(i)) > width
-            ):
-                begin = code.tokens[i - 1].end
-                yield (Edit(begin, token.start, " " * width),)
-
-    return sites
+    for line, i, opener in _continuations(code):
+        token = code.tokens[i]
+        width = len(line.indent) + columns
+        if (
+            _visual(code, opener) == visual
+            and token.kind != "newline"
+            and len(code.gap(i)) > width
+        ):
+            begin = code.tokens[i - 1].end
+            yield replace(begin, token.start, " " * width)
 
 
-def shifted_hang(columns: int) -> Callable[[Code], Iterator[Site]]:
-    """E121, E126: all that hangs in a bracket moved by some columns."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for opener, close in _hanging_brackets(code):
-            edits = []
-            for i in range(opener + 1, close):
-                word, blank = code.tokens[i], code.gap(i)
-                begins = code.tokens[i - 1].kind == "newline"
-                if begins and word.kind != "newline":
-                    new = " " * max(len(blank) + columns, 0)
-                    start = word.start - len(blank)
-                    edits.append(Edit(start, word.start, new))
-            if edits:
-                yield tuple(edits)
-
-    return sites
+@with_options
+def shifted_hang(code: Code, columns: int) -> Iterator[Site]:
+    """E121, E126: the contents of a hanging bracket moved by some columns."""
+    for opener, close in _hanging_brackets(code):
+        edits = []
+        for i in range(opener + 1, close):
+            word, blank = code.tokens[i], code.gap(i)
+            begins = code.tokens[i - 1].kind == "newline"
+            if begins and word.kind != "newline":
+                new = " " * max(len(blank) + columns, 0)
+                start = word.start - len(blank)
+                edits.append(Edit(start, word.start, new))
+        if edits:
+            yield tuple(edits)
 
 
 def hung_close(code: Code) -> Iterator[Site]:
-    """E123: a closing bracket as deep as what hangs in the bracket."""
+    """E123: a closing bracket indented like the contents of the bracket."""
     for opener, close in _hanging_brackets(code):
         bracket, hung = code.tokens[close], code.gap(opener + 2)
         if code.tokens[close - 1].kind == "newline":
             start = bracket.start - len(code.gap(close))
-            yield (Edit(start, bracket.start, hung),)
+            yield replace(start, bracket.start, hung)
 
 
 def _hanging_brackets(code: Code) -> Iterator[tuple[int, int]]:
-    """Brackets with nothing behind them on their line; both indices."""
+    """Brackets with nothing after them on their line; both indices."""
     open_at: list[int] = []
     for i, word in enumerate(code.tokens):
         if word.text in OPENING:
@@ -222,7 +214,7 @@ def hanging_close(code: Code) -> Iterator[Site]:
 
 
 def header_continuation(code: Code) -> Iterator[Site]:
-    """E125: a header's continuation line as deep as its block."""
+    """E125: a header's continuation line indented like its block."""
     for line in code.lines():
         if code.tokens[line.last - 1].text != ":":
             continue
@@ -235,11 +227,11 @@ def header_continuation(code: Code) -> Iterator[Site]:
                 and after.kind != "newline"
             ):
                 deeper = "\n" + line.indent + "    "
-                yield (Edit(token.end, after.start, deeper),)
+                yield replace(token.end, after.start, deeper)
 
 
 def visual_header(code: Code) -> Iterator[Site]:
-    """E129: a condition in brackets, split so that it meets its block."""
+    """E129: a condition in brackets, split and indented like its block."""
     for line in code.lines():
         head, colon = code.tokens[line.first], code.tokens[line.last - 1]
         if head.text != "if" or colon.text != ":":

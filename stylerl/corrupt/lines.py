@@ -3,7 +3,7 @@
 As in spacing.py, each function yields the sites of one rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from stylerl.corrupt.spacing import ARITHMETIC, BITWISE, COMPARISONS
@@ -14,6 +14,9 @@ from stylerl.corrupt.tokens import (
     Site,
     Token,
     ends_operand,
+    insert,
+    replace,
+    with_options,
 )
 
 BLOCKS = frozenset(
@@ -70,7 +73,7 @@ def _one_line(code: Code, heads: frozenset[str]) -> Iterator[Site]:
             and len(following) < len(body.indent)
         ):
             begin = code.tokens[body.first].start
-            yield (Edit(colon.end, begin, " "),)
+            yield replace(colon.end, begin, " ")
 
 
 def joined_statements(code: Code) -> Iterator[Site]:
@@ -85,7 +88,7 @@ def joined_statements(code: Code) -> Iterator[Site]:
         ):
             end = code.tokens[line.last].start
             begin = code.tokens[after.first].start
-            yield (Edit(end, begin, "; "),)
+            yield replace(end, begin, "; ")
 
 
 def semicolons(code: Code) -> Iterator[Site]:
@@ -93,7 +96,7 @@ def semicolons(code: Code) -> Iterator[Site]:
     for line in code.lines():
         if _simple(code, line):
             end = code.tokens[line.last].start
-            yield (Edit(end, end, ";"),)
+            yield insert(end, ";")
 
 
 def blank_lines(code: Code) -> Iterator[Site]:
@@ -108,39 +111,36 @@ def blank_lines(code: Code) -> Iterator[Site]:
             allowed = 1 if after.indent else 2
             if present <= allowed:
                 new = "\n" * (allowed + 1 - present)
-                yield (Edit(after.start, after.start, new),)
+                yield insert(after.start, new)
 
 
 def decorator_blank(code: Code) -> Iterator[Site]:
-    """E304: a blank line behind a decorator."""
+    """E304: a blank line after a decorator."""
     for line in code.lines():
         if code.tokens[line.first].text == "@":
             end = code.tokens[line.last].end
-            yield (Edit(end, end, "\n"),)
+            yield insert(end, "\n")
 
 
-def missing_blank(rule: str) -> Callable[[Code], Iterator[Site]]:
-    """E301, E302, E305, E306: no blank line where one must stand."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        owners: list[Line] = []  # the headers that enclose the line
-        defined = False  # whether the last line at the margin was a header
-        for line, after in pairwise(code.lines()):
-            if not line.indent:
-                defined = code.tokens[line.first].text in DEFINITIONS
-            if len(after.indent) > len(line.indent):
-                owners.append(line)
-            while owners and len(owners[-1].indent) >= len(after.indent):
-                owners.pop()
-            end = code.tokens[line.last].end
-            owner = code.tokens[owners[-1].first].text if owners else ""
-            defines = code.tokens[after.first].text in DEFINITIONS
-            if not (owner or defines or (line.indent and defined)):
-                continue
-            if end < after.start and _needs_blank(owner, defines) == rule:
-                yield (Edit(end, after.start, ""),)
-
-    return sites
+@with_options
+def missing_blank(code: Code, rule: str) -> Iterator[Site]:
+    """E301, E302, E305, E306: no blank line where one is required."""
+    owners: list[Line] = []  # the headers that enclose the line
+    defined = False  # whether the last line at the margin was a header
+    for line, after in pairwise(code.lines()):
+        if not line.indent:
+            defined = code.tokens[line.first].text in DEFINITIONS
+        if len(after.indent) > len(line.indent):
+            owners.append(line)
+        while owners and len(owners[-1].indent) >= len(after.indent):
+            owners.pop()
+        end = code.tokens[line.last].end
+        owner = code.tokens[owners[-1].first].text if owners else ""
+        defines = code.tokens[after.first].text in DEFINITIONS
+        if not (owner or defines or (line.indent and defined)):
+            continue
+        if end < after.start and _needs_blank(owner, defines) == rule:
+            yield replace(end, after.start, "")
 
 
 def _needs_blank(owner: str, defines: bool) -> str:
@@ -155,18 +155,18 @@ def _needs_blank(owner: str, defines: bool) -> str:
 def missing_end(code: Code) -> Iterator[Site]:
     """W292: no newline at the end of the file."""
     if _ends_in_code(code):
-        yield (Edit(len(code.text) - 1, len(code.text), ""),)
+        yield replace(len(code.text) - 1, len(code.text), "")
 
 
 def blank_end(code: Code) -> Iterator[Site]:
     """W391: a blank line at the end of the file."""
     if _ends_in_code(code):
         end = len(code.text)
-        yield (Edit(end, end, "\n"),)
+        yield insert(end, "\n")
 
 
 def _ends_in_code(code: Code) -> bool:
-    """Whether the last line holds something, and a newline ends it."""
+    """Whether the last line is not blank and ends in a newline."""
     return code.text[-1:] == "\n" and bool(code.text[-2:-1].strip())
 
 
@@ -206,7 +206,7 @@ def long_comments(code: Code) -> Iterator[Site]:
             and second.text.startswith("# ")
             and first.end + len(second.text) - line.start > LONG
         ):
-            yield (Edit(first.end, second.start + 1, ""),)
+            yield replace(first.end, second.start + 1, "")
 
 
 def needless_backslash(code: Code) -> Iterator[Site]:
@@ -218,7 +218,7 @@ def needless_backslash(code: Code) -> Iterator[Site]:
             and token.opener >= 0
             and before.kind not in ("comment", "newline")
         ):
-            yield (Edit(before.end, token.start, " \\"),)
+            yield replace(before.end, token.start, " \\")
 
 
 def break_before_operator(code: Code) -> Iterator[Site]:
@@ -245,7 +245,7 @@ def break_after_operator(code: Code) -> Iterator[Site]:
 def _line_breaks(
     code: Code,
 ) -> Iterator[tuple[int, tuple[Token, Token, Token]]]:
-    """Ends of lines inside brackets, with the tokens at either side."""
+    """Line ends inside brackets, with the token before and after each."""
     words = code.tokens
     for i in range(len(words) - 3):
         if words[i + 1].kind == "newline" and words[i + 1].opener >= 0:

@@ -6,8 +6,8 @@ comes to look like unformatted code at large.  No source is executed.
 
 pycodestyle's rules without a function, and why: E101 never occurs alone (a
 tab that it finds is W191's too); E112, E113 and E9 do not parse; E133 and
-W505 are asked for by an option, and E133 contradicts E123.  pyflakes' are
-listed in flakes.py.
+W505 need an option, and E133 contradicts E123.  pyflakes' are
+listed in unused.py.
 """
 
 import ast
@@ -16,18 +16,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from stylerl.corrupt import idioms, indent, lines, spacing
-from stylerl.corrupt import unused as flakes
+from stylerl.corrupt import idioms, indent, lines, spacing, unused
 from stylerl.corrupt.tokens import Code, Site, apply, read
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge, Verdict
 
-TRIES = 3  # sites that a minimal pair is sought at, a rule and snippet
+TRIES = 3  # sites to try for a minimal pair, for each rule and snippet
 
 
 class Corruption(NamedTuple):
-    """One rule: where it can be broken, and how often it is in the wild."""
+    """One rule: where it can be broken, and how often it is drawn."""
 
     sites: tuple[Callable[[Code], Iterator[Site]], ...]  # alternatives
     weight: float  # how often `corrupt_style` draws it; 0 leaves it to pairs
@@ -103,9 +102,9 @@ RULES: dict[str, Corruption] = {
     "E226": _rule(3, spacing.unspaced(spacing.ARITHMETIC)),
     "E227": _rule(1, spacing.unspaced(spacing.BITWISE)),
     "E228": _rule(1, spacing.unspaced(frozenset("%"))),
-    "E231": _rule(8, spacing.after_punctuation),
-    "E241": _rule(1, spacing.after_comma("  ")),
-    "E242": _rule(0, spacing.after_comma("\t")),
+    "E231": _rule(8, spacing.after_punctuation("")),
+    "E241": _rule(1, spacing.after_punctuation("  ")),
+    "E242": _rule(0, spacing.after_punctuation("\t")),
     "E251": _rule(4, spacing.keyword_equals),
     "E252": _rule(1, spacing.annotated_default),
     "E261": _rule(3, spacing.before_comment),
@@ -148,21 +147,21 @@ RULES: dict[str, Corruption] = {
     "W503": _rule(0, lines.break_before_operator),
     "W504": _rule(0, lines.break_after_operator),
     "W605": _rule(0, idioms.invalid_escape),
-    "F401": _idiom(0, flakes.unused_import),
-    "F507": _idiom(0, flakes.extra_value),
-    "F509": _idiom(0, flakes.unknown_format),
-    "F523": _idiom(0, flakes.extra_argument),
-    "F524": _idiom(0, flakes.missing_argument),
-    "F525": _idiom(0, flakes.mixed_numbering),
-    "F541": _idiom(0, flakes.empty_fstring),
-    "F601": _idiom(0, flakes.repeated_key),
-    "F631": _idiom(0, flakes.asserted_tuple),
-    "F632": _idiom(0, flakes.literal_identity),
-    "F634": _idiom(0, flakes.condition_tuple),
-    "F811": _idiom(0, flakes.repeated_import),
-    "F841": _idiom(0, flakes.unused_variable),
-    "F842": _idiom(0, flakes.unused_annotation),
-    "F901": _idiom(0, flakes.raised_constant),
+    "F401": _idiom(0, unused.unused_import),
+    "F507": _idiom(0, unused.extra_value),
+    "F509": _idiom(0, unused.unknown_format),
+    "F523": _idiom(0, unused.extra_argument),
+    "F524": _idiom(0, unused.missing_argument),
+    "F525": _idiom(0, unused.mixed_numbering),
+    "F541": _idiom(0, unused.empty_fstring),
+    "F601": _idiom(0, unused.repeated_key),
+    "F631": _idiom(0, unused.asserted_tuple),
+    "F632": _idiom(0, unused.literal_identity),
+    "F634": _idiom(0, unused.condition_tuple),
+    "F811": _idiom(0, unused.repeated_import),
+    "F841": _idiom(0, unused.unused_variable),
+    "F842": _idiom(0, unused.unused_annotation),
+    "F901": _idiom(0, unused.raised_constant),
 }
 
 
@@ -174,7 +173,7 @@ def corrupt_style(
     Returns the new text and the names of the rules applied, in order of
     application; the text unchanged and no names where no rule has a site
     or the result would not parse.  `start` is where the prompt ends, and
-    the body begins on the next line; -1 stands for the whole text.
+    the body begins on the next line; -1 means the whole text.
     """
     start = _body_line(text, start)
     result, names = text, []
@@ -253,7 +252,7 @@ def breaks_only(rule: str, verdict: "Verdict") -> bool:
 
 
 def _draw(rng: random.Random) -> list[str]:
-    """All rules in a random order that favours the weighty ones.
+    """All rules in a random order, those of larger weight earlier.
 
     Exponential keys, Efraimidis and Spirakis 2006 (weighted sampling
     without replacement).

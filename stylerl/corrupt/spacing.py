@@ -4,7 +4,7 @@ Each function yields the sites of one pycodestyle rule in well-formatted
 code; a site is the set of edits that violates the rule there once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from stylerl.corrupt.tokens import (
     CLOSING,
@@ -15,31 +15,17 @@ from stylerl.corrupt.tokens import (
     Site,
     Token,
     ends_operand,
+    insert,
+    replace,
+    with_options,
 )
-
-Sites = Callable[[Code], Iterator[Site]]
 
 COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", ":="))
-ASSIGNMENTS = frozenset(
-    (
-        "=",
-        "+=",
-        "-=",
-        "*=",
-        "/=",
-        "%=",
-        "//=",
-        "**=",
-        "&=",
-        "|=",
-        "^=",
-        ">>=",
-        "<<=",
-        "@=",
-    )
-)
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "**", "@"))
 BITWISE = frozenset(("&", "|", "^", "<<", ">>"))
+ASSIGNMENTS = frozenset(
+    f"{sign}=" for sign in ARITHMETIC | BITWISE | {"", "%"}
+)
 
 
 def _binary(code: Code, words: frozenset[str]) -> Iterator[int]:
@@ -57,42 +43,33 @@ def _binary(code: Code, words: frozenset[str]) -> Iterator[int]:
             yield i
 
 
-def unspaced(words: frozenset[str]) -> Sites:
+@with_options
+def unspaced(code: Code, words: frozenset[str]) -> Iterator[Site]:
     """E225, E226, E227, E228: no space around a binary operator."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i in _binary(code, words):
-            before, operator, after = code.tokens[i - 1 : i + 2]
-            yield (
-                Edit(before.end, operator.start, ""),
-                Edit(operator.end, after.start, ""),
-            )
-
-    return sites
+    for i in _binary(code, words):
+        before, operator, after = code.tokens[i - 1 : i + 2]
+        yield (
+            Edit(before.end, operator.start, ""),
+            Edit(operator.end, after.start, ""),
+        )
 
 
-def before_operator(blank: str) -> Sites:
+@with_options
+def before_operator(code: Code, blank: str) -> Iterator[Site]:
     """E221, E223: several spaces or a tab before an operator."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
-            yield (Edit(code.tokens[i - 1].end, code.tokens[i].start, blank),)
-
-    return sites
+    for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
+        yield replace(code.tokens[i - 1].end, code.tokens[i].start, blank)
 
 
-def after_operator(blank: str) -> Sites:
+@with_options
+def after_operator(code: Code, blank: str) -> Iterator[Site]:
     """E222, E224: several spaces or a tab after an operator."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
-            yield (Edit(code.tokens[i].end, code.tokens[i + 1].start, blank),)
-
-    return sites
+    for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
+        yield replace(code.tokens[i].end, code.tokens[i + 1].start, blank)
 
 
 def after_opening(code: Code) -> Iterator[Site]:
-    """E201: a space behind an opening bracket."""
+    """E201: a space after an opening bracket."""
     for i, token in enumerate(code.tokens[:-1]):
         after = code.tokens[i + 1]
         if (
@@ -101,7 +78,7 @@ def after_opening(code: Code) -> Iterator[Site]:
             and after.text not in CLOSING
             and after.kind in ("name", "number", "string", "operator")
         ):
-            yield (Edit(token.end, token.end, " "),)
+            yield insert(token.end, " ")
 
 
 def before_closing(code: Code) -> Iterator[Site]:
@@ -114,7 +91,7 @@ def before_closing(code: Code) -> Iterator[Site]:
             and code.tokens[i - 1].text not in OPENING
             and code.tokens[i - 1].text != ","
         ):
-            yield (Edit(token.start, token.start, " "),)
+            yield insert(token.start, " ")
 
 
 def before_punctuation(code: Code) -> Iterator[Site]:
@@ -127,7 +104,7 @@ def before_punctuation(code: Code) -> Iterator[Site]:
             and code.tokens[i - 1].text not in ("[", ":", ",", "(", "{")
             and not _in_subscript(code, token)
         ):
-            yield (Edit(token.start, token.start, " "),)
+            yield insert(token.start, " ")
 
 
 def _in_subscript(code: Code, token: Token) -> bool:
@@ -138,8 +115,9 @@ def _in_subscript(code: Code, token: Token) -> bool:
     )
 
 
-def after_punctuation(code: Code) -> Iterator[Site]:
-    """E231: no space behind a comma or colon."""
+@with_options
+def after_punctuation(code: Code, blank: str) -> Iterator[Site]:
+    """E231, E241, E242: none, several spaces or a tab after a comma, colon."""
     for i, token in enumerate(code.tokens[:-1]):
         after = code.tokens[i + 1]
         if (
@@ -148,24 +126,7 @@ def after_punctuation(code: Code) -> Iterator[Site]:
             and after.kind not in ("comment", "backslash")
             and not _in_subscript(code, token)
         ):
-            yield (Edit(token.end, after.start, ""),)
-
-
-def after_comma(blank: str) -> Sites:
-    """E241, E242: several spaces or a tab behind a comma or colon."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i, token in enumerate(code.tokens[:-1]):
-            after = code.tokens[i + 1]
-            if (
-                token.text in (",", ":")
-                and code.gap(i + 1) == " "
-                and after.kind not in ("comment", "backslash")
-                and not _in_subscript(code, token)
-            ):
-                yield (Edit(token.end, after.start, blank),)
-
-    return sites
+            yield replace(token.end, after.start, blank)
 
 
 def before_call(code: Code) -> Iterator[Site]:
@@ -179,7 +140,7 @@ def before_call(code: Code) -> Iterator[Site]:
             and before.kind == "name"
             and before.text not in KEYWORDS | {"print", "match", "case"}
         ):
-            yield (Edit(before.end, token.start, " "),)
+            yield replace(before.end, token.start, " ")
 
 
 def keyword_equals(code: Code) -> Iterator[Site]:
@@ -192,7 +153,7 @@ def keyword_equals(code: Code) -> Iterator[Site]:
             and code.gap(i + 1) == ""
             and not _annotated(code, i)
         ):
-            yield (Edit(token.start, token.end, " = "),)
+            yield replace(token.start, token.end, " = ")
 
 
 def annotated_default(code: Code) -> Iterator[Site]:
@@ -205,11 +166,11 @@ def annotated_default(code: Code) -> Iterator[Site]:
             and _annotated(code, i)
         ):
             after = code.tokens[i + 1]
-            yield (Edit(code.tokens[i - 1].end, after.start, "="),)
+            yield replace(code.tokens[i - 1].end, after.start, "=")
 
 
 def _annotated(code: Code, index: int) -> bool:
-    """Whether a colon stands between the argument's start and `index`."""
+    """Whether there is a colon between the argument's start and `index`."""
     opener = code.tokens[index].opener
     for i in range(index - 1, opener, -1):
         token = code.tokens[i]
@@ -222,58 +183,49 @@ def before_comment(code: Code) -> Iterator[Site]:
     """E261: one space before an inline comment."""
     for i, token in enumerate(code.tokens):
         if token.kind == "comment" and code.gap(i) == "  ":
-            yield (Edit(token.start - 1, token.start, ""),)
+            yield replace(token.start - 1, token.start, "")
 
 
-def comment_start(prefix: str, inline: bool) -> Sites:
+@with_options
+def comment_start(code: Code, prefix: str, inline: bool) -> Iterator[Site]:
     """E262, E265, E266: a comment that does not begin with "# "."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i, token in enumerate(code.tokens):
-            after_code = i > 0 and code.tokens[i - 1].kind != "newline"
-            if (
-                token.kind == "comment"
-                and after_code == inline
-                and token.text.startswith("# ")
-                and token.text[2:3].strip()
-                and token.text[2] not in "!#:"
-            ):
-                yield (Edit(token.start, token.start + 2, prefix),)
-
-    return sites
+    for i, token in enumerate(code.tokens):
+        after_code = i > 0 and code.tokens[i - 1].kind != "newline"
+        if (
+            token.kind == "comment"
+            and after_code == inline
+            and token.text.startswith("# ")
+            and token.text[2:3].strip()
+            and token.text[2] not in "!#:"
+        ):
+            yield replace(token.start, token.start + 2, prefix)
 
 
-def after_keyword(blank: str) -> Sites:
-    """E271, E273: several spaces or a tab behind a keyword."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i, token in enumerate(code.tokens[:-1]):
-            if (
-                token.kind == "name"
-                and token.text in KEYWORDS
-                and code.gap(i + 1) == " "
-                and code.tokens[i + 1].kind not in ("comment", "backslash")
-            ):
-                yield (Edit(token.end, token.end + 1, blank),)
-
-    return sites
+@with_options
+def after_keyword(code: Code, blank: str) -> Iterator[Site]:
+    """E271, E273: several spaces or a tab after a keyword."""
+    for i, token in enumerate(code.tokens[:-1]):
+        if (
+            token.kind == "name"
+            and token.text in KEYWORDS
+            and code.gap(i + 1) == " "
+            and code.tokens[i + 1].kind not in ("comment", "backslash")
+        ):
+            yield replace(token.end, token.end + 1, blank)
 
 
-def before_keyword(blank: str) -> Sites:
+@with_options
+def before_keyword(code: Code, blank: str) -> Iterator[Site]:
     """E272, E274: several spaces or a tab before a keyword."""
-
-    def sites(code: Code) -> Iterator[Site]:
-        for i, token in enumerate(code.tokens):
-            if (
-                token.kind == "name"
-                and token.text in KEYWORDS
-                and i
-                and code.gap(i) == " "
-                and ends_operand(code.tokens[i - 1])
-            ):
-                yield (Edit(token.start - 1, token.start, blank),)
-
-    return sites
+    for i, token in enumerate(code.tokens):
+        if (
+            token.kind == "name"
+            and token.text in KEYWORDS
+            and i
+            and code.gap(i) == " "
+            and ends_operand(code.tokens[i - 1])
+        ):
+            yield replace(token.start - 1, token.start, blank)
 
 
 def keyword_bracket(code: Code) -> Iterator[Site]:
@@ -300,7 +252,7 @@ def trailing_blank(code: Code) -> Iterator[Site]:
             and i
             and code.tokens[i - 1].kind != "newline"
         ):
-            yield (Edit(token.start, token.start, " "),)
+            yield insert(token.start, " ")
 
 
 def blank_line_blanks(code: Code) -> Iterator[Site]:
@@ -311,12 +263,12 @@ def blank_line_blanks(code: Code) -> Iterator[Site]:
             empty = code.tokens[before - 1].kind == "newline"
             if empty and code.tokens[before].kind == "newline":
                 place = code.tokens[before].start
-                yield (Edit(place, place, line.indent),)
+                yield insert(place, line.indent)
 
 
 def after_decorator(code: Code) -> Iterator[Site]:
-    """E204: a space behind the decorator's sign."""
+    """E204: a space after the decorator's sign."""
     for line in code.lines():
         sign = code.tokens[line.first]
         if sign.text == "@" and code.gap(line.first + 1) == "":
-            yield (Edit(sign.end, sign.end, " "),)
+            yield insert(sign.end, " ")

@@ -1,8 +1,8 @@
 """Code that parses -> code that does not, as a failing policy writes it.
 
-Stops in the middle, brackets and quotes that do not match, a colon left
-out, a line that stands one space off.  Only what lies behind `start`
-changes.  No source is executed.
+Truncation, unmatched brackets and quotes, a missing colon, a line indented
+by one space too many or too few.  Only text after `start` changes.  No source
+is executed.
 """
 
 import ast
@@ -17,9 +17,9 @@ Way = Callable[[str, random.Random], str]
 
 
 def break_syntax(text: str, start: int, rng: random.Random) -> str | None:
-    """Make `text` unparsable behind `start`; None where no try did.
+    """Make `text` unparsable after `start`; None where no try did.
 
-    A `start` below 0, that of a whole file, stands for its beginning.
+    A `start` below 0 means the beginning, as for whole files.
     """
     start = max(start, 0)
     head, body = text[:start], text[start:]

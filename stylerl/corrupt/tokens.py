@@ -1,8 +1,8 @@
-"""Python source as tokens with offsets: what corruptions edit by.
+"""Python source as tokens with offsets, for corruptions to edit by.
 
 One regular expression reads the source, because `tokenize` gives rows and
 columns, refuses fragments, and is slower.  Strings are opaque, f-strings
-too.  A source that this reading misunderstands (nested quotes in f-strings
+too.  A source that this expression misreads (nested quotes in f-strings
 of Python 3.12) can only lead to a changed syntax tree, and `corrupt` drops
 such edits.
 """
@@ -10,8 +10,8 @@ such edits.
 import functools
 import keyword
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Concatenate, NamedTuple, ParamSpec
 
 OPENING = frozenset("([{")
 CLOSING = frozenset(")]}")
@@ -43,7 +43,7 @@ class Token(NamedTuple):
     kind: str  # comment, string, number, name, newline, backslash, operator
     text: str
     start: int  # offset of its first character
-    end: int  # offset behind its last character
+    end: int  # offset after its last character
     opener: int  # index of the innermost open bracket around it, or -1
 
 
@@ -84,12 +84,32 @@ class Edit(NamedTuple):
 Site = tuple[Edit, ...]  # the edits that together make one violation
 
 
+Options = ParamSpec("Options")
+
+
+def with_options(
+    find: Callable[Concatenate[Code, Options], Iterator[Site]],
+) -> Callable[Options, Callable[[Code], Iterator[Site]]]:
+    """Options first and code later: find(code, x) becomes find(x)(code)."""
+    return lambda *args, **named: lambda code: find(code, *args, **named)
+
+
+def insert(place: int, new: str) -> Site:
+    """The site that one insertion makes."""
+    return (Edit(place, place, new),)
+
+
+def replace(start: int, end: int, new: str) -> Site:
+    """The site that one replacement makes."""
+    return (Edit(start, end, new),)
+
+
 @functools.lru_cache(maxsize=4)
 def read(text: str, start: int = 0) -> Code:
     """Split `text[start:]` into tokens; `start` begins a logical line.
 
-    The last few readings are kept, as every rule asks for the same text;
-    treat the result as read-only.
+    The last few results are cached, as every rule reads the same text;
+    treat them as read-only.
     """
     tokens: list[Token] = []
     openers: list[int] = []
@@ -119,7 +139,7 @@ def apply(text: str, sites: Sequence[Site]) -> str:
 
 
 def ends_operand(token: Token) -> bool:
-    """Whether an operator behind `token` would be a binary one."""
+    """Whether an operator after `token` would be a binary one."""
     if token.kind == "name":
         return token.text not in KEYWORDS
     return token.kind in ("number", "string") or token.text in CLOSING

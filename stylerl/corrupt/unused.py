@@ -4,10 +4,10 @@ As in spacing.py, each function yields the sites of one rule.  All of them
 change the syntax tree.  Rules without a function, and why:
 
 - F402, F404, F406, F407, F621, F622, F633, F701, F702, F704, F706, F707,
-  F823, F824, F831: mistakes that clean code holds no near form of;
+  F823, F824, F831: no clean code is a small edit away from these mistakes;
 - F403, F405: a star import breaks both, or leaves F401;
 - F501-F506, F508, F521, F522: formats that snippets hardly have; the
-  formats' other rules (F507, F509, F523-F525) stand for them;
+  formats' other rules (F507, F509, F523-F525) represent them;
 - F542, F602, F708, F709, F851: syntax of a later Python, or a twin (F601);
 - F721, F722: about code inside strings;
 - F821, F822: names that a snippet cut from its file cannot define.
@@ -16,7 +16,15 @@ change the syntax tree.  Rules without a function, and why:
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.tokens import CLOSING, KEYWORDS, Code, Edit, Site
+from stylerl.corrupt.tokens import (
+    CLOSING,
+    KEYWORDS,
+    Code,
+    Edit,
+    Site,
+    insert,
+    replace,
+)
 
 MODULES = ("os", "re", "sys", "json", "time")
 NAMES = ("result", "value", "unused")
@@ -42,7 +50,7 @@ def unused_import(code: Code) -> Iterator[Site]:
     name = _new(code, MODULES)
     for start, indent in _tops(code):
         if name:
-            yield (Edit(start, start, f"{indent}import {name}\n"),)
+            yield insert(start, f"{indent}import {name}\n")
 
 
 def unused_annotation(code: Code) -> Iterator[Site]:
@@ -50,7 +58,7 @@ def unused_annotation(code: Code) -> Iterator[Site]:
     name = _new(code, NAMES)
     for start, indent in _tops(code):
         if name:
-            yield (Edit(start, start, f"{indent}{name}: int\n"),)
+            yield insert(start, f"{indent}{name}: int\n")
 
 
 def unused_variable(code: Code) -> Iterator[Site]:
@@ -68,7 +76,7 @@ def unused_variable(code: Code) -> Iterator[Site]:
             and free[-1] == ")"
             and not any(text[-1] in "=:" for text in free)
         ):
-            yield (Edit(words[0].start, words[0].start, f"{name} = "),)
+            yield insert(words[0].start, f"{name} = ")
 
 
 def repeated_import(code: Code) -> Iterator[Site]:
@@ -76,7 +84,7 @@ def repeated_import(code: Code) -> Iterator[Site]:
     for line in code.lines():
         if code.tokens[line.first].text in ("import", "from"):
             end = code.tokens[line.last].end
-            yield (Edit(end, end, code.text[line.start : end]),)
+            yield insert(end, code.text[line.start : end])
 
 
 def empty_fstring(code: Code) -> Iterator[Site]:
@@ -89,11 +97,11 @@ def empty_fstring(code: Code) -> Iterator[Site]:
             and not alone
             and not {"{", "}"} & set(words[i].text)
         ):
-            yield (Edit(words[i].start, words[i].start, "f"),)
+            yield insert(words[i].start, "f")
 
 
 def repeated_key(code: Code) -> Iterator[Site]:
-    """F601: a key that stands twice in a dict, with different values."""
+    """F601: a key that occurs twice in a dict, with different values."""
     words = code.tokens
     for i in range(1, len(words) - 1):
         opener = words[i].opener
@@ -107,7 +115,7 @@ def repeated_key(code: Code) -> Iterator[Site]:
             )
         ):
             place = words[i].start
-            yield (Edit(place, place, f"{words[i].text}: ..., "),)
+            yield insert(place, f"{words[i].text}: ..., ")
 
 
 def asserted_tuple(code: Code) -> Iterator[Site]:
@@ -129,7 +137,7 @@ def literal_identity(code: Code) -> Iterator[Site]:
     for before, after in pairwise(code.tokens):
         new = {"==": "is", "!=": "is not"}.get(before.text)
         if new and after.kind in ("string", "number"):
-            yield (Edit(before.start, before.end, new),)
+            yield replace(before.start, before.end, new)
 
 
 def condition_tuple(code: Code) -> Iterator[Site]:
@@ -145,13 +153,13 @@ def raised_constant(code: Code) -> Iterator[Site]:
     """F901: `raise NotImplemented` for `raise NotImplementedError`."""
     for before, word in pairwise(code.tokens):
         if before.text == "raise" and word.text == "NotImplementedError":
-            yield (Edit(word.start, word.end, "NotImplemented"),)
+            yield replace(word.start, word.end, "NotImplemented")
 
 
 def _calls(
     code: Code, before: tuple[str, ...]
 ) -> Iterator[tuple[int, int, int]]:
-    """A string, what stands before its bracket, and the bracket's inside.
+    """Strings that a call or a percent sign formats.
 
     The indices of the string, of the bracket's first token, and of the one
     that closes it.
@@ -178,7 +186,7 @@ def extra_argument(code: Code) -> Iterator[Site]:
     for _, first, last in _calls(code, FORMAT):
         if first < last and code.tokens[last - 1].text != ",":
             place = code.tokens[last - 1].end
-            yield (Edit(place, place, ", None"),)
+            yield insert(place, ", None")
 
 
 def missing_argument(code: Code) -> Iterator[Site]:
@@ -193,7 +201,7 @@ def missing_argument(code: Code) -> Iterator[Site]:
         ]
         cut = code.tokens[commas[-1] if commas else first].start
         if first < last:
-            yield (Edit(cut, code.tokens[last - 1].end, ""),)
+            yield replace(cut, code.tokens[last - 1].end, "")
 
 
 def mixed_numbering(code: Code) -> Iterator[Site]:
@@ -203,7 +211,7 @@ def mixed_numbering(code: Code) -> Iterator[Site]:
         second = word.text.find("{}", word.text.find("{}") + 2)
         if word.text.count("{}") > 1:
             place = word.start + second + 1
-            yield (Edit(place, place, "1"),)
+            yield insert(place, "1")
 
 
 def extra_value(code: Code) -> Iterator[Site]:
@@ -211,7 +219,7 @@ def extra_value(code: Code) -> Iterator[Site]:
     for _, first, last in _calls(code, PERCENT):
         if first < last and code.tokens[last - 1].text != ",":
             place = code.tokens[last - 1].end
-            yield (Edit(place, place, ", None"),)
+            yield insert(place, ", None")
 
 
 def unknown_format(code: Code) -> Iterator[Site]:
@@ -220,4 +228,4 @@ def unknown_format(code: Code) -> Iterator[Site]:
         place = word.text.find("%s")
         if word.kind == "string" and after.text == "%" and place >= 0:
             start = word.start + place + 1
-            yield (Edit(start, start + 1, "y"),)
+            yield replace(start, start + 1, "y")

@@ -58,7 +58,7 @@ class Snippet(NamedTuple):
     text: str
     body_start: int  # text[:body_start] is the prompt; -1: has none.  The
     # line end is the body's: in a token it goes with the indentation
-    line: int  # where it stood in its file, from 1
+    line: int  # its first line in its file, from 1
 
 
 class Extraction(NamedTuple):
@@ -136,9 +136,9 @@ def _functions(
 def _cut(
     lines: list[str], node: ast.FunctionDef | ast.AsyncFunctionDef
 ) -> Snippet | None:
-    """The function's own lines, dedented; None when it has no body apart.
+    """The function's own lines, dedented; None without a separate body.
 
-    Decorators stay behind: they speak of the file, not of the function.
+    Decorators are left out: they belong to the file, not to the function.
     """
     first, last = node.lineno - 1, node.end_lineno or node.lineno
     indent = lines[first][: node.col_offset]

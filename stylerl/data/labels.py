@@ -1,8 +1,8 @@
 """The label stage: snippets, some corrupted, with the judge's verdict.
 
-Which snippets are drawn, and what becomes of each, follows from the seed
-and the snippet's own id alone: the order of the input, or other snippets
-coming or going, changes nothing.  The test split is never labelled.
+Which snippets are drawn, and how each is corrupted, depends on the seed and
+the snippet's own id alone, not on the order of the input or on other
+snippets.  The test split is never labelled.
 """
 
 import hashlib

@@ -113,7 +113,7 @@ def environment_files(lock: Path) -> Iterator[SourceFile]:
 
     Sorted by distribution and path.  A path that two distributions install
     with different content is left out, since the order of installation
-    decides whose it is; with equal content it belongs to the first.
+    decides which one is there; with equal content it is the first's.
 
     Raises:
         DataError: a pinned distribution is missing, of another version, or

@@ -2,7 +2,7 @@
 
 The key is a hash of the judge's identity (versions and options), the file
 name and the source, so an entry never grows stale: another flake8 or another
-rule makes other keys.  Work that was killed goes on where it stopped, and
+rule makes other keys.  A run that was killed resumes where it stopped, and
 processes may share the file.
 """
 
@@ -74,7 +74,7 @@ class VerdictCache:
         Raises:
             DataError: the file is damaged.
         """
-        # In the order of the index: half the work, once it is large.
+        # Sorted as the index is: half the time, once the file is large.
         rows = sorted((key, _encode(verdict)) for key, verdict in verdicts)
         with self._connection() as connection:
             connection.executemany(
@@ -95,7 +95,7 @@ class VerdictCache:
         except (sqlite3.Error, ValueError, TypeError) as error:
             raise DataError(
                 f"{self._path} must be a cache of verdicts: {error}; delete "
-                "it, and it is made anew"
+                "it, and a new one is made"
             ) from error
 
 

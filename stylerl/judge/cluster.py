@@ -6,7 +6,7 @@
 A Dask worker judges its batch as this machine would, in processes of its own
 (pool.py): what kills flake8 kills no Dask worker, and the batch of a Dask
 worker that dies goes to another.  Workers need this package and the same
-versions of flake8 and Python; one whose judge is another is refused.
+versions of flake8 and Python; one whose judge differs is refused.
 
 Dask runs whatever its clients send it: keep the scheduler inside a network
 that you trust, or behind Dask's own TLS (tls://HOST:PORT).
@@ -55,7 +55,7 @@ class Cluster:
             jobs: threads to keep busy.
 
         Raises:
-            ConfigError: a worker's judge is another, or cannot be made.
+            ConfigError: a worker's judge differs, or cannot be made.
             StylerlError: the scheduler or all of its workers are gone.
         """
         waiting: deque[Future] = deque()
@@ -84,7 +84,7 @@ class Cluster:
                 return future.result(timeout=PATIENCE)
             except TimeoutError:
                 if not self._client.nthreads():
-                    raise _lonely(self._client) from None
+                    raise _no_worker(self._client) from None
             except KilledWorker as error:
                 raise StylerlError(
                     f"a Dask worker must survive a batch: {error}"
@@ -102,7 +102,7 @@ def connect(address: str, config: JudgeConfig) -> Iterator[Cluster]:
 
     Args:
         address: the scheduler's, such as tcp://127.0.0.1:8786.
-        config: the style guide; a configuration file that it names must lie
+        config: the style guide; a configuration file that it names must be
             at the same path on every worker.
 
     Raises:
@@ -125,7 +125,7 @@ def connect(address: str, config: JudgeConfig) -> Iterator[Cluster]:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError as error:
-            raise _lonely(client) from error
+            raise _no_worker(client) from error
         yield Cluster(client, config)
 
 
@@ -147,7 +147,7 @@ def judge_batch(
     return list(judge.judge_files(batch, jobs=1))
 
 
-def _lonely(client: "Client") -> StylerlError:
+def _no_worker(client: "Client") -> StylerlError:
     address = client.scheduler_info()["address"]
     return StylerlError(
         f"the Dask scheduler {address} must have a worker; it has none: "

@@ -41,7 +41,7 @@ BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
 class Pool(Protocol):
-    """Whoever does the work: this machine's processes, or a cluster's."""
+    """What does the work: this machine's processes, or a cluster's."""
 
     def size(self) -> int:
         """The jobs it can do at once."""
@@ -87,7 +87,7 @@ class Judge:
         """Judge one source, as flake8 would a file that holds it.
 
         Args:
-            source: text, which stands for its UTF-8 bytes, or bytes.
+            source: text, which is judged as UTF-8, or bytes.
             path: the file's name, which per-file-ignores look at.
 
         Raises:
@@ -138,20 +138,20 @@ class Judge:
         jobs = jobs or pool.size()
         if self._cache is None:
             return pool.judge(files, jobs)
-        return _remembered(self._cache, files, pool, jobs)
+        return _cached(self._cache, files, pool, jobs)
 
     @cached_property
     def identity(self) -> str:
-        """16 hex digits that stand for everything a verdict depends on.
+        """16 hex digits that identify everything a verdict depends on.
 
         The versions of Python, flake8, its parts and the plugins, and the
-        options; of a configuration file what it says, not where it lies.
+        options; of a configuration file its content, not its path.
         """
         facts = json.dumps([self.versions, self._options], sort_keys=True)
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
 
-def _remembered(
+def _cached(
     cache: VerdictCache, files: Iterable[File], pool: Pool, jobs: int
 ) -> Iterator[Verdict]:
     """Judge batch by batch what the cache does not know."""
@@ -165,7 +165,7 @@ def _remembered(
         }
         verdicts = pool.judge(new.values(), jobs)
         found = dict(zip(new, verdicts, strict=True))
-        cache.write((k, v) for k, v in found.items() if _lasting(v))
+        cache.write((k, v) for k, v in found.items() if _is_lasting(v))
         known |= found
         yield from (known[key] for key in keys)
 
@@ -176,8 +176,8 @@ def _batches(files: Iterable[File], size: int) -> Iterator[list[File]]:
         yield batch
 
 
-def _lasting(verdict: Verdict) -> bool:
-    """Whether the verdict is the source's own, whatever the machine."""
+def _is_lasting(verdict: Verdict) -> bool:
+    """Whether the verdict is the same on every machine, and may be cached."""
     passing = (NOT_DONE, CRASHED)
     return not (verdict.reason or "").startswith(passing)
 

@@ -1,8 +1,8 @@
-"""What became of one completion: the judge's verdict, fairly charged.
+"""The outcome of one completion: the violations that it is charged with.
 
 A completion is judged together with its prompt, as one file, because most
-rules need both.  What is found is then divided among the prompt, the
-completion and the cut at the token limit, and only the completion's share is
+rules need both.  Each violation is then attributed to the prompt, the
+completion or the cut at the token limit, and only the completion's are
 charged; text that does not parse is not text with one violation.
 """
 
@@ -36,15 +36,15 @@ class Assessment(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """Who is to blame for which violations, each in one place."""
+    """The violations by what caused them, each in one field."""
 
-    prompt: tuple[Violation, ...]  # stood there before the model wrote
+    prompt: tuple[Violation, ...]  # were there before the model wrote
     completion: tuple[Violation, ...]  # the model wrote
-    cut: tuple[Violation, ...]  # what was cut off might have mended
+    cut: tuple[Violation, ...]  # the text cut off might have fixed them
 
 
-# Reported at a header for what stands behind its colon: a body on the same
-# line, a body too complex.
+# Reported at a header for what follows its colon: a body on the same line, a
+# body too complex.
 OF_THE_BODY = frozenset(("E701", "E704", "C901"))
 # Found where the file ends: a missing or a blank last line, and names that
 # nothing has used or defined by then.
@@ -65,16 +65,16 @@ _NO_CODE = frozenset(
 def attribute(
     prompt: str, finished: bool, violations: Sequence[Violation]
 ) -> Attribution:
-    """Divide what the judge found in prompt and completion.
+    """Attribute what the judge found to prompt, completion or cut.
 
-    By place, on the whole: what flake8 reports beyond the prompt's last
+    By position, on the whole: what flake8 reports beyond the prompt's last
     character is the completion's.  So is, wherever it is reported, a body
     on the line of its header (E701, E704) or too complex (C901), and a
     syntax error (E9), since the prompt was cut from text that parses.
 
     Of a completion that is not `finished`, and judged without the line that
     was cut, syntax errors and what is found at the end of a file are the
-    cut's: the rest of the text might have mended them.
+    cut's: the rest of the text might have fixed them.
 
     Args:
         prompt: the text that the judged one begins with.

@@ -2,8 +2,8 @@
 
 Idle workers wait for the next call and end with this process.  A source
 whose worker died is tried once more, since the worker may have been killed
-by someone, and then gets a verdict that says how it ended; the sources behind
-it lose nothing.
+by someone, and then gets a verdict that says how it ended; the sources after
+it are judged by another worker.
 """
 
 import atexit
@@ -24,8 +24,8 @@ from stylerl.judge.worker_process import (
     describe_exit,
 )
 
-# How the reasons begin that a process's end gave, which may be another on
-# another machine, or tomorrow.
+# Reasons that come from how a process ended begin so; on another machine, or
+# another day, it may end differently, so these verdicts are not cached.
 NOT_DONE = "flake8 was not done"
 CRASHED = "flake8 crashed"
 
@@ -35,7 +35,7 @@ KEPT_POOLS = 3  # judges whose workers wait for the next call
 
 
 class WorkerPool:
-    """The workers of one configuration, lent to one call at a time each."""
+    """The workers of one configuration; each serves one call at a time."""
 
     def __init__(self, config: JudgeConfig) -> None:
         self.config = config
@@ -197,7 +197,7 @@ class _Run:
         self._again.extend(worker.pending)
 
     def _release_all(self) -> None:
-        """Lend the workers back; end those that a broken call left busy."""
+        """Return the workers; end those that an aborted call left busy."""
         self._selector.close()
         for worker in self._workers:
             if worker.ready and not worker.pending:
@@ -209,9 +209,9 @@ class _Run:
 def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     """This process's workers for a judge.
 
-    Those of the last few are kept, so that their processes do not pile up.
-    The judge's identity tells apart what one configuration file said before
-    it was edited and after.
+    Those of the last KEPT_POOLS are kept, so that their processes do not
+    accumulate.  The judge's identity distinguishes a configuration file from
+    the same one before an edit.
     """
     key = (os.getpid(), config, identity)
     with _LOCK:

@@ -1,6 +1,6 @@
 """From flake8's rows and columns to characters and tokens of a text.
 
-For giving each token its share of the blame: a violation's row and column
+Attributes violations to tokens: a violation's row and column
 name a character, and a tokenizer's offsets say which token wrote it.
 """
 
@@ -20,7 +20,7 @@ def offset(text: str, violation: Violation) -> int:
     At most the index of the line's end, where flake8 names a place beyond
     it, and `len(text)` for a row beyond the last.  pycodestyle (E, W)
     counts characters; pyflakes and other plugins that read the syntax tree
-    count UTF-8 bytes; E999 stands one to the right of where Python puts it.
+    count UTF-8 bytes; E999 is reported one column to the right of Python's.
     """
     start, line = _line(text, violation.row)
     column = max(violation.col - 1, 0)

@@ -1,8 +1,8 @@
-"""pyflakes without its most expensive habit.
+"""pyflakes with the builtins bound once, instead of once a source.
 
-For every source pyflakes binds each of Python's builtin names anew, which
-takes longer than all it does with a short function afterwards.  The checker
-below lets pyflakes bind them once and then copies the scope.
+pyflakes binds each of Python's builtin names for every source, which takes
+longer than all that it then does with a short function.  The checker below
+lets pyflakes bind them once and copies the scope.
 """
 
 import ast
@@ -15,7 +15,7 @@ from pyflakes.checker import Checker
 
 
 class PreparedFlakes(FlakesChecker):
-    """flake8's plugin for pyflakes, with the builtins bound beforehand."""
+    """flake8's plugin for pyflakes, with the builtins bound in advance."""
 
     def __init__(self, tree: ast.AST, filename: str) -> None:
         self._checker = _PreparedChecker(
@@ -34,7 +34,7 @@ class PreparedFlakes(FlakesChecker):
 
 
 class _PreparedChecker(Checker):
-    """pyflakes' checker, whose module scope is born with the builtins."""
+    """pyflakes' checker, whose module scope starts with the builtins."""
 
     bound: dict[str, Any] = {}
 

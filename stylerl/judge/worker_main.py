@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 MEMORY = 4 * 2**30  # bytes of address space a worker may take
 CLOCK = 6  # seconds of the clock a CPU second of the limit may take
 
-# flake8 meets a file at this depth of Python frames, and we at our own; the
+# flake8 checks a file at this depth of Python frames, and we at our own; the
 # difference is taken off the recursion limit, so that code nested too deep
-# is too deep for both.
+# for one is too deep for both.
 FLAKE8_DEPTH = 9 if sys.version_info < (3, 12) else 8
 OUR_DEPTH = 5
 
@@ -78,10 +78,10 @@ def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
 
 def restrict_memory() -> None:
     """Make running out of memory an exception here, not a full machine."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY or most > MEMORY:
+    _, limit = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit > MEMORY:
         with suppress(ValueError):  # macOS has no such limit
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, limit))
 
 
 def serve(pipe: Connection, engine: "Engine", limit: float) -> None:

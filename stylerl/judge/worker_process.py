@@ -1,4 +1,4 @@
-"""One process of the judge: started, fed, and asked how it ended.
+"""One process of the judge: start it, feed it, learn how it ended.
 
 Each is a fresh interpreter that runs stylerl/judge/worker_main.py; nothing is
 forked, so torch and threads in this process do no harm, and the caller's
@@ -24,9 +24,9 @@ from stylerl.judge.verdict import Verdict, Violation
 SCRIPT = Path(__file__).with_name("worker_main.py")
 TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
 
-# A worker holds so much work at most.  That keeps it busy while the answers
-# travel, and is less than a socket's buffer, so neither side ever waits for
-# the other to read.
+# Limits of what a worker holds.  They keep it busy while the answers travel,
+# and are below a socket's buffer, so neither side ever waits for the other to
+# read.
 MAX_PENDING = 16  # sources
 MAX_PENDING_BYTES = 32 * 1024
 
@@ -100,7 +100,7 @@ class Worker:
         self._process.wait()
 
     def exit_code(self) -> int:
-        """How a process ended whose socket closed; negative is a signal."""
+        """The exit code of a process whose socket closed; below 0 a signal."""
         self.pipe.close()
         try:
             return self._process.wait(EXIT_TIMEOUT)
