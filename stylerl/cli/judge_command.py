@@ -33,66 +33,6 @@ class Judged(NamedTuple):
     problem: str | None = None
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options on its parser."""
-    parser.description = (
-        "Judge Python files as flake8 would with noqa disabled, under the "
-        "options\ngiven here and no others: no configuration file and no "
-        "plugin is picked up\nby itself."
-    )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = (
-        "examples:\n"
-        "  stylerl judge src tests                  a table by rule\n"
-        "  stylerl judge --format json src          a JSON object a file\n"
-        "  stylerl judge --config setup.cfg src     by your own rules\n"
-        "  stylerl judge --cache ~/.verdicts src    again, and sooner\n\n"
-        "exit code: 0 clean, 1 violations, 2 usage or unreadable input"
-    )
-    parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a file or a folder"
-    )
-    parser.add_argument(
-        "--format",
-        choices=("table", "json"),
-        default="table",
-        help="a summary by rule, or one JSON object a line (default: table)",
-    )
-    parser.add_argument(
-        "--select",
-        metavar="RULES",
-        help="rule prefixes that count, separated by commas, such as E,W6; "
-        "none is ignored then (default: E,W,F without flake8's own default "
-        "list, F821 and F822)",
-    )
-    parser.add_argument(
-        "--max-line-length",
-        type=int,
-        metavar="N",
-        help=f"columns (default: {JudgeConfig.max_line_length})",
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="take rules and width from this setup.cfg, tox.ini or .flake8",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=0,
-        metavar="N",
-        help="processes (default: one a core)",
-    )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        metavar="FILE",
-        help="keep verdicts in this file, made where there is none: work "
-        "that was killed resumes from there, and what has not changed is "
-        "not judged again",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Judge, print, and return the exit code.
 

@@ -1,14 +1,18 @@
 """The `stylerl` command.  `stylerl COMMAND --help` explains each command.
 
+A command is one function below, under its name and options.  Its docstring is
+its help; the first line is what `stylerl --help` lists.
+
 Exit codes: 0 it worked, 1 it worked and found something (judge, doctor),
 2 the input is at fault, which one message explains, 130 interrupted.
 """
 
 import argparse
 import getpass
+import inspect
 import sys
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +20,19 @@ from typing import Any
 import yaml
 
 from stylerl import config
-from stylerl.cli import checkout, judge_command
+from stylerl.cli import checkout
 from stylerl.errors import ConfigError, DataError, StylerlError, require
 from stylerl.pipeline import server as api
 from stylerl.pipeline import workspace
 
 DATA = Path("data")
 LOCK = Path("requirements.lock")
-RAW = argparse.RawDescriptionHelpFormatter
+EXAMPLES = "\n\nexamples"  # what follows is shown below the options
+
+
+Option = tuple[str, dict[str, Any]]  # what `add_argument` takes
+Run = Callable[[argparse.Namespace], int | None]
+COMMANDS: list[tuple[str, Run, tuple[Option, ...]]] = []
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,264 +58,63 @@ def parser() -> argparse.ArgumentParser:
         "stylerl run --preset smoke; stylerl report",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(commands)
-    _add_sweep(commands)
-    serve = commands.add_parser(
-        "serve",
-        help="offer the flow as deployments of a Prefect server",
-        formatter_class=RAW,
-        description="Serve the deployments rlhf/full and rlhf/smoke until "
-        "Ctrl-C.  A Prefect server\nis started on http://127.0.0.1:4200 "
-        "where none answers, and ends with it.",
-        epilog="examples, from another shell in the same folder:\n"
-        "  prefect deployment run rlhf/full --watch\n"
-        "  prefect deployment run rlhf/full -p preset=gpu",
-    )
-    serve.set_defaults(command=_serve)
-    _add_collect(commands)
-    judge = commands.add_parser(
-        "judge", help="judge Python files: a table, or JSON lines"
-    )
-    judge_command.add_arguments(judge)
-    judge.set_defaults(command=judge_command.run)
-    _add_complete(commands)
-    _add_prefer(commands)
-    _add_compare(commands)
-    _add_params(commands)
-    doctor = commands.add_parser(
-        "doctor",
-        help="check machine, parameters and models before time is spent",
-        description="Check packages, disk, ports, data, parameters and the "
-        "configured models. Every problem comes with its remedy; the exit "
-        "code is 1 when one of them would stop a run.",
-    )
-    doctor.set_defaults(command=_doctor)
-    report = commands.add_parser(
-        "report",
-        help="open the last report in a browser",
-        description="Print the path of the last run's HTML report, with the "
-        "frontier of the last sweep, and open it in a browser where there is "
-        "one.",
-    )
-    report.set_defaults(command=_report)
+    for name, run, options in COMMANDS:
+        summary, _, text = (inspect.getdoc(run) or "").partition("\n\n")
+        description, found, examples = text.partition(EXAMPLES)
+        command = commands.add_parser(
+            name,
+            help=summary[0].lower() + summary[1:].rstrip("."),
+            description=description,
+            epilog=(found + examples).strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for flag, settings in options:
+            command.add_argument(flag, **settings)
+        command.set_defaults(command=run)
     return top
 
 
-def _add_run(commands: Any) -> None:
-    run = commands.add_parser(
-        "run",
-        help="run the whole flow; what is up to date is not run again",
-        formatter_class=RAW,
-        description="Run the flow: filter, label, sft, reward, ppo, "
-        "evaluate. Only what has\nchanged since the last run is run again. "
-        "A Prefect server is used where one\nanswers (`make serve`), and is "
-        "not needed.",
-        epilog="examples:\n"
-        "  stylerl run                          params.yaml as it is\n"
-        "  stylerl run --preset smoke           two minutes, to see it run\n"
-        "  stylerl run --set ppo.kl_coef=0.1    ppo and evaluate run again",
-    )
-    run.add_argument(
-        "--rounds",
-        type=int,
-        default=1,
-        metavar="N",
-        help="run N times, each reward model learning also from what the "
-        "policy before it wrote, so the reward must hold a reward model "
-        "(default: 1)",
-    )
-    _add_changes(run)
-    run.set_defaults(command=_run)
+def option(
+    name: str, metavar: str, text: str, default: Any = None, **more: Any
+) -> Option:
+    """What `add_argument` takes; a number makes numbers, a list repeats."""
+    settings = {"metavar": metavar, "help": text, "default": default, **more}
+    if default is False:
+        settings = {"help": text, "action": "store_true"}
+    elif isinstance(default, int):
+        settings["type"] = int
+    if isinstance(default, list):
+        settings["action"] = "append"
+    return name, settings
 
 
-def _add_sweep(commands: Any) -> None:
-    sweep = commands.add_parser(
-        "sweep",
-        help="the flow at each point of a grid; KL against compliance",
-        formatter_class=RAW,
-        description="Run the flow's stages at each point of a grid, as child "
-        "runs in MLflow, and\nprint what each reached. The same command "
-        "resumes a sweep that was killed.\nparams.yaml and the artifacts are "
-        "afterwards as they were; after a kill,\n`stylerl run` brings the "
-        "artifacts back from the cache.",
-        epilog="examples:\n"
-        "  stylerl sweep                        kl_coef x learning rate\n"
-        "  stylerl sweep --grid ppo.kl_coef=[0.02,0.1] "
-        "--set ppo.updates=20",
-    )
-    sweep.add_argument(
-        "--grid",
-        metavar="KEY=[VALUE,...]",
-        action="append",
-        default=[],
-        help="values of one parameter; may be repeated, for every combination",
-    )
-    sweep.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a value of every point, such as ppo.updates=20",
-    )
-    sweep.set_defaults(command=_sweep)
+def command(name: str, *options: Option) -> Callable[[Run], Run]:
+    """Make a function the command `name`."""
+
+    def register(run: Run) -> Run:
+        COMMANDS.append((name, run, options))
+        return run
+
+    return register
 
 
-def _add_changes(command: argparse.ArgumentParser) -> None:
-    presets = sorted(path.stem for path in config.PRESETS.glob("*.yaml"))
-    command.add_argument(
+PRESETS = ", ".join(
+    sorted(path.stem for path in config.PRESETS.glob("*.yaml"))
+)
+CHANGES = (
+    option(
         "--preset",
-        metavar="NAME",
-        help="write params.yaml anew from this preset: default, "
-        + ", ".join(presets),
-    )
-    command.add_argument(
+        "NAME",
+        f"write params.yaml anew from this preset: default, {PRESETS}",
+    ),
+    option(
         "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="change one value of params.yaml, such as ppo.kl_coef=0.1; "
+        "KEY=VALUE",
+        "change one value of params.yaml, such as ppo.kl_coef=0.1; "
         "may be repeated",
-    )
-
-
-def _add_collect(commands: Any) -> None:
-    collect = commands.add_parser(
-        "collect",
-        help="build data/ from installed packages, a hub data set or a path",
-        formatter_class=RAW,
-        description="Build data/, the raw Python files that every run "
-        "starts from.",
-        epilog="examples:\n"
-        "  stylerl collect                          the pinned packages\n"
-        "  stylerl collect --source path ~/project  a folder, a git "
-        "checkout,\n"
-        "                                           JSONL or parquet\n"
-        "  stylerl collect --source hub --limit 20000\n"
-        "                                           codeparrot-clean, "
-        "streamed",
-    )
-    collect.add_argument(
-        "--source",
-        choices=("environment", "hub", "path"),
-        default="environment",
-        help="where the files come from (default: environment)",
-    )
-    collect.add_argument(
-        "where",
-        nargs="?",
-        metavar="PATH|NAME",
-        help="the path, or the hub data set's name",
-    )
-    collect.add_argument(
-        "--limit",
-        type=int,
-        default=0,
-        metavar="N",
-        help="take the first N files of a hub data set (default: all)",
-    )
-    collect.set_defaults(command=_collect)
-
-
-def _add_complete(commands: Any) -> None:
-    complete = commands.add_parser(
-        "complete",
-        help="complete a prompt with base, SFT and PPO side by side",
-        formatter_class=RAW,
-        description="Complete a prompt with each model of the last run, or "
-        "with those given,\nfrom the same seed, and show what the judge "
-        "says of each.  Without params.yaml\nthe defaults count.",
-        epilog="examples:\n"
-        '  stylerl complete "def add(a, b):"\n'
-        '  stylerl complete --model ~/policy "def add(a, b):"',
-    )
-    complete.add_argument("prompt", help="the code to complete")
-    complete.add_argument(
-        "--model",
-        metavar="FOLDER",
-        dest="models",
-        type=Path,
-        action="append",
-        default=[],
-        help="a model folder instead of the last run's; may be repeated",
-    )
-    complete.add_argument("--seed", type=int, default=0, metavar="N")
-    complete.set_defaults(command=_complete)
-
-
-def _add_prefer(commands: Any) -> None:
-    prefer = commands.add_parser(
-        "prefer",
-        help="say which of two completions is better, to teach the reward",
-        formatter_class=RAW,
-        description="Show a prompt and two completions, take A, B or a tie "
-        "and how sure you are,\nand save each answer at once to "
-        "reward.preferences. The pairs of which the\nreward model is least "
-        "sure come first; q keeps what was answered, and the\nnext session "
-        "resumes there. `stylerl run` then learns from the answers.",
-        epilog="examples:\n"
-        "  stylerl prefer                       SFT against PPO, unnamed\n"
-        "  stylerl prefer --from pairs.jsonl    pairs of your own\n"
-        "  stylerl prefer --agreement           how far annotators agree",
-    )
-    prefer.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FILE",
-        help="pairs from JSON lines with prompt, a and b, instead of "
-        "sampling the SFT and PPO models",
-    )
-    prefer.add_argument(
-        "--pool",
-        type=int,
-        default=100,
-        metavar="N",
-        help="training prompts to sample pairs for (default: 100)",
-    )
-    prefer.add_argument(
-        "--annotator",
-        metavar="NAME",
-        help="who answers (default: the user's name)",
-    )
-    prefer.add_argument(
-        "--agreement",
-        action="store_true",
-        help="ask nothing; report how far the annotators agree",
-    )
-    prefer.set_defaults(command=_prefer)
-
-
-def _add_compare(commands: Any) -> None:
-    compare = commands.add_parser(
-        "compare",
-        help="two runs on the same prompts, with intervals",
-        formatter_class=RAW,
-        description="Print what the second run has over the first, for the "
-        "SFT models and the\npolicies, with paired bootstrap intervals by "
-        "prompt. Runs that were not\njudged alike, on the same prompts, are "
-        "refused.",
-        epilog="a RUN is\n"
-        "  a folder with completions.parquet, such as artifacts/evaluate\n"
-        "  or the id or the name of a run in MLflow (`make ui`)",
-    )
-    compare.add_argument("runs", nargs=2, metavar="RUN")
-    compare.set_defaults(command=_compare)
-
-
-def _add_params(commands: Any) -> None:
-    params = commands.add_parser(
-        "params",
-        help="write params.yaml from a preset, or check it",
-        formatter_class=RAW,
-        description="Check params.yaml and print it. With --preset or --set "
-        "it is written first.",
-        epilog="examples:\n"
-        "  stylerl params                       check and print\n"
-        "  stylerl params --preset notebook     start from a preset\n"
-        "  stylerl params --set seed=3          change one value",
-    )
-    _add_changes(params)
-    params.set_defaults(command=_params)
+        [],
+    ),
+)
 
 
 def changes(assignments: Sequence[str]) -> dict[str, Any]:
@@ -347,24 +155,29 @@ def _prefect() -> Iterator[None]:
             EventsWorker.drain_all(timeout=10)
 
 
-def _sweep(options: argparse.Namespace) -> None:
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    checkout.enter("stylerl sweep")
-    grid, values = changes(options.grid), changes(options.set)
-    workspace.resolve(None, values)  # errors before any waiting
-    with _prefect():
-        from flows.sweep import sweep
-        from stylerl.report.sweep import markdown
-        from stylerl.results.frontier import Point
-
-        points = sweep(grid or None, values)
-    Console().print(Markdown(markdown([Point(**each) for each in points])))
-    print("Its plot is in the report: stylerl report")
-
-
+@command(
+    "run",
+    option(
+        "--rounds",
+        "N",
+        "run N times, each reward model learning also from what the policy "
+        "before it wrote, so the reward must hold a reward model (default: 1)",
+        1,
+    ),
+    *CHANGES,
+)
 def _run(options: argparse.Namespace) -> None:
+    """Run the whole flow; what is up to date is not run again.
+
+    Run the flow: filter, label, sft, reward, ppo, evaluate. Only what has
+    changed since the last run is run again. A Prefect server is used
+    where one answers (`make serve`), and is not needed.
+
+    examples:
+      stylerl run                          params.yaml as it is
+      stylerl run --preset smoke           two minutes, to see it run
+      stylerl run --set ppo.kl_coef=0.1    ppo and evaluate run again
+    """
     from rich.console import Console
 
     from stylerl.report import summary
@@ -391,14 +204,96 @@ def _run(options: argparse.Namespace) -> None:
     console.print("MLflow   make ui, then http://127.0.0.1:5000")
 
 
+@command(
+    "sweep",
+    option(
+        "--grid",
+        "KEY=[VALUE,...]",
+        "values of one parameter; may be repeated, for every combination",
+        [],
+    ),
+    option(
+        "--set", "KEY=VALUE", "a value of every point, as ppo.updates=20", []
+    ),
+)
+def _sweep(options: argparse.Namespace) -> None:
+    """Run the flow at each point of a grid; KL against compliance.
+
+    Run the flow's stages at each point of a grid, as child runs in MLflow,
+    and print what each reached. The same command resumes a sweep that was
+    killed. params.yaml and the artifacts are afterwards as they were; after a
+    kill, `stylerl run` brings the artifacts back from the cache.
+
+    examples:
+      stylerl sweep                        kl_coef x learning rate
+      stylerl sweep --grid ppo.kl_coef=[0.02,0.1] --set ppo.updates=20
+    """
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    checkout.enter("stylerl sweep")
+    grid, values = changes(options.grid), changes(options.set)
+    workspace.resolve(None, values)  # errors before any waiting
+    with _prefect():
+        from flows.sweep import sweep
+        from stylerl.report.sweep import markdown
+        from stylerl.results.frontier import Point
+
+        points = sweep(grid or None, values)
+    Console().print(Markdown(markdown([Point(**each) for each in points])))
+    print("Its plot is in the report: stylerl report")
+
+
+@command("serve")
 def _serve(_: argparse.Namespace) -> None:
+    """Offer the flow as deployments of a Prefect server.
+
+    Serve the deployments rlhf/full and rlhf/smoke until Ctrl-C. A Prefect
+    server is started on http://127.0.0.1:4200 where none answers, and ends
+    with it.
+
+    examples, from another shell in the same folder:
+      prefect deployment run rlhf/full --watch
+      prefect deployment run rlhf/full -p preset=gpu
+    """
     from stylerl.cli import serve
 
     checkout.enter("stylerl serve")
     serve.run()
 
 
+@command(
+    "collect",
+    option(
+        "--source",
+        "SOURCE",
+        "where the files come from: environment, hub or path "
+        "(default: environment)",
+        "environment",
+        choices=("environment", "hub", "path"),
+    ),
+    option(
+        "where", "PATH|NAME", "the path, or the hub data set's name", nargs="?"
+    ),
+    option(
+        "--limit",
+        "N",
+        "take the first N files of a hub data set (default: all)",
+        0,
+    ),
+)
 def _collect(options: argparse.Namespace) -> None:
+    """Build data/ from installed packages, a hub data set or a path.
+
+    Build data/, the raw Python files that every run starts from.
+
+    examples:
+      stylerl collect                          the pinned packages
+      stylerl collect --source path ~/project  a folder, a git checkout,
+                                               JSONL or parquet
+      stylerl collect --source hub --limit 20000
+                                               codeparrot-clean, streamed
+    """
     from stylerl.data import sources
 
     if options.where and options.source == "environment":
@@ -424,7 +319,89 @@ def _collect(options: argparse.Namespace) -> None:
     print(f"{count} files in {DATA}/")
 
 
+@command(
+    "judge",
+    option("paths", "PATH", "a file or a folder", nargs="+"),
+    option(
+        "--format",
+        "FORMAT",
+        "table, a summary by rule, or json, one object a line "
+        "(default: table)",
+        "table",
+        choices=("table", "json"),
+    ),
+    option(
+        "--select",
+        "RULES",
+        "rule prefixes that count, separated by commas, such as E,W6; none is "
+        "ignored then (default: E,W,F without flake8's own default list, F821 "
+        "and F822)",
+    ),
+    option(
+        "--max-line-length",
+        "N",
+        f"columns (default: {config.JudgeConfig.max_line_length})",
+        type=int,
+    ),
+    option(
+        "--config",
+        "FILE",
+        "take rules and width from this setup.cfg, tox.ini or .flake8",
+    ),
+    option("--jobs", "N", "processes (default: one a core)", 0),
+    option(
+        "--cache",
+        "FILE",
+        "keep verdicts in this file, made where there is none: work that was "
+        "killed resumes from there, and what has not changed is not judged "
+        "again",
+        type=Path,
+    ),
+)
+def _judge(options: argparse.Namespace) -> int:
+    """Judge Python files: a table, or JSON lines.
+
+    Judge Python files as flake8 would with noqa disabled, under the options
+    given here and no others: no configuration file and no plugin is picked up
+    by itself.
+
+    examples:
+      stylerl judge src tests                  a table by rule
+      stylerl judge --format json src          a JSON object a file
+      stylerl judge --config setup.cfg src     by your own rules
+      stylerl judge --cache ~/.verdicts src    again, and sooner
+
+    exit code: 0 clean, 1 violations, 2 usage or unreadable input
+    """
+    from stylerl.cli import judge_command
+
+    return judge_command.run(options)
+
+
+@command(
+    "complete",
+    option("prompt", "PROMPT", "the code to complete"),
+    option(
+        "--model",
+        "FOLDER",
+        "a model folder instead of the last run's; may be repeated",
+        [],
+        dest="models",
+        type=Path,
+    ),
+    option("--seed", "N", "of the sampling (default: 0)", 0),
+)
 def _complete(options: argparse.Namespace) -> None:
+    """Complete a prompt with base, SFT and PPO side by side.
+
+    Complete a prompt with each model of the last run, or with those given,
+    from the same seed, and show what the judge says of each. Without
+    params.yaml the defaults count.
+
+    examples:
+      stylerl complete "def add(a, b):"
+      stylerl complete --model ~/policy "def add(a, b):"
+    """
     from rich.console import Console
 
     from stylerl.cli import complete_command as completion
@@ -453,7 +430,44 @@ def _complete(options: argparse.Namespace) -> None:
     completion.show(answers, Console())
 
 
+@command(
+    "prefer",
+    option(
+        "--from",
+        "FILE",
+        "pairs from JSON lines with prompt, a and b, instead of sampling the "
+        "SFT and PPO models",
+        dest="source",
+        type=Path,
+    ),
+    option(
+        "--pool",
+        "N",
+        "training prompts to sample pairs for (default: 100)",
+        100,
+    ),
+    option("--annotator", "NAME", "who answers (default: the user's name)"),
+    option(
+        "--agreement",
+        "",
+        "ask nothing; report how far the annotators agree",
+        False,
+    ),
+)
 def _prefer(options: argparse.Namespace) -> None:
+    """Say which of two completions is better, to teach the reward.
+
+    Show a prompt and two completions, take A, B or a tie and how sure you
+    are, and save each answer at once to reward.preferences. The pairs of
+    which the reward model is least sure come first; q keeps what was
+    answered, and the next session resumes there. `stylerl run` then learns
+    from the answers.
+
+    examples:
+      stylerl prefer                       SFT against PPO, unnamed
+      stylerl prefer --from pairs.jsonl    pairs of your own
+      stylerl prefer --agreement           how far annotators agree
+    """
     from stylerl.cli import prefer_command as prefer
 
     annotator = options.annotator
@@ -465,7 +479,16 @@ def _prefer(options: argparse.Namespace) -> None:
         prefer.run(annotator, options.source, options.pool)
 
 
+@command("compare", option("runs", "RUN", "the two runs", nargs=2))
 def _compare(options: argparse.Namespace) -> None:
+    """Compare two runs on the same prompts, with intervals.
+
+    Print what the second run has over the first, for the SFT models and the
+    policies, with paired bootstrap intervals by prompt. Runs that were not
+    judged alike, on the same prompts, are refused. A RUN is a folder with
+    completions.parquet, such as artifacts/evaluate, or the id or the name of
+    a run in MLflow (`make ui`).
+    """
     from rich.console import Console
 
     from stylerl import storage
@@ -483,12 +506,30 @@ def _compare(options: argparse.Namespace) -> None:
     compare_command.show(differences, (first, second), Console())
 
 
+@command("params", *CHANGES)
 def _params(options: argparse.Namespace) -> None:
+    """Write params.yaml from a preset, or check it.
+
+    Check params.yaml and print it. With --preset or --set it is written
+    first.
+
+    examples:
+      stylerl params                       check and print
+      stylerl params --preset notebook     start from a preset
+      stylerl params --set seed=3          change one value
+    """
     params = workspace.configure(options.preset, changes(options.set))
     print(config.render(params), end="")
 
 
+@command("doctor")
 def _doctor(_: argparse.Namespace) -> int:
+    """Check machine, parameters and models before time is spent.
+
+    Check packages, disk, ports, data, parameters and the configured models.
+    Every problem comes with its remedy; the exit code is 1 when one of them
+    would stop a run.
+    """
     from rich.console import Console
 
     from stylerl.cli import doctor
@@ -498,7 +539,13 @@ def _doctor(_: argparse.Namespace) -> int:
     return int(any(f.status is doctor.Status.FAIL for f in findings))
 
 
+@command("report")
 def _report(_: argparse.Namespace) -> None:
+    """Open the last report in a browser.
+
+    Print the path of the last run's HTML report, with the frontier of the
+    last sweep, and open it in a browser where there is one.
+    """
     from stylerl.report import sweep as report
 
     checkout.enter("stylerl report")

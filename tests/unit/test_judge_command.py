@@ -1,6 +1,5 @@
 """`stylerl judge`: its output, its exit codes, its choice of files."""
 
-import argparse
 import json
 import signal
 import subprocess
@@ -9,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from stylerl.cli import judge_command
+from stylerl.cli.main import parser
 from stylerl.errors import ConfigError, DataError
 
 
 def run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    judge_command.add_arguments(parser)
-    return judge_command.run(parser.parse_args([*words, "--jobs", "2"]))
+    options = parser().parse_args(["judge", *words, "--jobs", "2"])
+    return int(options.command(options))
 
 
 @pytest.fixture
@@ -141,10 +139,9 @@ def test_a_configuration_file_chooses_rules_and_files(
 def test_what_makes_no_sense_is_one_error(
     project: Path, words: list[str], error: type[Exception], says: str
 ) -> None:
-    parser = argparse.ArgumentParser()
-    judge_command.add_arguments(parser)
+    options = parser().parse_args(["judge", "src", *words])
     with pytest.raises(error, match=says):
-        judge_command.run(parser.parse_args(["src", *words]))
+        options.command(options)
 
 
 def test_no_python_file_is_an_error(project: Path) -> None:
@@ -154,15 +151,14 @@ def test_no_python_file_is_an_error(project: Path) -> None:
 
 
 SCRIPT = """
-import argparse, sys
-from stylerl.cli import judge_command as command
+import sys
+from stylerl.cli import main
 from stylerl.judge import judge
 
 judge.BATCH = 10
-parser = argparse.ArgumentParser()
-command.add_arguments(parser)
-args = parser.parse_args(['src', '--format', 'json', *sys.argv[1:]])
-raise SystemExit(command.run(args))
+raise SystemExit(
+    main.main(['judge', 'src', '--format', 'json', *sys.argv[1:]])
+)
 """
 
 
