@@ -151,6 +151,13 @@ def test_every_alarm_is_listed_once() -> None:
         assert cells[rule.name] == 1
 
 
+def test_every_parameter_that_a_remedy_names_exists() -> None:
+    params = config.to_dict(config.from_preset("default"))
+    for rule in health._RULES:
+        for key in re.findall(r"\bppo\.([a-z_]+)", rule.remedy):
+            assert key in params["ppo"], rule.name
+
+
 def test_every_metric_of_the_table_is_defined_once() -> None:
     cells = first_cells((DOCS / "metrics.md").read_text())
     defined = Counter(
@@ -179,6 +186,10 @@ def test_the_index_of_decisions_has_them_all_in_order() -> None:
 def test_the_site_has_a_page_for_each_room() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     assert re.findall(r"reference/api/(\w+)\.md", text) == ROOMS
+    concepts = (DOCS / "concepts.md").read_text()
+    assert [
+        room for room in ROOMS if f"`stylerl/{room}`" not in concepts
+    ] == []
 
 
 def test_the_tools_of_the_site_stay_out_of_the_lock() -> None:
