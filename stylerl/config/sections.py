@@ -240,7 +240,7 @@ class PPOConfig:
     )
     substance_target: float = setting(
         1.0,
-        "size at which the substance part is whole, as a multiple of what "
+        "size at which the substance part reaches 1, as a multiple of what "
         "the reference writes",
         gt=0,
     )
@@ -257,7 +257,7 @@ class PPOConfig:
     )
     value: str = setting(
         "shared",
-        "where the value head stands: on the policy's trunk, or on a "
+        "where the value head is: on the policy's trunk, or on a "
         "separate model that begins as the reward model of value_from",
         choices=("shared", "separate"),
     )
@@ -268,9 +268,10 @@ class PPOConfig:
     )
     credit: str = setting(
         "auto",
-        "where the reward stands: whole on the last action (response), or "
-        "what the linter charges on the tokens that wrote it, and the rest "
-        "there (token); auto takes token where the linter is in the reward",
+        "where the score goes: all of it to the last action (response), or "
+        "what the linter charges to the tokens that wrote it and the rest to "
+        "the last action (token); auto takes token where the linter is in the "
+        "reward",
         choices=("auto", "response", "token"),
     )
     prompts: int = setting(
@@ -284,7 +285,7 @@ class PPOConfig:
     minibatches: int = setting(4, "optimiser steps an epoch", ge=1)
     epochs: int = setting(1, "passes over a rollout batch", ge=1)
     micro_batch: int = setting(
-        8, "sequences a forward pass; 0 takes the minibatch whole", ge=0
+        8, "sequences a forward pass; 0 takes the whole minibatch", ge=0
     )
     max_new_tokens: int = setting(128, "tokens a completion", ge=1)
     min_new_tokens: int = setting(
@@ -424,7 +425,7 @@ class PPOConfig:
     )
     on_alarm: str = setting(
         "warn",
-        "what a grave alarm does: warn, stop, or rollback to the last "
+        "what a critical alarm does: warn, stop, or rollback to the last "
         "healthy checkpoint at half the learning rate",
         choices=("warn", "stop", "rollback"),
     )
