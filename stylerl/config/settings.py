@@ -173,7 +173,10 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
     if isinstance(value, Mapping):
         for key, each in value.items():
-            _check_name(name, key, rule)
+            if not re.fullmatch(rule["pattern"], str(key)):
+                raise ConfigError(
+                    f"{name} knows no {key!r}; it takes {rule['meaning']}"
+                )
             _check_bounds(f"{name}.{key}", each, rule)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
@@ -190,29 +193,19 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} must be {words} {bound}; got {value}")
 
 
-def _check_name(name: str, key: Any, rule: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a name that a mapping does not know."""
-    if not re.fullmatch(rule["pattern"], str(key)):
-        raise ConfigError(
-            f"{name} knows no {key!r}; it takes {rule['meaning']}"
-        )
-
-
 def to_dict(params: Any) -> dict[str, Any]:
     """Settings as plain dicts and lists, in declaration order."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in (
-            (f.name, _plain(getattr(params, f.name)))
-            for f in dataclasses.fields(params)
-        )
-    }
+    fields = dataclasses.fields(params)
+    return {f.name: _plain(getattr(params, f.name)) for f in fields}
 
 
 def _plain(value: Any) -> Any:
+    """A value of a setting, or a section of them, as YAML writes it."""
+    if dataclasses.is_dataclass(value):
+        return to_dict(value)
     if isinstance(value, Mapping):
         return dict(value)
-    return to_dict(value) if dataclasses.is_dataclass(value) else value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def lines_of(
@@ -221,9 +214,8 @@ def lines_of(
     """YAML for one setting, under its meaning."""
     pad = " " * indent
     comment = textwrap.wrap(field.metadata["meaning"], 76 - indent)
-    plain = list(value) if isinstance(value, tuple) else value
     text = yaml.safe_dump(
-        plain, default_flow_style=True, sort_keys=False, width=60
+        _plain(value), default_flow_style=True, sort_keys=False, width=60
     )
     text = f"{field.name}: {text.removesuffix('...' + chr(10))}"
     return [f"{pad}# {line}" for line in comment] + [

@@ -19,20 +19,8 @@ from stylerl.corrupt.tokens import (
     with_options,
 )
 
-BLOCKS = frozenset(
-    (
-        "if",
-        "elif",
-        "else",
-        "for",
-        "while",
-        "with",
-        "try",
-        "except",
-        "finally",
-        "class",
-    )
-)
+BLOCKS = frozenset(("if", "elif", "else", "for", "while", "with", "class"))
+BLOCKS |= {"try", "except", "finally"}
 NOT_SIMPLE = BLOCKS | {"def", "async", "@", "match", "case"}
 DEFINITIONS = frozenset(("def", "async", "class", "@"))
 OPERATORS = ARITHMETIC | BITWISE | COMPARISONS | {"and", "or"}

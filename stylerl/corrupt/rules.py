@@ -33,11 +33,7 @@ class Corruption(NamedTuple):
     keeps_tree: bool = True  # the syntax tree stays equal
 
     def __call__(
-        self,
-        text: str,
-        rng: random.Random,
-        start: int = 0,
-        share: float = 0.0,
+        self, text: str, rng: random.Random, start: int = 0, share: float = 0.0
     ) -> str | None:
         """Break the rule in `text[start:]`; None where it has no site.
 

@@ -37,9 +37,8 @@ from flake8.utils import normalize_pypi_name
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge.prepared_flakes import PreparedFlakes
-from stylerl.judge.verdict import Verdict, Violation
+from stylerl.judge.verdict import SNIPPET, Verdict, Violation
 
-SNIPPET = "snippet.py"  # the name of a source that has none
 OWN_PLUGINS = frozenset({"flake8", "pycodestyle", "pyflakes", "mccabe"})
 
 
@@ -54,9 +53,8 @@ class Engine:
                 file, or a plugin is missing or does not load.
         """
         try:
-            self._checkers, self.options = _load(
-                arguments(config), config.plugins
-            )
+            loaded = _load(arguments(config), config.plugins)
+            self._checkers, self.options = loaded
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
@@ -88,11 +86,7 @@ class Engine:
             return _crash(error.original_exception)
         except Exception as error:
             return _crash(error)
-        return Verdict(
-            violations,
-            parsed=checker.stopped is None,
-            reason=checker.stopped,
-        )
+        return Verdict(violations, checker.stopped is None, checker.stopped)
 
     def _selected(
         self, checker: "_Checker", path: str

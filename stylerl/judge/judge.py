@@ -29,12 +29,9 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge.cache import VerdictCache
 from stylerl.judge.pool import CRASHED, NOT_DONE, shared_pool
-from stylerl.judge.verdict import Verdict, Violation, style_score
-
-__all__ = ["Judge", "Verdict", "Violation", "style_score"]
+from stylerl.judge.verdict import SNIPPET, Verdict
 
 File = tuple[bytes, str]  # content, path
-SNIPPET = "snippet.py"  # the name of a source that has none
 BATCH = 1024  # sources a job that the cache looks up and writes at once
 PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows

@@ -11,6 +11,7 @@ import tokenize
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
+from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NL
 from typing import NamedTuple
 
 from stylerl.judge.positions import offset
@@ -51,15 +52,7 @@ OF_THE_BODY = frozenset(("E701", "E704", "C901"))
 OF_THE_END = frozenset(
     ("W292", "W391", "F401", "F821", "F822", "F841", "F842")
 )
-_NO_CODE = frozenset(
-    (
-        tokenize.NL,
-        tokenize.COMMENT,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    )
-)
+_NO_CODE = frozenset((NL, COMMENT, INDENT, DEDENT, ENDMARKER))
 
 
 def attribute(
@@ -94,13 +87,10 @@ def attribute(
             return "cut"
         return "completion"
 
-    owners = [owner(violation) for violation in violations]
-    return Attribution(
-        *(
-            tuple(v for v, o in zip(violations, owners, strict=True) if o == n)
-            for n in Attribution._fields
-        )
-    )
+    found: dict[str, list[Violation]] = {n: [] for n in Attribution._fields}
+    for violation in violations:
+        found[owner(violation)].append(violation)
+    return Attribution(*map(tuple, found.values()))
 
 
 def _header_rows(prompt: str) -> range:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+SNIPPET = "snippet.py"  # the file name of a source that has none
+
 
 class Violation(NamedTuple):
     """One finding, as the flake8 command prints it."""

@@ -14,7 +14,7 @@ import pytest
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge import Judge, Verdict, Violation, pool
-from stylerl.judge.judge import style_score
+from stylerl.judge.verdict import style_score
 
 CLEAN = "def add(a, b):\n    return a + b\n"
 
