@@ -8,11 +8,13 @@ Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
 zero after the end of each response.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -172,14 +174,6 @@ def rank_correlation(
     a: np.ndarray[tuple[int], np.dtype[np.float32]],
     b: np.ndarray[tuple[int], np.dtype[np.float32]],
 ) -> float:
-    """Spearman's rho: Pearson's correlation of average ranks."""
-    ranks = []
-    for values in (a, b):
-        _, group, count = np.unique(
-            values, return_inverse=True, return_counts=True
-        )
-        last = np.cumsum(count)
-        rank = (last - (count - 1) / 2)[group]
-        ranks.append(rank - rank.mean())
-    size = np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum())
-    return float((ranks[0] * ranks[1]).sum() / size) if size > 0 else 0.0
+    """Spearman's rho; 0 where either is constant."""
+    rho = pd.Series(a).rank().corr(pd.Series(b).rank())
+    return 0.0 if math.isnan(rho) else float(rho)

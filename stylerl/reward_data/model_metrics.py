@@ -4,6 +4,7 @@ Pure functions of labels and scores, N texts each, and `measure`, which
 applies them to both reward models on held-out labels and minimal pairs.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -138,7 +139,7 @@ def auroc(compliant: ArrayLike, scores: ArrayLike) -> float | None:
     n, m = int(positive.sum()), int((~positive).sum())
     if not n or not m:
         return None
-    ranks = _ranks(scores)
+    ranks = pd.Series(np.asarray(scores)).rank()
     return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
 
 
@@ -165,10 +166,9 @@ def calibration(compliant: ArrayLike, probability: ArrayLike) -> Calibration:
 
 def rank_correlation(first: ArrayLike, second: ArrayLike) -> float | None:
     """Spearman's rho; None where one side is constant."""
-    a, b = _ranks(first), _ranks(second)
-    if a.size < 2 or a.std() == 0 or b.std() == 0:
-        return None
-    return float(np.corrcoef(a, b)[0, 1])
+    a, b = (pd.Series(np.asarray(side)).rank() for side in (first, second))
+    rho = a.corr(b)
+    return None if math.isnan(rho) else float(rho)
 
 
 def length_bias(
@@ -223,9 +223,3 @@ def _rounded(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: _rounded(value) for key, value in tree.items()}
     return round(tree, DIGITS) if isinstance(tree, float) else tree
-
-
-def _ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Ranks from 1, ties sharing their mean."""
-    series = pd.Series(np.asarray(values, dtype=float))
-    return np.asarray(series.rank(), dtype=np.float64)
