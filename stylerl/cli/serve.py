@@ -47,7 +47,7 @@ def _serve() -> None:
     from flows.rlhf import rlhf
 
     for name in DEPLOYMENTS:
-        _refuse_pooled(f"{rlhf.name}/{name}")
+        refuse_pooled(f"{rlhf.name}/{name}")
     deployments = (
         RunnerDeployment.from_flow(rlhf, name, parameters={"preset": preset})
         for name, preset in DEPLOYMENTS.items()
@@ -55,7 +55,7 @@ def _serve() -> None:
     prefect.serve(*deployments, limit=1)
 
 
-def _refuse_pooled(name: str) -> None:
+def refuse_pooled(name: str) -> None:
     """Raise StylerlError where a work pool has this deployment already.
 
     Prefect would serve it all the same, and then not find its code.

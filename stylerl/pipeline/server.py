@@ -69,7 +69,7 @@ def server(private: bool = False) -> Iterator[None]:
         yield
         return
     if private:
-        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{_free_port()}/api"
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{free_port()}/api"
     host, port = address()
     child = subprocess.Popen(
         [
@@ -99,7 +99,7 @@ def _wait_for(child: subprocess.Popen[bytes]) -> None:
         time.sleep(0.2)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -13,7 +13,7 @@ def test_the_server_ends_with_its_block(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    own = f"http://127.0.0.1:{api._free_port()}/api"
+    own = f"http://127.0.0.1:{api.free_port()}/api"
     monkeypatch.setenv("PREFECT_API_URL", own)
     with api.server():
         assert api.answers()

@@ -612,9 +612,9 @@ def test_a_deployment_of_a_work_pool_is_not_served(
     server: pytest.MonkeyPatch,
 ) -> None:
     with get_client(sync_client=True) as client:
-        serve._refuse_pooled("rlhf/smoke")  # there is none
+        serve.refuse_pooled("rlhf/smoke")  # there is none
         client.create_work_pool(WorkPoolCreate(name="pool", type="process"))
         flow = client.create_flow(rlhf)
         client.create_deployment(flow, "full", work_pool_name="pool")
         with pytest.raises(StylerlError, match="rlhf/full belongs to pool"):
-            serve._refuse_pooled("rlhf/full")
+            serve.refuse_pooled("rlhf/full")

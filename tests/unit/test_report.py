@@ -10,8 +10,9 @@ from test_summary import NUMBERS, compliance, metrics
 
 from stylerl.evaluation.metrics import tabulate_rules
 from stylerl.judge.verdict import Violation
+from stylerl.report import charts, sweep
 from stylerl.report import page as report
-from stylerl.report import sweep
+from stylerl.report import samples as shown
 
 EVIL = '</pre></script><script>alert(1)</script><img src=x onerror="f()">\x00'
 
@@ -183,7 +184,7 @@ def test_the_reward_models_promises_stand_beside_the_verdicts():
     assert "believed" not in report.render(evidence())
     # Twelve completions of each model in the bin 0.8 to 1: SFT's all break
     # a rule, PPO's none, so the dots lie at 0 and 1.
-    chart = report._predictions(completions)[0]
+    chart = charts.draw_predictions(completions)[0]
     bottom, top = 174, 10
     assert f' {bottom}h0"><title>SFT' in chart
     assert f' {top}h0"><title>PPO' in chart
@@ -198,13 +199,14 @@ def test_drift_over_the_run_is_drawn_where_it_was_watched():
         }
     )
 
-    (chart,) = report._drift(updates)
+    (chart,) = charts.draw_drift(updates)
 
     assert "predicted by the reward model" in chart
     assert (
-        report._drift(updates.drop(columns="judge/predicted_compliance")) == []
+        charts.draw_drift(updates.drop(columns="judge/predicted_compliance"))
+        == []
     )
-    assert report._drift(None) == []
+    assert charts.draw_drift(None) == []
 
 
 def test_no_alarm_is_said_too():
@@ -225,7 +227,7 @@ def test_worst_samples_are_those_that_lost_most():
     completions.loc[ppo & (completions["prompt_id"] == "e"), "score"] = 0.1
     completions["prompt"] = "# " + completions["prompt_id"] + "\n"
 
-    worst = report._worst_samples(completions)
+    worst = shown.choose_worst(completions)
 
     assert [sample.prompt for sample in worst] == ["# e\n", "# c\n"]
 
@@ -239,13 +241,13 @@ def test_samples_are_drawn_by_the_seed_not_the_order_of_rows():
     reverse = completions.iloc[::-1]
 
     drawn, again, other = (
-        [sample.prompt for sample in report._random_samples(table, seed)]
+        [sample.prompt for sample in shown.choose_random(table, seed)]
         for table, seed in (
             (completions, 1), (reverse, 1), (completions, 2)
         )
     )  # fmt: skip
 
-    assert len(set(drawn)) == report.RANDOM_SAMPLES
+    assert len(set(drawn)) == shown.RANDOM_SAMPLES
     assert drawn == again
     assert drawn != other
 
@@ -271,7 +273,7 @@ def test_samples_are_drawn_by_the_seed_not_the_order_of_rows():
 def test_pieces_begin_behind_the_prompt(violations, cut):
     text = "def f():\nx=1\n"
 
-    assert report.pieces(text, len("def f():\n"), violations) == cut
+    assert shown.pieces(text, len("def f():\n"), violations) == cut
 
 
 def test_every_metric_of_the_table_is_shown():

@@ -1,0 +1,194 @@
+"""The report's charts, each from a table of the evaluation or of training."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from stylerl.judge.outcome import Outcome
+from stylerl.report import plots, summary
+from stylerl.results import display
+
+LENGTH_BINS = 16
+BINS = 5  # equal bins of P(compliant)
+FEW = 10  # completions; a smaller bin shows nothing
+SMOOTHING = 5  # updates in the running mean of PPO's path
+ROLLOUTS = ("objective/kl", "judge/compliance")
+MEASURED = ("validation/kl", "validation/compliance")  # where measured
+DRIFT = {
+    "judge/predicted_compliance": ("predicted by the reward model", "sft"),
+    "judge/compliance": ("compliant", "ppo"),
+}
+CURVES = {
+    "objective/score": "score of the reward",
+    "objective/kl": "KL to SFT, nats a response",
+    "objective/entropy": "entropy",
+    "judge/compliance": "compliance of the rollouts",
+    "judge/parse_rate": "parse rate of the rollouts",
+    "judge/statements": "statements a rollout",
+    "judge/gap": "weighted style reward less the linter's score",
+    "judge/rank_correlation": "rank correlation of style part and linter",
+    "response/length": "response length, tokens",
+    "response/distinct_3": "distinct-3 of the rollouts",
+    "response/eos_rate": "finished responses",
+    "policy/clipfrac": "clip fraction",
+    "value/explained_variance": "explained variance of the value",
+    "grad_norm": "gradient norm",
+}
+
+
+def draw_distributions(completions: pd.DataFrame) -> list[Markup]:
+    """Histograms of score and length, one colour a model."""
+    grid = [round(0.1 * tenth, 1) for tenth in range(11)]
+    longest = max(int(completions["tokens"].max()), 1)
+    edges = np.linspace(0, longest, LENGTH_BINS + 1)
+    scores, lengths = [], []
+    for model, label in display.MODELS.items():
+        own = completions[completions["model"] == model]
+        nearest = (own["score"] * 10).round().astype(int)
+        share = [100 * float((nearest == tenth).mean()) for tenth in range(11)]
+        scores.append(plots.Series(label, model, share))
+        counts, _ = np.histogram(own["tokens"], edges)
+        percent = 100 * counts / max(len(own), 1)
+        lengths.append(plots.Series(label, model, percent.tolist()))
+    middles = ((edges[:-1] + edges[1:]) / 2).tolist()
+    return [
+        plots.bars(
+            "Style score, % of completions",
+            [f"{tick:g}" for tick in grid],
+            scores,
+        ),
+        plots.lines("Length in tokens, % of completions", middles, lengths),
+    ]
+
+
+def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
+    """One chart for each known column that the trainer wrote."""
+    if updates is None or updates.empty:
+        return []
+    numbers = updates["update"].astype(float).tolist()
+    marks = [
+        plots.Mark(steps[0], name)
+        for name, steps in find_alarms(updates).items()
+    ]
+    return [
+        plots.lines(
+            title,
+            numbers,
+            [plots.Series(title, "ppo", updates[column].tolist())],
+            marks=marks,
+        )
+        for column, title in CURVES.items()
+        if column in updates and updates[column].notna().any()
+    ]
+
+
+def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
+    """The updates at which each alarm rang, by its name."""
+    if updates is None or "alarms" not in updates:
+        return {}
+    rang: dict[str, list[int]] = {}
+    for step, names in zip(updates["update"], updates["alarms"], strict=True):
+        if isinstance(names, str):
+            for name in filter(None, names.split("; ")):
+                rang.setdefault(name, []).append(int(step))
+    return rang
+
+
+def draw_frontier(
+    metrics: Mapping[str, Any], updates: pd.DataFrame | None
+) -> Markup:
+    """KL against compliance: PPO's path, and the models compared."""
+    rollouts, measured = path_of(updates, ROLLOUTS), path_of(updates, MEASURED)
+    smooth = rollouts.rolling(SMOOTHING, min_periods=1).mean()
+    paths = [("PPO's rollouts on the prompts it learns from", "base", smooth)]
+    if len(measured):
+        paths.append(("the policy on validation prompts", "ppo", measured))
+    points = [
+        ("SFT", "sft", 0.0, metrics["sft"]),
+        ("PPO", "ppo", metrics["ppo"]["kl"], metrics["ppo"]),
+    ] + [
+        (f"best of {n}", "base", summary.kl_bound(n), metrics[name])
+        for n, name in summary.best_of(metrics)
+    ]
+    return plots.lines(
+        "Compliance, %, by KL to SFT, nats a response",
+        [],
+        [
+            plots.Series(name, style, path["y"].tolist(), path["kl"].tolist())
+            for name, style, path in paths
+        ],
+        dots=[
+            plots.Dot(kl, 100 * numbers["compliance"], words, style)
+            for words, style, kl, numbers in points
+        ]
+        + [
+            plots.Dot(kl, y, str(update), "ppo", above=True)
+            for update, kl, y in measured.itertuples()
+        ],
+    )
+
+
+def path_of(
+    updates: pd.DataFrame | None, columns: tuple[str, str]
+) -> pd.DataFrame:
+    """KL and compliance in % (`kl`, `y`) by update, where both are known."""
+    if updates is None or not {*columns} <= set(updates):
+        return pd.DataFrame({"kl": [], "y": []})
+    kl, compliance = columns
+    known = updates.set_index("update")[[*columns]].dropna()
+    return pd.DataFrame({"kl": known[kl], "y": 100 * known[compliance]})
+
+
+def draw_calibration(table: pd.DataFrame | None) -> list[Markup]:
+    """Predicted against observed compliance of the classifier."""
+    if table is None or table.empty:
+        return []
+    chart = plots.lines(
+        "On held-out labels: predicted P(compliant), the judge's share",
+        table["predicted"].tolist(),
+        [plots.Series("observed", "ppo", table["observed"].tolist())],
+        bounds=(0.0, 1.0),
+        diagonal=True,
+    )
+    return [chart]
+
+
+def draw_predictions(completions: pd.DataFrame) -> list[Markup]:
+    """The same on what each model wrote: whom does the reward flatter?"""
+    if "reward" not in completions:
+        return []
+    middles = [(place + 0.5) / BINS for place in range(BINS)]
+    series = []
+    for model, label in display.MODELS.items():
+        own = completions[completions["model"] == model]
+        place = (own["reward"] * BINS).clip(0, BINS - 1).astype(int)
+        kept = (own["outcome"] == Outcome.COMPLIANT).groupby(place)
+        share = kept.mean().where(kept.size() >= FEW).reindex(range(BINS))
+        series.append(plots.Series(label, model, share.tolist()))
+    chart = plots.lines(
+        "On the models' completions: predicted, the judge's share",
+        middles,
+        series,
+        bounds=(0.0, 1.0),
+        diagonal=True,
+    )
+    return [chart]
+
+
+def draw_drift(updates: pd.DataFrame | None) -> list[Markup]:
+    """Over the run: compliance as predicted, and as judged."""
+    if updates is None or not {*DRIFT} <= set(updates):
+        return []
+    smooth = updates[[*DRIFT]].rolling(SMOOTHING, min_periods=1).mean()
+    chart = plots.lines(
+        "PPO's rollouts by update: predicted, and what the judge found",
+        updates["update"].astype(float).tolist(),
+        [
+            plots.Series(label, style, smooth[column].tolist())
+            for column, (label, style) in DRIFT.items()
+        ],
+    )
+    return [chart]

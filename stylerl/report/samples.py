@@ -1,0 +1,99 @@
+"""Completions for the report: drawn at random, and the worst of PPO's."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from stylerl.judge.verdict import Violation
+from stylerl.report import markup
+from stylerl.results import display
+
+RANDOM_SAMPLES = 10
+WORST_SAMPLES = 5
+
+
+class Side(NamedTuple):
+    """One model's completion of a prompt, ready to show."""
+
+    label: str
+    style: str
+    outcome: str
+    score: float
+    pieces: Sequence[tuple[str, str | None]]  # text, message when underlined
+    messages: Sequence[str]
+
+
+class Sample(NamedTuple):
+    """One prompt and what each model made of it."""
+
+    prompt: str
+    sides: Sequence[Side]
+
+
+def choose_random(completions: pd.DataFrame, seed: int) -> list[Sample]:
+    """Prompts drawn at random, the first completion of each model."""
+    prompts = completions["prompt_id"].drop_duplicates().sort_values()
+    drawn = prompts.sample(
+        min(RANDOM_SAMPLES, len(prompts)), random_state=seed
+    )
+    return [_sample(completions, prompt, 0) for prompt in drawn]
+
+
+def choose_worst(completions: pd.DataFrame) -> list[Sample]:
+    """The completions where PPO lost most of the style score to SFT."""
+    keys = ["prompt_id", "sample"]
+    scores = completions.pivot_table(
+        index=keys, columns="model", values="score"
+    )
+    change = (scores["ppo"] - scores["sft"]).rename("change").reset_index()
+    worst = change.sort_values(["change", *keys]).head(WORST_SAMPLES)
+    return [
+        _sample(completions, row["prompt_id"], row["sample"])
+        for row in worst[worst["change"] < 0].to_dict("records")
+    ]
+
+
+def _sample(completions: pd.DataFrame, prompt_id: str, number: int) -> Sample:
+    chosen = completions[
+        (completions["prompt_id"] == prompt_id)
+        & (completions["sample"] == number)
+    ].set_index("model")
+    sides = [
+        _side(label, model, chosen.loc[model])
+        for model, label in display.MODELS.items()
+    ]
+    return Sample(chosen.iloc[0]["prompt"], sides)
+
+
+def _side(label: str, style: str, row: Any) -> Side:
+    violations = [
+        Violation(int(r), int(c), code, text)
+        for r, c, code, text in zip(
+            row["rows"], row["cols"], row["codes"], row["texts"], strict=True
+        )
+    ]
+    whole = row["prompt"] + row["completion"]
+    return Side(
+        label,
+        style,
+        row["outcome"],
+        float(row["score"]),
+        pieces(whole, len(row["prompt"]), violations),
+        [f"{v.row}:{v.col} {v.code} {v.text}" for v in violations],
+    )
+
+
+def pieces(
+    text: str, start: int, violations: Sequence[Violation]
+) -> list[tuple[str, str | None]]:
+    """`text[start:]` cut into stretches, each with its message or None."""
+    cut: list[tuple[str, str | None]] = []
+    place = start
+    for span in markup.spans(text, violations):
+        first, last = max(span.start, place), max(span.end, place)
+        cut.append((text[place:first], None))
+        cut.append((text[first:last], "; ".join(span.messages)))
+        place = last
+    cut.append((text[place:], None))
+    return [(words, note) for words, note in cut if words or note]
