@@ -56,7 +56,7 @@ def reindent(code: Code, width: int) -> Iterator[Site]:
     for line, start, blank in _physical(code):
         excess = len(line.indent) - fixed
         if excess < 4 or excess % 4 or "\t" in blank:
-            continue
+            continue  # not a whole number of levels of four columns
         change = excess // 4 * (width - 4)
         new = " " * max(len(blank) + change, 0)
         edits.append(Edit(start, start + len(blank), new))

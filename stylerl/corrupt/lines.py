@@ -177,6 +177,7 @@ def long_lines(code: Code) -> Iterator[Site]:
                 )
         else:
             saved = sum(e.end - e.start - len(e.new) for e in edits)
+            # Only a join that makes the line too long breaks the rule.
             length = code.tokens[line.last].start - line.start - saved
             if edits and length > LONG:
                 yield tuple(edits)

@@ -43,7 +43,7 @@ class Corruption(NamedTuple):
         found = list(rng.choice(self.sites)(code))
         if not found:
             return None
-        certain = rng.randrange(len(found))
+        certain = rng.randrange(len(found))  # so that at least one changes
         chosen = [
             site
             for i, site in enumerate(found)
@@ -182,7 +182,7 @@ def corrupt_style(
             result = changed
             names.append(name)
             if not RULES[name].keeps_tree:
-                original = ""
+                original = ""  # now the result only has to parse
         if len(names) == wanted:
             break
     if not names or not _same_program(original, result):

@@ -117,6 +117,7 @@ def read(text: str, start: int = 0) -> Code:
         kind = match.lastgroup
         if kind is None or kind == "blank":
             continue
+        # A bracket of either kind counts as outside of its own pair.
         word = match.group()
         if word in CLOSING and openers:
             openers.pop()
@@ -131,6 +132,7 @@ def apply(text: str, sites: Sequence[Site]) -> str:
     """`text` with the edits of all sites; overlapping edits are left out."""
     pieces = []
     position = 0
+    # In the order of the text; of two that overlap, the first is applied.
     for edit in sorted(edit for site in sites for edit in site):
         if edit.start >= position:
             pieces += [text[position : edit.start], edit.new]
@@ -150,6 +152,7 @@ def _lines(code: Code) -> Iterator[Line]:
     for index, token in enumerate(code.tokens):
         if first < 0 and token.kind != "newline":
             first = index
+        # A newline inside brackets ends no logical line.
         if token.kind == "newline" and token.opener < 0 and first >= 0:
             begin = code.tokens[first].start
             start = max(code.text.rfind("\n", 0, begin) + 1, code.start)

@@ -133,9 +133,11 @@ def _cut(
     """
     first, last = node.lineno - 1, node.end_lineno or node.lineno
     indent = lines[first][: node.col_offset]
-    if indent.strip():
+    if indent.strip():  # another statement before it on the line
         return None
     own = [line.removeprefix(indent) for line in lines[first:last]]
+    # The body starts after the docstring, or with the comments and blank
+    # lines above its first statement.
     body = node.body
     if ast.get_docstring(node, clean=False) is not None:
         start = (body[0].end_lineno or 0) - node.lineno + 1
@@ -146,6 +148,7 @@ def _cut(
             start -= 1
     if start <= 0 or not _has_substance(body):
         return None
+    # A body that shares a line with the header has no prompt of its own.
     column = body[0].col_offset - node.col_offset
     head = own[body[0].lineno - node.lineno][: max(0, column)]
     if body[0].lineno - node.lineno < start or head.strip():

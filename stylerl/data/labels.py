@@ -70,6 +70,7 @@ def draw(snippets: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:
         hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()
         for name in snippets["id"]
     ]
+    # The order of the hashes is random, and adding a row keeps the others'.
     ordered = snippets.assign(key=keys).sort_values("key")
     wanted = {"valid": round(VALID_SHARE * count)}
     wanted["train"] = count - wanted["valid"]

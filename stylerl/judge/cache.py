@@ -46,6 +46,7 @@ class VerdictCache:
     def key(self, source: bytes, path: str) -> bytes:
         """The key of one source under one file name."""
         digest = hashlib.blake2b(digest_size=16)
+        # With their lengths, so that no two pairs give the same bytes.
         for part in (self._identity.encode(), os.fsencode(path)):
             digest.update(len(part).to_bytes(8, "big") + part)
         digest.update(source)

@@ -79,6 +79,7 @@ class Cluster:
         """Wait for one batch, as long as there is someone to do it."""
         from distributed import KilledWorker
 
+        # In steps, so that a cluster whose last worker left is noticed.
         while True:
             try:
                 return future.result(timeout=PATIENCE)

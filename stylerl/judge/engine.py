@@ -93,6 +93,7 @@ class Engine:
     ) -> tuple[Violation, ...]:
         """What select and ignore let through, sorted."""
         decide = self._guides.style_guide_for(path).should_report_error
+        # flake8 counts columns from 0, and from 1 when it prints them.
         found = [
             Violation(row, (col or 0) + 1, code, text)
             for code, row, col, text, _ in checker.results

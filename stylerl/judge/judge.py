@@ -155,6 +155,7 @@ def _cached(
     for batch in _batches(files, BATCH * jobs):
         keys = [cache.key(*file) for file in batch]
         known = cache.read(keys)
+        # Equal sources of a batch have one key, and are judged once.
         new = {
             key: file
             for key, file in zip(keys, batch, strict=True)

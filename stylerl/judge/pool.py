@@ -118,6 +118,7 @@ class _Run:
                     self._next += 1
                 if self._exhausted and self._next == self._read:
                     return
+                # Until a worker answers, or its socket closes.
                 for key, _ in self._selector.select():
                     self._collect(key.data)
         finally:
@@ -213,6 +214,7 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     accumulate.  The judge's identity distinguishes a configuration file from
     the same one before an edit.
     """
+    # After a fork, the parent's processes are not the child's.
     key = (os.getpid(), config, identity)
     with _LOCK:
         _POOLS[key] = found = _POOLS.pop(key, None) or WorkerPool(config)
