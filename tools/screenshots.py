@@ -130,7 +130,7 @@ def prefect_pages() -> Iterator[Page]:
 
 def report_pages() -> Iterator[Page]:
     """The last report at both widths, in both colour schemes."""
-    url = (ROOT / "artifacts/evaluate/report.html").as_uri()
+    url = (ROOT / "artifacts/report/report.html").as_uri()
     for width in (1280, 400):
         for scheme in ("light", "dark"):
             name = f"report-{width}-{scheme}"

@@ -169,14 +169,14 @@ def _prefect() -> Iterator[None]:
 def _run(options: argparse.Namespace) -> None:
     """Run the whole flow; what is up to date is not run again.
 
-    Run the flow: filter, label, sft, reward, ppo, evaluate. Only what has
-    changed since the last run is run again. A Prefect server is used
-    where one answers (`make serve`), and is not needed.
+    Run the flow: filter, label, sft, reward, ppo, evaluate, report. Only
+    what has changed since the last run is run again. A Prefect server is
+    used where one answers (`make serve`), and is not needed.
 
     examples:
       stylerl run                          params.yaml as it is
       stylerl run --preset smoke           two minutes, to see it run
-      stylerl run --set ppo.kl_coef=0.1    ppo and evaluate run again
+      stylerl run --set ppo.kl_coef=0.1    ppo runs again, and what follows
     """
     from rich.console import Console
 

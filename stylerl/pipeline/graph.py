@@ -20,6 +20,8 @@ import yaml
 
 from stylerl.errors import ConfigError
 
+IGNORED = {".pyc", ".partial"}  # and __pycache__, as .dvcignore has them
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -95,11 +97,11 @@ def inputs(stage: Stage, root: Path = Path()) -> dict[str, str | None]:
     """The digest of each dependency; None for one that does not exist.
 
     What DVC made or tracks has the digest that dvc.lock or a .dvc file
-    gives it; code and other plain files are read.
+    gives it; code and other plain files are read, a folder as a whole.
     """
     tracked = _tracked(root)
     return {
-        dep: _tracked_digest(dep, tracked) or _file_digest(root / dep)
+        dep: _tracked_digest(dep, tracked) or _digest(root / dep)
         for dep in stage.deps
     }
 
@@ -172,10 +174,25 @@ def _tracked_digest(dep: str, tracked: Mapping[str, str]) -> str | None:
     return None
 
 
-def _file_digest(file: Path) -> str | None:
-    if not file.is_file():
+def _digest(path: Path) -> str | None:
+    """The SHA-256 of a file, or of a folder's names and contents."""
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    if not path.is_dir():
         return None
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    files = {
+        file.relative_to(path).as_posix(): _digest(file)
+        for file in path.rglob("*")
+        if file.is_file() and not _is_ignored(file.relative_to(path))
+    }
+    return hashlib.sha256(
+        json.dumps(files, sort_keys=True).encode()
+    ).hexdigest()
+
+
+def _is_ignored(path: Path) -> bool:
+    """Whether .dvcignore leaves it out: it comes and goes by itself."""
+    return "__pycache__" in path.parts or path.suffix in IGNORED
 
 
 def _value(settings: Any, key: str) -> Any:

@@ -29,7 +29,7 @@ SECTION = Markup("""<h3>The last sweep</h3>
 <div class="scroll card"><table>
 <thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>
 """)
-REPORT = Path("artifacts/evaluate/report.html")
+REPORT = Path("artifacts/report/report.html")
 SWEEP = Path("artifacts/sweep/sweep.json")
 WITH_SWEEP = Path("artifacts/sweep/report.html")
 

@@ -1,4 +1,4 @@
-"""The stage: what it writes, and that the same inputs give the same bytes."""
+"""Evaluation and report: what they write; same inputs, same bytes."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +12,13 @@ from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ModelError
 from stylerl.lm.models import load_scorer, save_model
-from tasks import evaluate
+from tasks import evaluate, report
 
 OUTS = (
     evaluate.COMPLETIONS,
-    evaluate.REPORT,
     evaluate.METRICS,
     evaluate.RULES,
+    report.REPORT,
 )
 
 
@@ -51,9 +51,8 @@ def log(monkeypatch):
 
     monkeypatch.setattr(evaluate.tracking, "stage_run", stage_run)
     monkeypatch.setattr(
-        evaluate.tracking, "seconds_by_stage", lambda: {"sft": 41.0}
+        report.tracking, "seconds_by_stage", lambda: {"sft": 41.0}
     )
-    monkeypatch.setattr(evaluate.time, "monotonic", lambda: 0.0)
     return kept
 
 
@@ -69,7 +68,7 @@ def prepare(folder, tokenizer):
     updates = pd.DataFrame(
         {"update": [1, 2], "objective/kl": [0.0, 20.0], "alarms": ["", "KL!"]}
     )
-    storage.write_text(folder / evaluate.UPDATES, updates.to_csv(index=False))
+    storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
     changes = {
         "evaluate.prompts": 6,
         "evaluate.samples": 2,
@@ -90,15 +89,17 @@ def workspace(tmp_path, tokenizer, monkeypatch):
     return tmp_path
 
 
-def test_the_stage_twice_gives_the_same_bytes(workspace, log, capsys):
+def test_the_stages_twice_give_the_same_bytes(workspace, log, capsys):
     evaluate.main()
+    report.main()
     first = [path.read_bytes() for path in OUTS]
     evaluate.main()
+    report.main()
 
     assert [path.read_bytes() for path in OUTS] == first
     text = capsys.readouterr().out
     assert "Before and after" in text
-    assert str(evaluate.REPORT) in text
+    assert str(report.REPORT) in text
 
 
 def test_what_the_stage_leaves_behind(workspace, log):
@@ -119,7 +120,13 @@ def test_what_the_stage_leaves_behind(workspace, log):
     assert completions.attrs["max_new_tokens"] == 12
     rules = pd.read_csv(evaluate.RULES)
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
-    page = Path(evaluate.REPORT).read_text()
+
+
+def test_what_the_report_says(workspace, log):
+    evaluate.main()
+    report.main()
+
+    page = report.REPORT.read_text()
     assert "KL!: first at update 2" in page
     assert page.count("SHA-256") == 5  # snippets, lock and three models
     assert "<dt>time of sft</dt><dd>41 s</dd>" in page
@@ -131,8 +138,7 @@ def test_what_the_stage_logs(workspace, log):
 
     assert log.metrics == storage.read_json(evaluate.METRICS)
     assert set(log.files) == {
-        evaluate.METRICS, evaluate.RULES, evaluate.REPORT,
-        evaluate.COMPLETIONS,
+        evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS,
     }  # fmt: skip
     table = log.tables["completions.json"]
     assert len(table) == 6
@@ -141,11 +147,13 @@ def test_what_the_stage_logs(workspace, log):
 
 
 def test_a_run_without_updates_has_no_curves(workspace, log):
-    storage.write_text(evaluate.UPDATES, "\n")
+    storage.write_text(report.UPDATES, "\n")
 
     evaluate.main()
+    report.main()
 
-    assert "Learning curves" not in Path(evaluate.REPORT).read_text()
+    assert "Learning curves" not in report.REPORT.read_text()
+    assert log.files[-1] == report.REPORT
 
 
 def test_one_sample_leaves_nothing_to_choose_from(workspace, log):

@@ -118,7 +118,7 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
         (["run"], "params.yaml does not exist"),
         (["sweep"], "params.yaml does not exist"),
         (["run", "--preset", "huge"], "preset must be one of default"),
-        (["report"], "artifacts/evaluate/report.html does not exist"),
+        (["report"], "artifacts/report/report.html does not exist"),
     ],
 )
 def test_one_message_and_exit_code_2(

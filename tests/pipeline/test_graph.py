@@ -8,6 +8,7 @@ import pytest
 from stylerl.errors import ConfigError
 from stylerl.pipeline import graph
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 DVC_YAML = """
 stages:
   ppo:
@@ -134,6 +135,43 @@ def test_the_key_changes_with_what_a_stage_uses(
     change(root)
     after = keys()
     assert {name for name in after if after[name] != before[name]} == changed
+
+
+def test_a_folder_is_digested_as_dvc_sees_it(root: Path) -> None:
+    replace("dvc.yaml", "ppo.py", "code")(root)
+    ppo = graph.find_stage("ppo", root)
+    assert graph.inputs(ppo, root)["code"] is None
+    (root / "code/rules").mkdir(parents=True)
+    (root / "code/a.py").write_text("a = 1\n")
+    (root / "code/rules/b.py").write_text("b = 1\n")
+    before = graph.stage_key(ppo, root)
+
+    # what Python and a killed writer leave beside the code changes nothing
+    (root / "code/__pycache__").mkdir()
+    (root / "code/__pycache__/a.cpython-311.pyc").write_bytes(b"1")
+    (root / "code/__pycache__/a.txt").write_text("1")
+    (root / "code/rules/b.pyc").write_bytes(b"1")
+    (root / "code/.a.py.7.partial").write_text("a = 2\n")
+    (root / "code/empty").mkdir()
+    assert graph.stage_key(ppo, root) == before
+
+    keys = [before]
+    (root / "code/rules/b.py").write_text("b = 2\n")
+    keys.append(graph.stage_key(ppo, root))
+    (root / "code/rules/b.py").rename(root / "code/rules/c.py")
+    keys.append(graph.stage_key(ppo, root))
+    (root / "code/d.py").touch()
+    keys.append(graph.stage_key(ppo, root))
+    assert len(set(keys)) == 4
+
+
+def test_what_is_ignored_is_what_dvc_ignores() -> None:
+    patterns = {
+        line
+        for line in (ROOT / ".dvcignore").read_text().splitlines()
+        if not line.startswith("#")
+    }
+    assert patterns == {"__pycache__/", *(f"*{end}" for end in graph.IGNORED)}
 
 
 def test_before_the_first_run(root: Path) -> None:

@@ -152,5 +152,5 @@ def test_every_stage_of_the_notebook(
     shown = found[found["model"].isin(["base", "sft", "ppo"])]
     assert set(shown["prompt"]) == set(PROMPTS)
     assert shown.groupby("model").size().tolist() == [8, 8, 8]
-    page = Path("artifacts/evaluate/report.html").read_text()
+    page = Path("artifacts/report/report.html").read_text()
     assert all(prompt.split("(")[0] in page for prompt in PROMPTS)

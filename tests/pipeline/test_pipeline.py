@@ -111,7 +111,8 @@ def evaluate(run):
                "size": {"prompts": 2, "samples": 1}}
     Path("metrics").mkdir(exist_ok=True)
     Path("metrics/evaluate.json").write_text(json.dumps(metrics))
-    Path("artifacts/evaluate/report.html").write_text(
+    Path("artifacts/report").mkdir()
+    Path("artifacts/report/report.html").write_text(
         "<p>report</p><!-- sweep -->")
     table = pd.DataFrame({"model": ["ppo"]})
     table.attrs = {"judge": "0123", "split": "test"}
@@ -143,6 +144,7 @@ def declared() -> dict[str, object]:
                 "evaluate",
                 ["artifacts/ppo"],
                 "evaluate",
+                outs=["artifacts/evaluate", "artifacts/report"],
                 metrics=[{"metrics/evaluate.json": {"cache": False}}],
             ),
             "ppo": stage(

@@ -63,4 +63,4 @@ def test_the_tutorial_runs_from_judging_to_completing(clone: Path) -> None:
     assert "fail" not in checked
     assert "Before and after" in ran
     assert "PPO" in completed
-    assert (clone / "artifacts/evaluate/report.html").exists()
+    assert (clone / "artifacts/report/report.html").exists()

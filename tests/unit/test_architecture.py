@@ -1,15 +1,13 @@
-"""The layers hold: flows -> tasks -> stylerl, and dvc.yaml tells the truth."""
+"""The layers hold: flows -> tasks -> stylerl; test_dvc_yaml.py: the graph."""
 
 import ast
-import importlib.util
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from stylerl.pipeline import graph
 
@@ -31,19 +29,6 @@ FORBIDDEN = {
 }
 # Modules of the command line that start a Prefect server or a flow.
 PREFECT_COMMANDS = {"stylerl/cli/main.py", "stylerl/cli/serve.py"}
-# What a stage imports without its outputs depending on it: parameters are
-# declared by value, the rest reports, names or stores.
-WITHOUT_EFFECT = {
-    "stylerl/errors.py",
-    "stylerl/storage.py",
-    "stylerl/config/files.py",
-    "stylerl/config/sections.py",
-    "stylerl/config/settings.py",
-    "stylerl/pipeline/graph.py",
-    "stylerl/pipeline/machine.py",
-    "stylerl/pipeline/process.py",
-    "stylerl/pipeline/tracking.py",
-}
 STAGES = graph.load_stages(ROOT)
 
 
@@ -54,15 +39,16 @@ def name_of(path: Path) -> str:
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Every dotted name that a file imports, at any depth of its code."""
-    return frozenset(_imports(path))
+    return frozenset(names_in(ast.walk(ast.parse(path.read_text()))))
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def names_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Every dotted name that some nodes of a file import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+            assert node.level == 0, f"relative import: {ast.unparse(node)}"
             assert node.module
             yield node.module
             for alias in node.names:
@@ -76,35 +62,6 @@ def file_of(name: str) -> Path | None:
         if file.exists():
             return file
     return None
-
-
-def companions(path: Path) -> Iterator[Path]:
-    """Files beside a module that its code names, such as a template."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            name = node.value
-            if "." in name and "/" not in name and len(name) < 80:
-                file = path.parent / name
-                if file.is_file():
-                    yield file
-
-
-def code_of(stage: str) -> set[str]:
-    """The files of ours that a stage uses, directly or not."""
-    found: set[str] = set()
-    waiting = {ROOT / "tasks" / f"{stage}.py"}
-    while waiting:
-        path = waiting.pop()
-        found.add(name_of(path))
-        if path.suffix == ".py":
-            used = set(map(file_of, imports(path))) - {None}
-            used.update(companions(path))
-            waiting |= {file for file in used if name_of(file) not in found}
-    return {
-        name
-        for name in found - WITHOUT_EFFECT
-        if not name.endswith("__init__.py")  # docstrings and re-exports
-    }
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -170,49 +127,3 @@ def test_no_two_modules_have_one_name() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_dvc_yaml_names_the_code_of_each_stage(stage: graph.Stage) -> None:
-    declared = {
-        dep for dep in stage.deps if dep.startswith(("stylerl/", "tasks/"))
-    }
-    assert declared == code_of(stage.name)
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_a_stage_has_one_name_everywhere(stage: graph.Stage) -> None:
-    assert stage.command == f"python -m tasks.{stage.name}"
-    assert importlib.util.find_spec(f"tasks.{stage.name}")
-    assert stage.name in stage.params
-    assert f"metrics/{stage.name}.json" in stage.outs
-
-
-def test_the_order_of_the_stages() -> None:
-    names = [stage.name for stage in STAGES]
-    assert sorted(names) == sorted(
-        ["filter", "label", "pretrain", "sft", "reward", "ppo", "evaluate"]
-    )
-    for before, after in [
-        ("filter", "label"),
-        ("filter", "pretrain"),
-        ("label", "sft"),
-        ("pretrain", "sft"),
-        ("sft", "reward"),
-        ("reward", "ppo"),
-        ("ppo", "evaluate"),
-    ]:
-        assert names.index(before) < names.index(after)
-
-
-def test_only_pretrain_is_frozen() -> None:
-    assert [s.name for s in STAGES if s.frozen] == ["pretrain"]
-
-
-def test_every_stage_can_use_the_run_cache() -> None:
-    # DVC switches it off for a stage that has an uncached `outs` entry
-    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    for name, stage in declared.items():
-        for out in stage["outs"]:
-            for path, options in out.items():
-                assert options.get("cache", True), f"{name}: {path}"

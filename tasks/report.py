@@ -1,0 +1,124 @@
+"""Stage `report`: tables and metrics -> artifacts/report/report.html.
+
+It samples and judges nothing, so another template, or another chart, costs
+seconds.  The page's last section says where, when committed and in what time
+its numbers were made, so it differs from one execution to the next; no stage
+reads it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from rich.console import Console
+
+from stylerl import config, storage
+from stylerl.config import Params
+from stylerl.errors import ConfigError
+from stylerl.pipeline import graph, machine, process, tracking
+from stylerl.report import page, summary
+from stylerl.results import guards
+
+LOCK = Path("requirements.lock")
+SFT = Path("artifacts/sft")
+PPO = Path("artifacts/ppo")
+UPDATES = Path("metrics/ppo.csv")
+CALIBRATION = Path("metrics/reward_calibration.csv")
+REWARD = Path("metrics/reward.json")
+COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
+METRICS = Path("metrics/evaluate.json")
+RULES = Path("metrics/rules.csv")
+REPORT = Path("artifacts/report/report.html")
+
+
+def main() -> None:
+    """Show what the other stages measured."""
+    params = config.load()
+    metrics = storage.read_json(METRICS)
+    with tracking.stage_run("report", {"seed": params.seed}) as run:
+        storage.write_text(REPORT, page.render(collect(metrics, params)))
+        run.log_file(REPORT)
+    console = Console()
+    console.print(summary.rich_table(metrics))
+    for words in (summary.headline, summary.external_linters):
+        console.print(words(metrics), highlight=False)
+    for guard in guards.guards(metrics):
+        verdict = "held" if guard.held else "FAILED"
+        console.print(f"{verdict}  {guard.name}: {guard.text}", markup=False)
+    console.print(f"Report: {REPORT}")
+
+
+def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
+    """Everything that the page shows."""
+    completions = storage.read_table(COMPLETIONS)
+    chosen = config.to_dict(params)
+    return page.Evidence(
+        metrics=metrics,
+        rules=pd.read_csv(RULES),
+        completions=completions,
+        updates=_read_csv(UPDATES),
+        calibration=_read_csv(CALIBRATION),
+        reward=storage.read_json(REWARD) if REWARD.exists() else None,
+        provenance={
+            **_provenance(completions.attrs, params),
+            **machine.describe(),
+        },
+        seconds=tracking.seconds_by_stage(),
+        params=yaml.safe_dump(
+            # the base was made by settings of its own, long before
+            {k: v for k, v in chosen.items() if k != "pretrain"},
+            sort_keys=False,
+        ),
+        seed=params.seed,
+    )
+
+
+def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
+    """The digests of data, judge and models."""
+    return {
+        "data, MD5 by DVC": _raw_digest(),
+        "snippets, SHA-256": basis["snippets"],
+        "judge": basis["judge"],
+        "lock, SHA-256": _digest(LOCK) if LOCK.exists() else "none",
+        "seed": str(params.seed),
+        "model base": _identify(params.sft.base, params.sft.revision),
+        "model sft": _identify(str(SFT)),
+        "model ppo": _identify(str(PPO)),
+    }
+
+
+def _raw_digest() -> str:
+    """What DVC says of the raw data."""
+    try:
+        digest = graph.inputs(graph.find_stage("filter")).get("data")
+    except ConfigError:
+        digest = None
+    return digest or "outside a pipeline"
+
+
+def _identify(model: str, revision: str | None = None) -> str:
+    """The digest of a folder's weights, or the revision on the hub."""
+    weights = Path(model) / "model.safetensors"
+    if weights.exists():
+        return f"{model}, SHA-256 {_digest(weights)}"
+    return f"{model} at revision {revision}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_csv(path: Path) -> pd.DataFrame | None:
+    """A table, or None where a stage wrote none or an empty one."""
+    try:
+        return pd.read_csv(path)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return None
+
+
+if __name__ == "__main__":
+    process.run_main(main)

@@ -1,0 +1,169 @@
+"""What an edit reruns, by the real dvc.yaml.
+
+The stages, their dependencies and outputs are those of the repository, in a
+DVC repository of their own; only the commands are cheap ones, which write
+outputs that the test chooses.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stylerl import config
+from stylerl.pipeline import graph
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+ROOT = Path(__file__).resolve().parent.parent.parent
+TEMPLATE = Path("stylerl/report/report.html.j2")
+RULE = Path("stylerl/corrupt/spacing.py")
+# Appends its name to `executed`, and writes each output: the name, and what
+# the file `results/NAME` holds, if there is one.
+COMMAND = """
+import sys
+from pathlib import Path
+
+name, *outs = sys.argv[1:]
+with Path("executed").open("a") as log:
+    log.write(name + "\\n")
+result = Path("results", name)
+for out in map(Path, outs):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(name + (result.read_text() if result.exists() else ""))
+"""
+
+
+def dvc(*arguments: str) -> str:
+    """What a DVC command prints in the current folder."""
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def with_cheap_commands() -> str:
+    """The repository's dvc.yaml; each stage only writes its outputs."""
+    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    for stage in graph.load_stages(ROOT):
+        entry = declared["stages"][stage.name]
+        words = ["python", "command.py", stage.name, *stage.outs]
+        entry["cmd"] = " ".join(words)
+    return yaml.safe_dump(declared, sort_keys=False)
+
+
+@pytest.fixture(scope="module")
+def after_first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which every stage has run once."""
+    folder = tmp_path_factory.mktemp("graph") / "workspace"
+    skip = shutil.ignore_patterns("__pycache__")
+    for name in ("stylerl", "tasks"):
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    shutil.copy(ROOT / ".dvcignore", folder)
+    (folder / "data").mkdir()
+    (folder / "data/corpus").write_text("code")
+    (folder / "results").mkdir()
+    (folder / "preferences.jsonl").touch()
+    (folder / "rollouts.jsonl").touch()
+    (folder / "command.py").write_text(COMMAND)
+    (folder / "params.yaml").write_text(config.render(config.Params()))
+    (folder / "dvc.yaml").write_text(with_cheap_commands())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+        dvc("init", "-q", "--no-scm")
+        dvc("config", "core.analytics", "false")
+        dvc("remote", "add", "-q", "base", "dvcstore")
+        dvc("unfreeze", "pretrain")
+        dvc("repro", "-q")
+        dvc("freeze", "pretrain")
+        Path("executed").unlink()
+        assert stale() == set()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def folder(
+    after_first_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A copy of that workspace, as the current directory."""
+    shutil.copytree(after_first_run, tmp_path / "workspace")
+    monkeypatch.chdir(tmp_path / "workspace")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    return tmp_path / "workspace"
+
+
+def stale() -> set[str]:
+    """The stages that DVC would run, those after them left out."""
+    return set(yaml.safe_load(dvc("status", "--json")))
+
+
+def executed() -> list[str]:
+    """The stages that ran, in order."""
+    log = Path("executed")
+    return log.read_text().split() if log.exists() else []
+
+
+def keys() -> dict[str, str]:
+    return {s.name: graph.stage_key(s) for s in graph.load_stages()}
+
+
+def append_comment(path: Path) -> None:
+    path.write_text(path.read_text() + "# a comment\n")
+
+
+def changed_keys(edit: Callable[[], None]) -> set[str]:
+    """The stages whose key an edit changes."""
+    before = keys()
+    edit()
+    return {name for name, key in keys().items() if key != before[name]}
+
+
+def test_an_edit_of_the_template_reruns_the_report_alone() -> None:
+    assert changed_keys(lambda: append_comment(TEMPLATE)) == {"report"}
+    assert stale() == {"report"}
+    dvc("repro")
+    assert executed() == ["report"]
+    assert stale() == set()
+
+
+def test_an_edit_of_a_rule_that_changes_no_label() -> None:
+    """The labels, and the reward models trained on them, have the same bytes.
+
+    So what reads them is up to date: neither PPO nor evaluation runs.
+    """
+    append_comment(RULE)
+    assert stale() == {"label", "reward"}  # pretrain is frozen
+    dvc("repro")
+    assert executed() == ["label", "reward"]
+    assert stale() == set()
+
+
+def test_an_edit_of_a_rule_that_changes_labels() -> None:
+    append_comment(RULE)
+    for stage in ("label", "sft", "reward", "ppo", "evaluate"):
+        Path("results", stage).write_text("other bytes")
+    dvc("repro")
+    assert executed() == [
+        "label", "sft", "reward", "ppo", "evaluate", "report",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "stages"),
+    [
+        ("stylerl/reward_data/pairs.py", {"reward"}),
+        ("stylerl/supervised/pretrain.py", set()),
+        ("stylerl/results/promotion.py", set()),
+        ("stylerl/results/guards.py", {"report"}),
+        ("stylerl/pipeline/tracking.py", set()),
+        ("stylerl/ppo/learner.py", {"ppo"}),
+        ("stylerl/evaluation/metrics.py", {"evaluate"}),
+    ],
+)
+def test_an_edit_reruns_what_uses_it(path: str, stages: set[str]) -> None:
+    append_comment(Path(path))
+    assert stale() == stages
