@@ -32,6 +32,7 @@ def main() -> None:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     snippets = storage.read_table(SNIPPETS)
+    # The same data, settings and seed resume from the same folder.
     card = pretrain.describe(snippets, settings)
     recipe = json.dumps(
         [card["digest"], dataclasses.asdict(settings), params.seed]
@@ -46,6 +47,7 @@ def main() -> None:
                 run.log_metrics({"loss": progress.loss}, progress.step)
             if progress.valid_bits is None:
                 continue
+            # Each measured model replaces the one before it.
             curve.append(progress._asdict())
             run.log_metrics(
                 {"valid_bits_per_byte": progress.valid_bits}, progress.step

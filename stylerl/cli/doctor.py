@@ -57,6 +57,21 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
+def passed(check: str, detail: str) -> Finding:
+    """All is well."""
+    return Finding(check, Status.OK, detail)
+
+
+def warning(check: str, detail: str, remedy: str) -> Finding:
+    """A run is possible, and something about it is worse than it could be."""
+    return Finding(check, Status.WARN, detail, remedy)
+
+
+def failed(check: str, detail: str, remedy: str) -> Finding:
+    """A run would fail."""
+    return Finding(check, Status.FAIL, detail, remedy)
+
+
 def examine(root: Path) -> Iterator[Finding]:
     """Check the machine, then what is in `root`, one by one.
 
@@ -89,9 +104,8 @@ def _outside(root: Path) -> Finding:
         for name in ("dvc.yaml", "data", "params.yaml")
         if not (root / name).exists()
     ]
-    return Finding(
+    return warning(
         "checkout",
-        Status.WARN,
         f"none here: no {', no '.join(absent)}",
         "judge, complete --model and the trainer need none; `git clone` "
         "stylerl and run there for the pipeline",
@@ -147,7 +161,7 @@ def check_packages(needed: str = "") -> Finding:
                 "pip install -r requirements.lock, or remove .venv and run "
                 "make"
             )
-        return Finding("packages", Status.FAIL, "; ".join(unmet), remedy)
+        return failed("packages", "; ".join(unmet), remedy)
     complete = [extra for extra in EXTRAS if not wrong[extra]]
     absent = [f"stylerl[{extra}]" for extra in EXTRAS if wrong[extra]]
     detail = "as pyproject.toml asks"
@@ -155,7 +169,7 @@ def check_packages(needed: str = "") -> Finding:
         detail += f", with {', '.join(complete)}"
     if absent:
         detail += f"; not installed: {', '.join(absent)}"
-    return Finding("packages", Status.OK, detail)
+    return passed("packages", detail)
 
 
 def _unmet(extra: str) -> list[str]:
@@ -186,23 +200,18 @@ def check_torch() -> Finding:
     else:
         place = f"CPU, {torch.get_num_threads()} threads"
     python = sys.version.split()[0]
-    return Finding(
-        "torch",
-        Status.OK,
-        f"{torch.__version__} on {place}, Python {python}",
-    )
+    return passed("torch", f"{torch.__version__} on {place}, Python {python}")
 
 
 def check_git() -> Finding:
     """`git` can be called: the commit of a run is recorded by it."""
     if shutil.which("git") is None:
-        return Finding(
+        return warning(
             "git",
-            Status.WARN,
             "not on PATH; runs will not record their commit",
             "install git from your system's packages",
         )
-    return Finding("git", Status.OK, "on PATH")
+    return passed("git", "on PATH")
 
 
 def check_disk(root: Path, needed: float = DISK_GIB) -> Finding:
@@ -210,8 +219,8 @@ def check_disk(root: Path, needed: float = DISK_GIB) -> Finding:
     free = shutil.disk_usage(root).free / 2**30
     detail = f"{free:.1f} GiB free; a default run takes about {needed:g}"
     if free < needed:
-        return Finding("disk", Status.FAIL, detail, "free some, or move")
-    return Finding("disk", Status.OK, detail)
+        return failed("disk", detail, "free some, or move")
+    return passed("disk", detail)
 
 
 def check_port(port: int, server: str) -> Finding:
@@ -221,13 +230,12 @@ def check_port(port: int, server: str) -> Finding:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return Finding(
+            return warning(
                 f"port {port}",
-                Status.WARN,
                 f"taken; {server} would listen here",
                 "it may be running already; if not, stop what holds the port",
             )
-    return Finding(f"port {port}", Status.OK, f"free for the {server}")
+    return passed(f"port {port}", f"free for the {server}")
 
 
 def check_data(folder: Path) -> Finding:
@@ -237,16 +245,15 @@ def check_data(folder: Path) -> Finding:
         rows = pq.read_metadata(folder / "corpus.parquet").num_rows
     except (DataError, OSError, ValueError) as error:
         cause = str(error).splitlines()[0]
-        return Finding("data", Status.FAIL, cause, "stylerl collect")
+        return failed("data", cause, "stylerl collect")
     if rows != manifest["files"]:
-        return Finding(
+        return failed(
             "data",
-            Status.FAIL,
             f"corpus.parquet holds {rows} files, manifest.json says "
             f"{manifest['files']}",
             "rm -r data, then stylerl collect",
         )
-    return Finding("data", Status.OK, f"{rows} files, as its manifest says")
+    return passed("data", f"{rows} files, as its manifest says")
 
 
 def check_parameters(path: Path) -> Finding:
@@ -254,13 +261,12 @@ def check_parameters(path: Path) -> Finding:
     try:
         params = config.load(path)
     except ConfigError as error:
-        return Finding(
+        return failed(
             "params.yaml",
-            Status.FAIL,
             str(error),
             "correct it, or stylerl params --preset default",
         )
-    return Finding("params.yaml", Status.OK, f"preset {params.preset}")
+    return passed("params.yaml", f"preset {params.preset}")
 
 
 def check_model(name: str, revision: str) -> Finding:
@@ -268,16 +274,13 @@ def check_model(name: str, revision: str) -> Finding:
     try:
         size = memory.shape_of(name, revision)
     except ModelError as error:
-        return Finding(
+        return failed(
             "base model",
-            Status.FAIL,
             str(error),
             "dvc pull pretrain brings the embedded one; or name another in "
             "sft.base",
         )
-    return Finding(
-        "base model", Status.OK, f"{size.parameters / 1e6:.1f}M parameters"
-    )
+    return passed("base model", f"{size.parameters / 1e6:.1f}M parameters")
 
 
 def check_tokenizer(name: str, revision: str) -> Finding:
@@ -286,21 +289,19 @@ def check_tokenizer(name: str, revision: str) -> Finding:
     ids = tokenizer.encode(WHITESPACE, add_special_tokens=False)
     back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     if back != WHITESPACE:
-        return Finding(
+        return failed(
             "tokenizer",
-            Status.FAIL,
             f"{WHITESPACE!r} comes back as {back!r}",
             "style lives in whitespace: choose a model whose tokenizer is "
             "byte-level",
         )
     if tokenizer.pad_token_id == tokenizer.eos_token_id:
-        return Finding(
+        return failed(
             "tokenizer",
-            Status.FAIL,
             "pad is eos, so the end of a text could not be learnt",
             "give the tokenizer a pad token of its own",
         )
-    return Finding("tokenizer", Status.OK, "keeps whitespace; pad is not eos")
+    return passed("tokenizer", "keeps whitespace; pad is not eos")
 
 
 def check_attention(name: str, revision: str) -> Finding:
@@ -315,13 +316,12 @@ def check_attention(name: str, revision: str) -> Finding:
             logits.append(model(input_ids=ids, attention_mask=mask).logits)
     gap = float((logits[0] - logits[1]).abs().max())
     if gap > ATTENTION_TOLERANCE:
-        return Finding(
+        return failed(
             "attention",
-            Status.FAIL,
             f"sdpa and eager differ by {gap:.2g} in the logits",
             "update transformers: pip install -r requirements.lock",
         )
-    return Finding("attention", Status.OK, f"sdpa = eager to {gap:.1g}")
+    return passed("attention", f"sdpa = eager to {gap:.1g}")
 
 
 def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
@@ -332,9 +332,8 @@ def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
     try:
         found = rehearsal.rehearse(name, revision, params)
     except ModelError as error:
-        yield Finding(
+        yield failed(
             "rehearsal",
-            Status.FAIL,
             str(error),
             "lower ppo.max_new_tokens, or choose another model",
         )
@@ -347,28 +346,26 @@ def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
 
 def _ratio(found: Rehearsal) -> Finding:
     if not abs(found.ratio) < RATIO_TOLERANCE:
-        return Finding(
+        return failed(
             "ratio",
-            Status.FAIL,
             "the same weights give a text another probability the second "
             f"time: {1 + found.ratio:.4g} times the first",
             "something in the model is random, such as a dropout of its "
             "own: choose a stock Llama, GPT-2 or similar model",
         )
-    return Finding("ratio", Status.OK, "1 before the first step")
+    return passed("ratio", "1 before the first step")
 
 
 def _padding(found: Rehearsal) -> Finding:
     if not (found.padding < RATIO_TOLERANCE and found.alike):
-        return Finding(
+        return failed(
             "padding",
-            Status.FAIL,
             "a text is scored or sampled differently next to a longer one "
             f"(log-probabilities differ by {found.padding:.2g})",
             "the model ignores attention_mask or position_ids: choose "
             "a stock Llama, GPT-2 or similar model",
         )
-    return Finding("padding", Status.OK, "changes no score and no sample")
+    return passed("padding", "changes no score and no sample")
 
 
 def _endings(found: Rehearsal, limit: int) -> Finding:
@@ -377,14 +374,13 @@ def _endings(found: Rehearsal, limit: int) -> Finding:
         f"{limit} tokens"
     )
     if found.ended < 0.5:
-        return Finding(
+        return warning(
             "endings",
-            Status.WARN,
             detail,
             "ppo.missing_eos_penalty would charge most: raise "
             "ppo.max_new_tokens, or let SFT teach it to end",
         )
-    return Finding("endings", Status.OK, detail)
+    return passed("endings", detail)
 
 
 def _reward(found: Rehearsal) -> Finding:
@@ -393,15 +389,14 @@ def _reward(found: Rehearsal) -> Finding:
         f"standard deviation of {found.spread:.2f}"
     )
     if found.spread < health.FLAT:
-        return Finding(
+        return warning(
             "reward",
-            Status.WARN,
             detail,
             "all texts are worth the same, so there is nothing to learn: "
             "lower ppo.temperature, or train the base or SFT model longer "
             "so that its texts parse",
         )
-    return Finding("reward", Status.OK, detail)
+    return passed("reward", detail)
 
 
 def check_adapters(name: str, params: Params) -> Finding:
@@ -411,17 +406,14 @@ def check_adapters(name: str, params: Params) -> Finding:
     try:
         policy.add_adapters(ppo.lora_rank, ppo.lora_alpha, ppo.lora_targets, 0)
     except ConfigError as error:
-        return Finding(
+        return failed(
             "adapters",
-            Status.FAIL,
             str(error),
             "set ppo.lora_targets to [all-linear], or ppo.lora_rank to 0",
         )
     trained = sum(weight.numel() for weight in policy.trained().values())
-    return Finding(
-        "adapters",
-        Status.OK,
-        f"LoRA trains {trained:,} of {size:,} parameters",
+    return passed(
+        "adapters", f"LoRA trains {trained:,} of {size:,} parameters"
     )
 
 
@@ -435,13 +427,12 @@ def check_memory(name: str, params: Params) -> Finding:
         f"{free / 2**30:.1f} GiB free; PPO takes about {needed / 2**30:.1f}"
     )
     if needed > free:
-        return Finding(
+        return failed(
             "memory",
-            Status.FAIL,
             detail,
             "set ppo.micro_batch to a smaller number than it is, but not 0",
         )
-    return Finding("memory", Status.OK, detail)
+    return passed("memory", detail)
 
 
 def _rooted(root: Path, name: str) -> str:

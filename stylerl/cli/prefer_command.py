@@ -216,6 +216,7 @@ def sample(params: Params, count: int) -> list[Pair]:
             "`stylerl run` makes it, or name a file: --from pairs.jsonl"
         )
     prompts = training_prompts(storage.read_table(LABELS), count, params.seed)
+    # One completion a prompt from each model, by random streams of their own.
     drawn = []
     for side, folder in enumerate((present[0], present[-1])):
         tokenizer = models.load_tokenizer(folder)
@@ -233,6 +234,7 @@ def sample(params: Params, count: int) -> list[Pair]:
             )
         )
     one, other = drawn
+    # What was cut, or is the same twice, has no better side.
     pairs = [
         Pair.of(prompt, one.texts[i], other.texts[i])
         for i, prompt in enumerate(prompts)

@@ -50,6 +50,7 @@ def rehearse(name: str | Path, revision: str, params: Params) -> Rehearsal:
         prompts=PROMPTS,
         seed=params.seed,
     )
+    # The same responses are scored one by one and as they were in the batch.
     batch = trainer.rollout()
     rows = list(zip(batch.input_ids, batch.prompt_lengths, strict=True))
     alone = response_logprobs(

@@ -123,6 +123,7 @@ def complete_prompts(
     A sample is a function of the model, the seed, the prompt's place and the
     sample's number, so the same numbers are the same draws for every model.
     """
+    # One row a prompt and sample, all samples of a prompt together.
     places = [place for place in range(len(prompts)) for _ in numbers]
     repeated = [prompts[place] for place in places]
     samples = list(numbers) * len(prompts)

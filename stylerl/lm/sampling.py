@@ -101,6 +101,7 @@ def generate(
         min_new_tokens,
     )
     ids: list[list[int]] = [[] for _ in prompts]
+    # Prompts of similar length share a batch, so that little is padded.
     order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
     with tqdm(
         total=len(prompts), desc=desc, unit="sample", disable=desc is None
@@ -266,6 +267,7 @@ def _decode_batch(
     Where `static`, every step but the first has the same shapes: cache and
     mask have their full size from the start, and finished rows stay.
     """
+    # 1. Prompts padded on the left, and a cache with room for the responses.
     pad = stop.tokenizer.pad_token_id
     rows = torch.arange(len(prompts))  # the original row of each live row
     ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
@@ -283,6 +285,7 @@ def _decode_batch(
         tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
     )
     positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
+    # 2. A token for every live row, until all have ended.
     responses: list[list[int]] = [[] for _ in prompts]
     ended: set[int] = set()
     for step in range(limit):
@@ -306,6 +309,8 @@ def _decode_batch(
         live = torch.tensor([row not in ended for row in rows.tolist()])
         if not live.any():
             break
+        # 3. The next step sees one new token a row; where shapes may change,
+        # rows that have ended leave once they are a tenth of the batch.
         positions = lengths[:, None] + step
         ids = tokens[:, None]
         if static:

@@ -58,6 +58,7 @@ def render(evidence: Evidence) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # The arguments are in the order of the page.
     metrics, completions = evidence.metrics, evidence.completions
     page = environment.get_template("report.html.j2").render(
         headline=summary.headline(metrics),

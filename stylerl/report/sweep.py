@@ -93,6 +93,7 @@ def section(sweep: Sweep) -> Markup:
     points = sweep.points
     ranked = sorted(points, key=lambda p: (p.kl, p.compliance))
     best = frontier(ranked)
+    # The plot: a numbered dot a point, a line through the frontier.
     dots = [
         plots.Dot(
             point.kl,
@@ -110,6 +111,7 @@ def section(sweep: Sweep) -> Markup:
         [plots.Series("frontier", "ppo", heights)],
         dots=dots,
     )
+    # The table, under the same numbers.
     cell, head = Markup("<td>{}</td>"), Markup("<th>{}</th>")
     rows = [
         Markup("<tr>{}</tr>").format(
