@@ -300,7 +300,7 @@ def test_strings_over_lines_keep_their_text() -> None:
 def test_a_docstring_in_the_prompt_keeps_its_indentation() -> None:
     prompt = BODY + '    """Say."""\n'
     text = prompt + "    if a:\n        return 1\n    return 2\n"
-    # The body stands beside the docstring: only what is deeper may move.
+    # The body is as deep as the docstring: only deeper lines may move.
     assert RULES["W191"](text, random.Random(0), len(prompt)) == (
         prompt + "    if a:\n    \treturn 1\n    return 2\n"
     )

@@ -154,7 +154,7 @@ def test_summary_counts() -> None:
             "score": 0.8,  # (0.7 + 0.9) / 2
         },
         "corruptions": {"E225": 2, "W291": 1},
-        # E225 stands twice in one snippet, which counts once.
+        # E225 occurs twice in one snippet, which counts once.
         "violations": {"E225": 2, "E501": 1, "W291": 1},
     }
 

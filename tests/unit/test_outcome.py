@@ -64,7 +64,7 @@ SHARES = [
     (LONG + "a" * 20, "'\n", True, "E501", "", ""),
     (DEF + " ", "\n    return x\n", True, "W291", "", ""),
     (DEF, " \n    return x\n", True, "", "W291", ""),
-    # pyflakes counts bytes: f'ä' begins 7 of them behind its character.
+    # pyflakes counts bytes: f'ä' begins 7 of them after its character.
     ("def g(x='äöüäöüä', y=f'ä'):", "\n    return x\n", True, "F541", "", ""),
     # A body on the line of its header, wherever the header begins.
     (DEF, " return x\n", True, "", "E704", ""),
