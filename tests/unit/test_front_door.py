@@ -54,6 +54,12 @@ def test_the_tree_is_that_of_the_repository() -> None:
     assert [name for name in tops if not (ROOT / name).is_dir()] == []
 
 
+def test_the_tree_names_every_stage() -> None:
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    line = next(line for line in README if line.startswith("tasks/"))
+    assert line.split(": ")[1].split() == list(stages)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_to_a_file(page: str) -> None:
     links = LINK.findall((ROOT / page).read_text())
