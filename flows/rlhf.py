@@ -38,7 +38,7 @@ SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 def rlhf(
     preset: str | None = None, params: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Align the model; before/after scores go to the MLflow run.
+    """Align the model; before/after metrics go to the MLflow run.
 
     Args:
         preset: smoke, default, notebook or gpu; writes params.yaml anew.
@@ -105,15 +105,15 @@ def record(
     results: dict[str, dict[str, Any]],
     judge: str,
 ) -> dict[str, str]:
-    """Put scores and lineage on the parent run.
+    """Put metrics and lineage on the parent run.
 
     Returns:
         The lineage: this run, the judge, and each raw input's digest.
     """
     parent.log_tag("judge", judge)
     for name, model in SCORES.items():
-        scores = metrics[model].items()
-        parent.log_metrics({f"{name}/{key}": value for key, value in scores})
+        values = metrics[model].items()
+        parent.log_metrics({f"{name}/{key}": value for key, value in values})
     parent.log_tag("mlflow.note.content", summary.markdown(metrics))
     if REPORT.exists():
         parent.log_file(REPORT)

@@ -7,7 +7,7 @@ The first round is the flow as it is.  Each further one keeps the completions
 of the policy that PPO has just made in rounds/N.jsonl, lets the reward models
 learn from them too, as the judge labels them (reward.rollouts), and runs
 PPO again, from SFT, against what they have become.  Every round is a run of
-the flow with its own scores, and passes the gate to be champion.  params.yaml
+the flow with its own metrics, and passes the gate to be champion.  params.yaml
 then names the last round's file, so `dvc repro` agrees; to go back is a
 change of one value.
 """

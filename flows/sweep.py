@@ -3,7 +3,7 @@
     stylerl sweep
     stylerl sweep --grid ppo.kl_coef=[0.02,0.1] --set ppo.updates=20
 
-Every point is a child run of the sweep's in MLflow, with scores as a flow's
+Every point is a child run of the sweep's in MLflow, with metrics as a flow's
 own run has them, so the UI and `stylerl compare` take any two.  The same
 command resumes a sweep that was killed: what a finished point made is in
 DVC's run cache.  Afterwards params.yaml is as it was, and so are artifacts

@@ -2,7 +2,7 @@
 
 It samples and judges nothing, so another template, or another chart, costs
 seconds.  The page's last section says where, when committed and in what time
-its numbers were made, so it differs from one execution to the next; no stage
+its metrics were made, so it differs from one execution to the next; no stage
 reads it.
 """
 

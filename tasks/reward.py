@@ -76,8 +76,8 @@ def _datasets(
 def _logger(run: tracking.Run, model: str) -> reward.Log:
     """Log what a model's training reports under the model's name."""
 
-    def log(numbers: Mapping[str, float], step: int) -> None:
-        run.log_metrics({model: numbers}, step)
+    def log(metrics: Mapping[str, float], step: int) -> None:
+        run.log_metrics({model: metrics}, step)
 
     return log
 

@@ -77,7 +77,7 @@ def _resampled_means(differences: Floats, resamples: int, seed: int) -> Floats:
     if not np.isfinite(differences).all():
         raise DataError(
             "an interval needs finite differences; got NaN or infinity: a "
-            "model's numbers are broken, look at its completions"
+            "model's metrics are broken, look at its completions"
         )
     draws = np.random.default_rng(seed).multinomial(
         prompts, np.full(prompts, 1 / prompts), size=resamples

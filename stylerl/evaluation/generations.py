@@ -1,7 +1,7 @@
 """Completions of the same prompts under the same seeds, by every model.
 
 What each model writes, how far it has moved from SFT, and what it has kept of
-human code; metrics.py turns it into numbers.
+human code; metrics.py measures it.
 
 Notation: P prompts, S samples of each, so P x S completions a model.
 """

@@ -97,16 +97,16 @@ class Run:
     def log_metrics(
         self, metrics: Mapping[str, Any], step: int | None = None
     ) -> None:
-        """Record numbers; nested ones get dotted names, None is left out."""
+        """Record metrics; nested ones get dotted names, None is left out."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        numbers = [
+        entries = [
             Metric(name, float(value), now, step or 0)
             for name, value in _flat(metrics)
             if value is not None
         ]
-        self.client.log_batch(self.id, metrics=numbers)
+        self.client.log_batch(self.id, metrics=entries)
 
     @_unless_gone
     def log_table(self, name: str, table: "pd.DataFrame") -> None:

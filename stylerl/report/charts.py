@@ -68,15 +68,15 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
     """One chart for each known column that the trainer wrote."""
     if updates is None or updates.empty:
         return []
-    numbers = updates["update"].astype(float).tolist()
+    steps = updates["update"].astype(float).tolist()
     marks = [
-        plots.Mark(steps[0], name)
-        for name, steps in find_alarms(updates).items()
+        plots.Mark(rang[0], name)
+        for name, rang in find_alarms(updates).items()
     ]
     return [
         plots.lines(
             title,
-            numbers,
+            steps,
             [plots.Series(title, "ppo", updates[column].tolist())],
             marks=marks,
         )
@@ -121,8 +121,8 @@ def draw_frontier(
             for name, style, path in paths
         ],
         dots=[
-            plots.Dot(kl, 100 * numbers["compliance"], words, style)
-            for words, style, kl, numbers in points
+            plots.Dot(kl, 100 * own["compliance"], label, style)
+            for label, style, kl, own in points
         ]
         + [
             plots.Dot(kl, y, str(update), "ppo", above=True)

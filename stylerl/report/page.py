@@ -1,6 +1,6 @@
 """The report: one self-contained HTML page from an evaluation's tables.
 
-Only its last section, on where the numbers come from, depends on the clock
+Only its last section, on where the metrics come from, depends on the clock
 and the machine.  Completions are untrusted text and are escaped by the
 template engine; the page loads nothing and runs no script.
 """

@@ -1,4 +1,4 @@
-"""What an evaluation's numbers mean.
+"""What an evaluation's metrics mean.
 
 display.py names each number and shows it, guards.py says what a gain must
 not have cost; promotion.py decides on them, comparison.py sets two runs side

@@ -1,4 +1,4 @@
-"""The evaluation's numbers, on completions few enough to count."""
+"""The evaluation's metrics, on completions few enough to count."""
 
 import math
 
