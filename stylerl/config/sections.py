@@ -1,7 +1,8 @@
 """One frozen dataclass for each section of params.yaml.
 
 The only place where an option, its default, its bounds and its meaning are
-written down.
+written down.  For the length of one version, a parameter that changes name
+keeps its old one in `was`, and one that goes is listed in REMOVED.
 """
 
 from collections.abc import Mapping

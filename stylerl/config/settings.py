@@ -153,7 +153,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     )
     if float in allowed and type(value) is int:
         return float(value)
-    if type(value) in allowed:
+    if type(value) in allowed:  # isinstance would take True for an int
         return value
     rule = " or ".join(
         "null" if t is type(None) else t.__name__ for t in allowed
@@ -178,6 +178,7 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
                     f"{name} knows no {key!r}; it takes {rule['meaning']}"
                 )
             _check_bounds(f"{name}.{key}", each, rule)
+    # Only numbers have the bounds below; a bool is an int, and has none.
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
     if not math.isfinite(value):

@@ -78,6 +78,7 @@ def _negated_test(
     for i in range(1, len(tokens) - 1):
         if (tokens[i].text, tokens[i + 1].text) != words:
             continue
+        # Back to the start of the dotted name, in steps of ".name".
         first = i - 1
         while first >= 2 and tokens[first - 1].text == ".":
             first -= 2
@@ -115,6 +116,7 @@ def lambda_assignment(code: Code) -> Iterator[Site]:
     """E731: a lambda bound to a name, for a function of one return."""
     for match in _SMALL_FUNCTION.finditer(code.text, code.start):
         indent, name, arguments, value = match.groups()
+        # A decorated function cannot become an assignment.
         above = code.text[: match.start()].rstrip().rpartition("\n")[2]
         if above.lstrip().startswith("@"):
             continue
@@ -219,5 +221,6 @@ def invalid_escape(code: Code) -> Iterator[Site]:
     for word in code.tokens:
         if word.kind == "string" and word.text[0] in "rR":
             escaped = _ESCAPE.findall(word.text)
+            # Without its r, the string must keep its meaning.
             if escaped and _KNOWN.isdisjoint(escaped):
                 yield replace(word.start, word.start + 1, "")

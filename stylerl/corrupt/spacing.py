@@ -171,6 +171,7 @@ def annotated_default(code: Code) -> Iterator[Site]:
 
 def _annotated(code: Code, index: int) -> bool:
     """Whether there is a colon between the argument's start and `index`."""
+    # Backwards, past nested brackets, to a colon or the argument before.
     opener = code.tokens[index].opener
     for i in range(index - 1, opener, -1):
         token = code.tokens[i]

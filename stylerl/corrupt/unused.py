@@ -170,6 +170,7 @@ def _calls(
         between = tuple(w.text for w in words[i + 1 : first])
         if word.kind != "string" or between != before:
             continue
+        # The first closing bracket that is as deep as the opening one.
         depth = words[first - 1].opener
         for last in range(first, len(words)):
             if words[last].opener == depth and words[last].text in CLOSING:

@@ -163,6 +163,7 @@ def _installed(
             f"{lock} pins {name}=={version}, which is not installed; "
             f"pip install -r {lock}"
         ) from error
+    # A local build, such as torch's 2.13.0+cpu, counts as its version.
     found = distribution.version.partition("+")[0]
     if found != version:
         raise DataError(
