@@ -259,6 +259,10 @@ def test_mutations(tmp_path: Path, config: JudgeConfig) -> None:
         for _ in range(rng.choice([1, 1, 1, 2, 4])):
             source = mutate(source, rng)
         sources.append(source)
+    if sys.version_info >= (3, 12):
+        # There tokenize raises SystemError on a NUL, at which the command
+        # breaks off; the judge reads no tokens for `# noqa`, and says E999.
+        sources = [source for source in sources if b"\0" not in source]
     assert_equal(tmp_path, sources, config)
 
 
