@@ -42,6 +42,7 @@ from stylerl.judge import Judge
 from stylerl.lm.sampling import whole_lines
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
+from stylerl.ppo.learner import ADAM_EPS
 from stylerl.report import summary
 from stylerl.results import display
 
@@ -152,7 +153,7 @@ def run_rloo(params: Params) -> LoadedModel:
     settings, ours = params.ppo, untrained(params)
     tokenizer = ours.tokenizer
     begin = tokenizer.bos_token or tokenizer.eos_token  # as encode_prompt
-    minibatch = settings.batch_size // settings.minibatches
+    minibatch = settings.batch_size // settings.num_minibatches
 
     def reward(
         prompts: list[str],
@@ -185,21 +186,21 @@ def run_rloo(params: Params) -> LoadedModel:
             args=RLOOConfig(
                 output_dir=folder,
                 per_device_train_batch_size=minibatch,
-                steps_per_generation=settings.minibatches,
-                num_iterations=settings.epochs,
+                steps_per_generation=settings.num_minibatches,
+                num_iterations=settings.update_epochs,
                 num_generations=GENERATIONS,
                 max_steps=settings.updates
-                * settings.minibatches
-                * settings.epochs,
+                * settings.num_minibatches
+                * settings.update_epochs,
                 max_completion_length=settings.max_new_tokens,
                 temperature=settings.temperature,
                 beta=settings.kl_coef,
-                epsilon=settings.cliprange,
+                epsilon=settings.clip_coef,
                 learning_rate=settings.learning_rate,
                 lr_scheduler_type="linear",
                 warmup_steps=settings.warmup,
                 max_grad_norm=settings.max_grad_norm,
-                adam_epsilon=settings.adam_eps,
+                adam_epsilon=ADAM_EPS,
                 gradient_checkpointing=False,
                 bf16=ours.compute.bf16,
                 use_cpu=not torch.cuda.is_available(),

@@ -22,6 +22,7 @@ from stylerl import config, storage
 from stylerl.lm.logprobs import response_states, right_pad
 from stylerl.ppo import formulas
 from stylerl.ppo.factory import build_trainer
+from stylerl.ppo.learner import ADAM_EPS
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import Rollouts
 
@@ -55,9 +56,8 @@ def main() -> None:
     batches = []
     for trainer.learner.done in range(count):
         batch = trainer.rollout()
-        scores = trainer.learner._shape(
-            batch.scores, torch.tensor(batch.finished)
-        )
+        cut = ~torch.tensor(batch.finished)
+        scores = batch.scores - settings.missing_eos_penalty * cut
         states = states_of(trainer.policy, batch)
         batches.append(
             Episodes(states, scores, batch.mask, batch.response_lengths)
@@ -82,9 +82,9 @@ def report(batches: list[Episodes], settings: config.PPOConfig) -> None:
         seen, new = ceiling(batches[:half], batches[half:], ridge)
         print(f"ridge {ridge:g}: {seen:.3f} of seen, {new:.3f} of new scores")
     for rate in RATES:
-        for clip in (settings.cliprange_value, float("inf")):
+        for clip in (settings.clip_coef, float("inf")):
             options = dataclasses.replace(
-                settings, value_learning_rate=rate, cliprange_value=clip
+                settings, value_learning_rate=rate, clip_coef=clip
             )
             found = [learn(batches, options, seed) for seed in range(SEEDS)]
             print(
@@ -124,7 +124,7 @@ def learn(
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     rate = settings.value_learning_rate or settings.learning_rate
-    optimiser = torch.optim.Adam(head.parameters(), eps=settings.adam_eps)
+    optimiser = torch.optim.Adam(head.parameters(), eps=ADAM_EPS)
     moments, found = formulas.Moments(), []
     for number, batch in enumerate(batches, start=1):
         none = torch.zeros(batch.mask.shape)
@@ -140,22 +140,22 @@ def learn(
             values,
             batch.mask,
             settings.gamma,
-            settings.lam,
+            settings.gae_lambda,
         )
         found.append(formulas.explained_variance(values, returns, batch.mask))
         optimiser.param_groups[0]["lr"] = rate * min(1, number / WARM)
         old, target = values[batch.mask], returns[batch.mask]
         episode = torch.arange(len(batch.lengths))
         episode = episode.repeat_interleave(batch.lengths)
-        for _ in range(settings.epochs):
+        for _ in range(settings.update_epochs):
             order = torch.randperm(len(batch.lengths))
-            for rows in order.tensor_split(settings.minibatches):
+            for rows in order.tensor_split(settings.num_minibatches):
                 part = torch.isin(episode, rows)
                 loss, _ = formulas.value_loss(
                     head(batch.states[part])[:, 0],
                     old[part],
                     target[part],
-                    settings.cliprange_value,
+                    settings.clip_coef,
                 )
                 optimiser.zero_grad()
                 (settings.vf_coef * loss.mean()).backward()

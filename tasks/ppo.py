@@ -53,6 +53,8 @@ def main() -> None:
     Under `accelerate launch` the main rank alone logs and writes.
     """
     params = config.load()
+    # The other ranks take part in every update, and in the gathering of the
+    # weights that the main one writes.
     if not Ranks().is_main:
         for _ in (trainer := make_trainer(params)):
             pass
@@ -73,6 +75,7 @@ def main() -> None:
         triggered: set[str] = set()
         for step in trainer:
             _log(run, step, triggered)
+        # The outputs of the stage, as dvc.yaml declares them.
         trainer.save_policy(FOLDER)
         storage.write_text(ROLLOUTS, _rollouts(trainer))
         table = _updates(trainer.history)
@@ -175,7 +178,6 @@ def _rollouts(trainer: PPOTrainer) -> str:
         trainer.tokenizer,
         prompts,
         max_new_tokens=settings.max_new_tokens,
-        min_new_tokens=settings.min_new_tokens,
         stop_strings=settings.stop_strings,
         temperature=settings.temperature,
         seed=draws.seed_of(trainer.seed, "rollouts"),

@@ -26,6 +26,7 @@ def main() -> None:
     with tracking.stage_run("reward", config.to_dict(params.reward)) as run:
         run.log_tag("judge", judge.identity)
         train_set, eval_set = _datasets(params, judge)
+        # 1. Train both models, and save each with the judge's identity.
         classifier = reward.train_classifier(
             train_set.labels,
             params.reward,
@@ -43,6 +44,7 @@ def main() -> None:
         )
         models.tag_with_judge(pairwise.model, judge.identity)
         models.save_model(*pairwise, PAIRWISE)
+        # 2. Measure both on the eval set.
         measured = reward_metrics.measure(
             classifier, pairwise, eval_set, params.reward.batch_size
         )

@@ -214,7 +214,7 @@ def original() -> str:
         ("PPO's reward", "ppo", "reward"),
         ("PPO's updates", "ppo", "updates"),
         ("episodes an update", "ppo", "batch_size"),
-        ("clip range", "ppo", "cliprange"),
+        ("clip range", "ppo", "clip_coef"),
     )
     lines = ["| | the notebook | default |", "|---|---|---|"]
     for label, section, key in rows:

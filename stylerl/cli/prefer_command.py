@@ -226,7 +226,6 @@ def sample(params: Params, count: int) -> list[Pair]:
                 tokenizer,
                 prompts,
                 max_new_tokens=params.ppo.max_new_tokens,
-                min_new_tokens=params.ppo.min_new_tokens,
                 stop_strings=params.ppo.stop_strings,
                 temperature=params.ppo.temperature,
                 seed=draws.seed_of(params.seed, f"prefer {side}"),

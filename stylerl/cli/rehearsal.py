@@ -84,7 +84,6 @@ def _one_update(ppo: PPOConfig) -> PPOConfig:
         for name in (
             "temperature",
             "max_new_tokens",
-            "min_new_tokens",
             "stop_strings",
         )
     }
@@ -93,8 +92,8 @@ def _one_update(ppo: PPOConfig) -> PPOConfig:
         **kept,
         updates=1,
         batch_size=SAMPLES,
-        minibatches=1,
-        epochs=1,
+        num_minibatches=1,
+        update_epochs=1,
         precision="fp32",
     )
 

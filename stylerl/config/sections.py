@@ -223,7 +223,22 @@ REWARD_NAMES = (
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Proximal policy optimisation; names follow arXiv 1707.06347."""
+    """Proximal policy optimisation; names as in CleanRL, where it has them."""
+
+    REMOVED: ClassVar = {  # docs/decisions/0029-options-removed.md
+        "value_from": "classifier",
+        "min_new_tokens": 0,
+        "value_warmup": 0,
+        "adam_eps": 1e-5,
+        "whiten_rewards": False,
+        "advantage_clip": None,
+        "dual_clip": None,
+        "cliprange_value": 0.2,
+        "ratio_guard": None,
+        "kl_horizon": 10_000,
+        "score_clip": None,
+        "scale_scores": False,
+    }
 
     reward: Mapping[str, float] = setting(
         {
@@ -241,15 +256,16 @@ class PPOConfig:
     )
     substance_target: float = setting(
         1.0,
-        "size at which the substance part reaches 1, as a multiple of what "
-        "the reference writes",
+        "size of a body that gets the full substance part, as a multiple of "
+        "what the reference writes",
         gt=0,
     )
-    watch: str = setting(
+    monitor: str = setting(
         "classifier",
-        "reward model that is asked beside the reward, and never rewards, to "
-        "show how far it drifts from the linter; none asks none",
+        "reward model whose prediction is logged and never rewarded, to show "
+        "how far it drifts from the linter; none logs none",
         choices=("none", "classifier", "pairwise"),
+        was="watch",
     )
     reference: str = setting(
         "sft",
@@ -258,21 +274,15 @@ class PPOConfig:
     )
     value: str = setting(
         "shared",
-        "where the value head is: on the policy's trunk, or on a "
-        "separate model that begins as the reward model of value_from",
+        "where the value head is: on the policy's trunk, or on a separate "
+        "model that starts as the classifier of the stage reward",
         choices=("shared", "separate"),
-    )
-    value_from: str = setting(
-        "classifier",
-        "reward model that a separate value model begins as",
-        choices=("classifier", "pairwise"),
     )
     credit: str = setting(
         "auto",
-        "where the score goes: all of it to the last action (response), or "
-        "what the linter charges to the tokens that wrote it and the rest to "
-        "the last action (token); auto takes token where the linter is in the "
-        "reward",
+        "which tokens get the reward: the last action all of it (response), "
+        "or each violation's token its part, and the last action the rest "
+        "(token); auto takes token where the linter is in the reward",
         choices=("auto", "response", "token"),
     )
     prompts: int = setting(
@@ -283,18 +293,16 @@ class PPOConfig:
     )
     updates: int = setting(90, "rollout batches, one update each", ge=0)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1)
-    minibatches: int = setting(4, "optimiser steps an epoch", ge=1)
-    epochs: int = setting(1, "passes over a rollout batch", ge=1)
+    num_minibatches: int = setting(
+        4, "optimiser steps in an epoch", ge=1, was="minibatches"
+    )
+    update_epochs: int = setting(
+        1, "passes over a rollout batch", ge=1, was="epochs"
+    )
     micro_batch: int = setting(
         8, "sequences a forward pass; 0 takes the whole minibatch", ge=0
     )
     max_new_tokens: int = setting(128, "tokens a completion", ge=1)
-    min_new_tokens: int = setting(
-        0,
-        "tokens before which a completion does not end; more than 0 makes "
-        "the estimate of KL biased",
-        ge=0,
-    )
     stop_strings: tuple[str, ...] = setting(
         (), "texts that end a completion as eos does, and are no part of it"
     )
@@ -310,42 +318,37 @@ class PPOConfig:
         choices=("constant", "cosine", "linear"),
     )
     warmup: float = setting(0.05, "share of updates that warm up", ge=0, le=1)
-    value_warmup: int = setting(
-        0, "first updates that train the value head alone", ge=0
-    )
-    adam_eps: float = setting(1e-5, "Adam's epsilon", gt=0)
     max_grad_norm: float = setting(1.0, "gradients are clipped to", gt=0)
     gamma: float = setting(1.0, "discount", ge=0, le=1)
-    lam: float = setting(1.0, "GAE's lambda", ge=0, le=1)
+    gae_lambda: float = setting(
+        1.0, "lambda of the advantage estimate (GAE)", ge=0, le=1, was="lam"
+    )
     scale_rewards: bool = setting(
         True,
         "divide rewards by the running size of the returns, so that neither "
         "the reward's scale nor kl_coef's lets the value loss drown the "
         "policy's",
     )
-    whiten_rewards: bool = setting(
-        False, "divide rewards by their standard deviation, keep the mean"
+    clip_coef: float = setting(
+        0.2,
+        "clip range: of the policy ratio around 1, and of a value around "
+        "its old one",
+        gt=0,
+        was="cliprange",
     )
-    advantage_clip: float | None = setting(
-        None, "whitened advantages are cut to this size", gt=0
-    )
-    cliprange: float = setting(0.2, "of the policy ratio", gt=0)
-    cliprange_high: float | None = setting(
-        None, "its upper side (clip-higher); null takes cliprange", gt=0
-    )
-    dual_clip: float | None = setting(
+    clip_coef_high: float | None = setting(
         None,
-        "least surrogate, in advantages, where these are negative",
-        gt=1,
+        "upper side of the ratio's range (clip-higher), against a falling "
+        "entropy; null takes clip_coef",
+        gt=0,
+        was="cliprange_high",
     )
-    cliprange_value: float = setting(0.2, "of the value", gt=0)
     vf_coef: float = setting(0.1, "weight of the value loss", ge=0)
-    entropy_coef: float = setting(0.009, "weight of the entropy bonus", ge=0)
+    ent_coef: float = setting(
+        0.009, "weight of the entropy bonus", ge=0, was="entropy_coef"
+    )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", gt=0
-    )
-    ratio_guard: float | None = setting(
-        None, "a minibatch with a larger mean ratio is skipped", gt=1
     )
     lora_rank: int = setting(
         0,
@@ -391,24 +394,15 @@ class PPOConfig:
     )
     kl_control: str = setting(
         "fixed",
-        "how kl_coef moves towards kl_target: not, by Ziegler's "
-        "proportional controller, or by 2% an update",
-        choices=("fixed", "proportional", "two_percent"),
+        "whether kl_coef stays, or moves towards kl_target by Ziegler's "
+        "proportional controller",
+        choices=("fixed", "proportional"),
     )
     kl_target: float = setting(
         6.0, "nats a response that kl_control aims at", gt=0
     )
-    kl_horizon: int = setting(
-        10_000, "episodes in which the proportional controller acts", ge=1
-    )
-    score_clip: float | None = setting(
-        None, "scores are cut to this size", gt=0
-    )
-    scale_scores: bool = setting(
-        False, "divide scores by their running standard deviation"
-    )
     missing_eos_penalty: float = setting(
-        1.0, "taken from the score of a completion that was cut", ge=0
+        1.0, "subtracted from the score of a completion that was cut", ge=0
     )
     precision: str = setting(
         "auto",
@@ -432,15 +426,10 @@ class PPOConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.minibatches > self.batch_size:
+        if self.num_minibatches > self.batch_size:
             raise ConfigError(
-                f"ppo.minibatches must be at most ppo.batch_size, "
-                f"{self.batch_size}; got {self.minibatches}"
-            )
-        if self.min_new_tokens > self.max_new_tokens:
-            raise ConfigError(
-                f"ppo.min_new_tokens must be at most ppo.max_new_tokens, "
-                f"{self.max_new_tokens}; got {self.min_new_tokens}"
+                f"ppo.num_minibatches must be at most ppo.batch_size, "
+                f"{self.batch_size}; got {self.num_minibatches}"
             )
         _check_stop_strings("ppo.stop_strings", self.stop_strings)
         if self.keep == "best" and self.validate_every == 0:

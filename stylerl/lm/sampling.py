@@ -66,7 +66,6 @@ def generate(
     seed: int = 0,
     rows: Sequence[int] | None = None,
     batch_size: int = 64,
-    min_new_tokens: int = 0,
     stop_strings: Sequence[str] = (),
     stop_at_eos: bool = True,
     bf16: bool = False,
@@ -78,12 +77,11 @@ def generate(
     `rows` numbers the prompts, 0, 1, ... by default: prompt i draws from the
     stream of (seed, rows[i]).  Temperature 0 takes the likeliest token.
     A completion ends with eos, or with the token that completes one of
-    `stop_strings` in its decoded text; not before `min_new_tokens`, until
-    when eos is not drawn.  `bf16` samples from a copy of the model in
-    bfloat16, two to three times as fast where the CPU has it.  `static`
-    keeps the shapes of every step, which on a GPU is then captured as a
-    graph; None does so on a GPU alone.  A progress bar named `desc` counts
-    completions.
+    `stop_strings` in its decoded text.  `bf16` samples from a copy of the
+    model in bfloat16, two to three times as fast where the CPU has it.
+    `static` keeps the shapes of every step, which on a GPU is then captured
+    as a graph; None does so on a GPU alone.  A progress bar named `desc`
+    counts completions.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
@@ -98,7 +96,6 @@ def generate(
         tokenizer,
         tokenizer.eos_token_id if stop_at_eos else None,
         tuple(stop_strings),
-        min_new_tokens,
     )
     ids: list[list[int]] = [[] for _ in prompts]
     # Prompts of similar length share a batch, so that little is padded.
@@ -135,11 +132,10 @@ class StopRule:
     tokenizer: PreTrainedTokenizerBase
     eos: int | None
     strings: tuple[str, ...]
-    min_tokens: int  # nothing ends before
 
     def ends(self, ids: Sequence[int]) -> bool:
         """Whether the last of these tokens is the response's last."""
-        if len(ids) < max(self.min_tokens, 1):
+        if not ids:
             return False
         if ids[-1] == self.eos:
             return True
@@ -149,10 +145,6 @@ class StopRule:
         """The text without eos, up to the stop string that ended it."""
         text = self._decode(ids)
         return text[: self._cut(text)] if self.ends(ids) else text
-
-    def forbids_eos(self, step: int) -> bool:
-        """Whether eos may not be token `step`, counted from 0."""
-        return self.eos is not None and step + 1 < self.min_tokens
 
     def _cut(self, text: str) -> int | None:
         """Where the first stop string begins; None where there is none."""
@@ -298,8 +290,6 @@ def _decode_batch(
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]  # (live, V)
-        if stop.forbids_eos(step):
-            logits[:, stop.eos] = -torch.inf
         tokens = choose_tokens(logits, noise[:, step], temperature)
         for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
             if row not in ended:

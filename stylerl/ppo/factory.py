@@ -106,7 +106,8 @@ def build_trainer(
         return _style(name, judge, reward_models, device)
 
     # The monitor: a learned reward model too, at PPO's own precision.
-    learned = None if settings.watch == "none" else style(settings.watch)
+    learned = None if settings.monitor == "none" else style(settings.monitor)
+    # A separate value model starts as a reward model (`_critic`).
     return PPOTrainer(
         settings,
         policy=PolicyWithValue(
@@ -173,7 +174,7 @@ def _critic(
     """The reward model that a separate value model starts as."""
     if settings.value == "shared":
         return None
-    folder = reward_models / settings.value_from
+    folder = reward_models / "classifier"
     tokenizer = models.load_tokenizer(folder)
     model: Any = models.load_scorer(folder, tokenizer=tokenizer)
     scorer: PreTrainedModel = model.to(device)

@@ -15,7 +15,6 @@ Sources
     Ziegler  Ziegler et al., arXiv 1909.08593
     N+       Huang et al., arXiv 2403.17031
     DAPO     Yu et al., arXiv 2503.14476
-    Dual     Ye et al., arXiv 1912.09729
     KL       Schulman, joschu.net/blog/kl-approx.html
     Chan     Chan, Golub, LeVeque, Stanford STAN-CS-79-773
 """
@@ -30,6 +29,7 @@ from stylerl.config import PPOConfig
 
 LOG_RATIO_LIMIT = 20.0  # e^20 is finite in fp32, and out of any clip range
 PROPORTIONAL_LIMIT = 0.2  # Ziegler's bound on the controller's error
+HORIZON = 10_000  # episodes in which the controller acts; Ziegler's
 
 
 def kl_k1(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
@@ -63,9 +63,13 @@ def penalised_rewards(
 
 
 def advantages_and_returns(
-    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    gamma: float,
+    gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
-    """A_t = d_t + gamma lam A_{t+1}, d_t = reward_t + gamma V_{t+1} - V_t
+    """A_t = d_t + gamma lambda A_{t+1}, d_t = reward_t + gamma V_{t+1} - V_t
     (GAE, eq. 16), and R_t = A_t + V_t.
 
     All (B, R); after the last action of a response everything is 0.
@@ -75,7 +79,8 @@ def advantages_and_returns(
     next_value = torch.zeros_like(next_advantage)
     for t in range(rewards.shape[1] - 1, -1, -1):
         delta = rewards[:, t] + gamma * next_value - values[:, t]
-        next_advantage = (delta + gamma * lam * next_advantage) * mask[:, t]
+        decayed = gamma * gae_lambda * next_advantage
+        next_advantage = (delta + decayed) * mask[:, t]
         next_value = values[:, t] * mask[:, t]
         advantages[:, t] = next_advantage
     return advantages, (advantages + values) * mask
@@ -92,16 +97,15 @@ def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
     return sums
 
 
-def whiten(x: Tensor, mask: Tensor, *, keep_mean: bool = False) -> Tensor:
+def whiten(x: Tensor, mask: Tensor) -> Tensor:
     """(x - mean) / std over the mask, 0 outside (N+, section 7).
 
-    The variance has Bessel's correction; `keep_mean` adds the mean again.
+    The variance has Bessel's correction.
     """
     inside = x[mask]
     mean = inside.mean()
     variance = ((inside - mean) ** 2).sum() / max(len(inside) - 1, 1)
-    white = (x - mean) * torch.rsqrt(variance + 1e-8)
-    return (white + mean if keep_mean else white) * mask
+    return (x - mean) * torch.rsqrt(variance + 1e-8) * mask
 
 
 def ratio_of(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
@@ -111,28 +115,16 @@ def ratio_of(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
 
 
 def policy_loss(
-    ratio: Tensor,
-    advantages: Tensor,
-    low: float,
-    high: float,
-    dual: float | None = None,
+    ratio: Tensor, advantages: Tensor, low: float, high: float
 ) -> tuple[Tensor, Tensor]:
     """-min(r A, clip(r, 1 - low, 1 + high) A) (PPO, eq. 7; two sides: DAPO,
-    section 3.1), with `dual` = c at most -c A where A < 0 (dual clip).
+    section 3.1).
 
     Returns the loss, and where its gradient was cut to 0, (N,) each.
     """
     plain = ratio * advantages
     clipped = ratio.clamp(1 - low, 1 + high) * advantages
-    surrogate, active = torch.minimum(plain, clipped), clipped < plain
-    if dual is not None:
-        floor = dual * advantages
-        below = (advantages < 0) & (surrogate < floor)
-        surrogate, active = (
-            torch.where(below, floor, surrogate),
-            active | below,
-        )
-    return -surrogate, active
+    return -torch.minimum(plain, clipped), clipped < plain
 
 
 def value_loss(
@@ -159,15 +151,13 @@ def next_kl_coef(config: PPOConfig, beta: float, kl: float) -> float:
     """beta, after a batch whose responses were `kl` nats from pi_ref.
 
     `proportional`: e = clip(kl / target - 1, +-0.2), beta (1 + e B /
-    horizon) (Ziegler, section 2.2).  `two_percent`: up or down by 2%.
+    horizon) (Ziegler, section 2.2).
     """
-    if config.kl_control == "proportional":
-        error = kl / config.kl_target - 1
-        error = min(max(error, -PROPORTIONAL_LIMIT), PROPORTIONAL_LIMIT)
-        return beta * (1 + error * config.batch_size / config.kl_horizon)
-    if config.kl_control == "two_percent":
-        return beta * (1.02 if kl > config.kl_target else 0.98)
-    return beta
+    if config.kl_control == "fixed":
+        return beta
+    error = kl / config.kl_target - 1
+    error = min(max(error, -PROPORTIONAL_LIMIT), PROPORTIONAL_LIMIT)
+    return beta * (1 + error * config.batch_size / HORIZON)
 
 
 def learning_rate_share(config: PPOConfig, update: int) -> float:
@@ -205,13 +195,6 @@ class Moments(NamedTuple):
             self.mean + gap * n / total,
             self.squares + squares + gap**2 * self.size * n / total,
         )
-
-    @property
-    def std(self) -> float:
-        """Standard deviation with Bessel's correction; 1 while it is 0."""
-        if self.size < 2 or self.squares == 0:
-            return 1.0
-        return math.sqrt(self.squares / (self.size - 1))
 
     @property
     def rms(self) -> float:

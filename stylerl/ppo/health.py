@@ -207,7 +207,8 @@ _RULES = (
     _Rule(
         "KL explosion",
         "The policy has left the reference; its text is likely to be odd.",
-        "Raise ppo.kl_coef, or lower ppo.learning_rate or ppo.epochs, or "
+        "Raise ppo.kl_coef, or lower ppo.learning_rate or "
+        "ppo.update_epochs, or "
         "set ppo.kl_control to proportional.",
         _kl_explosion,
     ),
@@ -216,27 +217,27 @@ _RULES = (
         "KL cannot be negative: the tokens were not drawn from the "
         "distribution that is scored, because of a generation setting "
         "(another temperature, top-k or top-p, a forced length).",
-        "Sample with ppo.temperature alone, and ppo.min_new_tokens: 0.",
+        "Sample with ppo.temperature alone.",
         _kl_negative,
     ),
     _Rule(
         "entropy collapse",
         "The policy is nearly deterministic and explores no more.",
-        "Raise ppo.entropy_coef to 0.01 or so, or ppo.kl_coef; lower "
+        "Raise ppo.ent_coef to 0.01 or so, or ppo.kl_coef; lower "
         "ppo.learning_rate.",
         _entropy_collapse,
     ),
     _Rule(
         "updates too big",
         "More than half of the tokens reached the clip range.",
-        "Lower ppo.learning_rate or ppo.epochs; 0.1 to 0.3 is healthy.",
+        "Lower ppo.learning_rate or ppo.update_epochs; 0.1 to 0.3 is healthy.",
         _updates_too_big,
     ),
     _Rule(
         "value head broken",
         "The value predicts the returns worse than their mean does.",
-        "Lower ppo.value_learning_rate where the value leaps about, or give "
-        "the head ppo.value_warmup updates of its own.",
+        "Lower ppo.value_learning_rate if the value changes erratically, "
+        "raise it if it hardly changes.",
         _value_head_broken,
     ),
     _Rule(

@@ -23,6 +23,8 @@ from stylerl.ppo.policy import PolicyWithValue, ResponseScores
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
 
+ADAM_EPS = 1e-5  # published PPO's; torch's default is 1e-8
+
 
 class RolloutTargets(NamedTuple):
     """What stays fixed in an update; (B, R), or (N,) of a micro-batch."""
@@ -54,8 +56,8 @@ class Learner:
         self.done = 0  # updates
         self.beta = config.kl_coef  # moved by the KL controller
         self.rate_scale = 1.0  # halved by every rollback
-        self.score_moments = formulas.Moments()
         self.return_moments = formulas.Moments()
+        # Two groups, since the new value head learns at a rate of its own.
         trunks = [
             weight
             for name, weight in policy.named_parameters()
@@ -66,7 +68,7 @@ class Learner:
                 {"params": trunks},
                 {"params": list(policy.value_head.parameters())},
             ],
-            eps=config.adam_eps,
+            eps=ADAM_EPS,
             fused=True,
         )
 
@@ -84,11 +86,9 @@ class Learner:
             batch.values,
             batch.mask,
             self.config.gamma,
-            self.config.lam,
+            self.config.gae_lambda,
         )
         advantages = formulas.whiten(advantages, batch.mask)
-        if (limit := self.config.advantage_clip) is not None:
-            advantages = advantages.clamp(-limit, limit)
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(
             batch.logprobs,
@@ -101,6 +101,7 @@ class Learner:
         self.policy.train(self.config.gradient_checkpointing)
         sums = MetricSums()
         with self.compute.attention(batch, self.policy.model):
+            # Sums of every step are kept, and divided once at the end.
             for rows in self._minibatches(len(batch.input_ids)):
                 if not self._step(batch, targets, rows, sums):
                     break
@@ -122,38 +123,27 @@ class Learner:
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
         beta = self.beta if config.kl_penalty == "reward" else 0.0
-        scores = self._shape(batch.scores, torch.tensor(batch.finished))
-        scale = self.score_moments.std if config.scale_scores else 1.0
+        cut = ~torch.tensor(batch.finished)
         rewards = formulas.penalised_rewards(
-            scores,
-            batch.token_rewards / scale,
+            batch.scores - config.missing_eos_penalty * cut,
+            batch.token_rewards,
             kl,
             batch.response_lengths,
             beta,
         )
+        # The whitened policy loss does not depend on the rewards' scale, the
+        # value loss does, and the two share a trunk.
         if config.scale_rewards:
             sums = formulas.discounted_sums(rewards, config.gamma)
             self.return_moments = self.return_moments.add(sums[batch.mask])
             rewards = rewards / self.return_moments.rms
-        if config.whiten_rewards:
-            rewards = formulas.whiten(rewards, batch.mask, keep_mean=True)
         return rewards
-
-    def _shape(self, scores: Tensor, finished: Tensor) -> Tensor:
-        """Scale, clip, and charge what was cut, (B,) each."""
-        config = self.config
-        if config.scale_scores:
-            self.score_moments = self.score_moments.add(scores)
-            scores = scores / self.score_moments.std
-        if (limit := config.score_clip) is not None:
-            scores = scores.clamp(-limit, limit)
-        return scores - config.missing_eos_penalty * ~finished
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
         """The rows of each optimiser step of an update."""
-        for epoch in range(self.config.epochs):
+        for epoch in range(self.config.update_epochs):
             order = draws.permutation(count, self.seed, self.done, epoch)
-            yield from order.tensor_split(self.config.minibatches)
+            yield from order.tensor_split(self.config.num_minibatches)
 
     def _step(
         self,
@@ -165,11 +155,10 @@ class Learner:
         """One optimiser step; False if the update ends early, before it."""
         step_sums = self._gradient(batch, targets, rows)
         means, config = step_sums.metrics(), self.config
+        # The gradient's own pass has measured how far the policy has moved;
+        # a step from there would move it further, so it is not taken.
         if config.target_kl and means["policy/approxkl"] > config.target_kl:
             return False
-        if config.ratio_guard and means["policy/ratio"] > config.ratio_guard:
-            sums.count("policy/skipped")
-            return True
         clipped = torch.nn.utils.clip_grad_norm_(
             self.policy.parameters(), config.max_grad_norm
         )
@@ -209,11 +198,7 @@ class Learner:
                         for x in targets
                     )
                 )
-                scores = self.policy(
-                    *micro,
-                    self.compute.temperature,
-                    value_only=self._value_only,
-                )
+                scores = self.policy(*micro, self.compute.temperature)
                 with self.compute.autocast(enabled=False):
                     loss = self._loss(scores, fixed, own_sums)
                     (loss.sum() / tokens).backward()
@@ -234,12 +219,9 @@ class Learner:
         micro-batch less than rank 0 would leave the others waiting.
         """
         for _, micro in self.compute.micro_batches(batch, rows[:1]):
-            scores = self.policy(
-                *micro, self.compute.temperature, value_only=self._value_only
-            )
-            idle = scores.values if self._value_only else sum(scores)
+            scores = self.policy(*micro, self.compute.temperature)
             with self.compute.autocast(enabled=False):
-                (0 * idle.sum()).backward()
+                (0 * sum(scores).sum()).backward()
 
     def _loss(
         self, now: ResponseScores, old: RolloutTargets, sums: MetricSums
@@ -250,12 +232,11 @@ class Learner:
         policy, clipped = formulas.policy_loss(
             ratio,
             old.advantages,
-            config.cliprange,
-            config.cliprange_high or config.cliprange,
-            config.dual_clip,
+            config.clip_coef,
+            config.clip_coef_high or config.clip_coef,
         )
         value, value_clipped = formulas.value_loss(
-            now.values, old.values, old.returns, config.cliprange_value
+            now.values, old.values, old.returns, config.clip_coef
         )
         sums.add(
             {
@@ -269,20 +250,13 @@ class Learner:
             }
         )
         sums.maximum("policy/ratio_max", ratio)
-        if self._value_only:
-            return config.vf_coef * value
         loss = policy + config.vf_coef * value
-        if config.entropy_coef:
-            loss = loss - config.entropy_coef * now.entropy
+        if config.ent_coef:
+            loss = loss - config.ent_coef * now.entropy
         if config.kl_penalty == "loss":
             k3 = formulas.kl_k3(now.logprobs, old.ref_logprobs)
             loss = loss + self.beta * k3
         return loss
-
-    @property
-    def _value_only(self) -> bool:
-        """Whether the policy still waits for its value head."""
-        return self.done < self.config.value_warmup
 
     def _set_rate(self) -> None:
         """The learning rates of this update."""
@@ -309,7 +283,6 @@ class Learner:
             "done": self.done,
             "beta": self.beta,
             "rate_scale": self.rate_scale,
-            "score_moments": list(self.score_moments),
             "return_moments": list(self.return_moments),
         }
 
@@ -324,5 +297,4 @@ class Learner:
         self.done = state["done"]
         self.beta = state["beta"]
         self.rate_scale = state["rate_scale"]
-        self.score_moments = formulas.Moments(*state["score_moments"])
         self.return_moments = formulas.Moments(*state["return_moments"])

@@ -51,7 +51,7 @@ def shape_of(name: str, revision: str) -> Shape:
 
 def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
     """Peak bytes of the PPO stage: policy, reference, reward, activations."""
-    sequences = -(-ppo.batch_size // ppo.minibatches)  # rounded up
+    sequences = -(-ppo.batch_size // ppo.num_minibatches)  # rounded up
     if ppo.micro_batch:
         sequences = min(sequences, ppo.micro_batch)
     tokens = sequences * (PROMPT_TOKENS + ppo.max_new_tokens)

@@ -90,22 +90,15 @@ class PolicyWithValue(nn.Module):
         prompt_lengths: Tensor,
         response_lengths: Tensor,
         temperature: float,
-        *,
-        value_only: bool = False,
     ) -> ResponseScores:
         """Score the response tokens of right-padded sequences.
 
         `input_ids` is (B, T), prompt and response; their lengths in tokens
-        are (B,) each.  Log-probabilities are taken at `temperature`.  With
-        `value_only` the gradient reaches the value
-        head, and its own trunk, and nothing else.
+        are (B,) each.  Log-probabilities are taken at `temperature`.
         """
         episodes = input_ids, prompt_lengths, response_lengths
-        with torch.set_grad_enabled(
-            torch.is_grad_enabled() and not value_only
-        ):
-            hidden, tokens = response_states(self.model, *episodes)
-            scores = token_scores(self.model, hidden, tokens, temperature)
+        hidden, tokens = response_states(self.model, *episodes)
+        scores = token_scores(self.model, hidden, tokens, temperature)
         if self.value_trunk is not None:
             hidden, _ = response_states(self.value_trunk, *episodes)
         return ResponseScores(*scores, self.values(hidden))

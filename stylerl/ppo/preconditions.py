@@ -44,12 +44,14 @@ def check(
         )
     if not prompts:
         raise ConfigError("there must be at least one prompt; got none")
+    # Where pad is eos, the end of a response would be masked as padding.
     if tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
         raise ConfigError(
             "the tokenizer's pad token must exist and differ from eos; "
             f"got {tokenizer.pad_token!r}: use "
             "stylerl.lm.models.load_tokenizer"
         )
+    # What a setting promises must have been given to the trainer.
     if config.credit == "token" and not credit:
         raise ConfigError(
             "ppo.credit: token needs a function that assigns rewards to "

@@ -15,7 +15,7 @@ Where this departs from the papers, and from TRL's PPOTrainer
     2. The score is the reward of the last action, which is eos if the
        response ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
-       `minibatches` is the number of optimiser steps in an epoch.
+       `num_minibatches` is the number of optimiser steps in an epoch.
     4. Rewards are divided by the running root mean square of the returns:
        on a shared trunk an unscaled value loss drowns the policy's, and a
        huge beta then drives the policy away from pi_ref.
@@ -256,7 +256,6 @@ class PPOTrainer:
                 self.tokenizer,
                 texts,
                 max_new_tokens=self.config.max_new_tokens,
-                min_new_tokens=self.config.min_new_tokens,
                 stop_strings=self.config.stop_strings,
                 temperature=self.config.temperature,
                 seed=seed,

@@ -322,7 +322,6 @@ def expected_sizes(
         tokenizer,
         repeated,
         max_new_tokens=config.max_new_tokens,
-        min_new_tokens=config.min_new_tokens,
         stop_strings=config.stop_strings,
         temperature=config.temperature,
         seed=seed,

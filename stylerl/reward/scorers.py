@@ -134,6 +134,7 @@ def train_pairwise(
             "got none: raise label.snippets, or lower label.corrupt_share"
         )
     model, tokenizer = new_scorer(config, seed)
+    # Rows as TRL's collator reads them: ids of both texts, and a margin.
     limit = training.token_limit(model, config.max_tokens)
     chosen = encode_texts(tokenizer, [pair.chosen for pair in pairs], limit)
     rejected = encode_texts(

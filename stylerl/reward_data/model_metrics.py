@@ -43,10 +43,12 @@ def measure(
     batch_size: int,
 ) -> Measured:
     """Both models on held-out texts; docs/metrics.md defines the keys."""
+    # 1. The pairs: which differ in length, which do not parse.
     labels, rollouts = eval_set.labels, eval_set.rollouts
     pairs = pd.DataFrame(eval_set.pairs, columns=Preference._fields)
     pairs["matched"] = _same_length(pairs, classifier.tokenizer)
     broken = pairs["rule"] == UNPARSABLE
+    # 2. How much there is to measure on.
     metrics: dict[str, Any] = {
         "held_out": {
             "labels": len(labels),
@@ -57,6 +59,7 @@ def measure(
             "rollouts": len(rollouts),
         }
     }
+    # 3. Each model: on labels, on pairs, and on an earlier policy's rollouts.
     for name, model in (("classifier", classifier), ("pairwise", pairwise)):
         scores, better, worse, new = (
             score_texts(*model, texts.tolist(), batch_size)
@@ -86,7 +89,7 @@ def measure(
         }
         if len(rollouts):
             metrics[name]["rollouts"] = _agreement(rollouts, new)
-        if name == "classifier":
+        if name == "classifier":  # only its scores are probabilities
             found = calibration(labels["compliant"], scores)
             metrics[name]["accuracy"] = accuracy(labels["compliant"], scores)
             metrics[name]["calibration_error"] = found.error

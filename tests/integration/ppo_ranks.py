@@ -17,15 +17,12 @@ from stylerl.ppo import PPOConfig, PPOTrainer, sharding
 CONFIG = PPOConfig(
     updates=3,
     batch_size=7,
-    minibatches=4,
-    epochs=2,
+    num_minibatches=4,
+    update_epochs=2,
     max_new_tokens=8,
     precision="fp32",
     learning_rate=1e-3,
-    value_warmup=1,
-    entropy_coef=0.01,
-    scale_scores=True,
-    whiten_rewards=True,
+    ent_coef=0.01,
     checkpoint_every=1,
     validate_every=2,
 )

@@ -276,7 +276,7 @@ def test_memory_of_ppo_by_hand(micro_batch, sequences):
     # bytes each, 24,000.
     ppo = PPOConfig(
         batch_size=16,
-        minibatches=4,
+        num_minibatches=4,
         max_new_tokens=32,
         micro_batch=micro_batch,
     )

@@ -82,14 +82,6 @@ def test_losses_agree():
     assert close(total, theirs["loss"])
 
 
-@pytest.mark.parametrize("case", ["full", "padded"])
-def test_whitening_agrees_under_any_mask(case):
-    given, theirs, _, mask = load(case)
-    kept = pm.whiten(given["values"], mask, keep_mean=True)
-    expected = theirs["whitened_keeping_the_mean"] * mask
-    assert close(kept, expected)
-
-
 def test_trl_puts_the_score_on_a_pad_and_ours_stands_on_the_last_action():
     """Rows end at 4, 2 and 0.  In TRL's rewards the score of row 1 stands
     at 3 and that of row 2 at 1: places that hold no action."""

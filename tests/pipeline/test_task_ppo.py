@@ -23,10 +23,10 @@ from tasks import ppo
 ROOT = Path(__file__).resolve().parent.parent.parent
 BODY = "    return value\n"
 SETTINGS = {
-    "ppo.watch": "none",
+    "ppo.monitor": "none",
     "ppo.updates": 3,
     "ppo.batch_size": 6,
-    "ppo.minibatches": 2,
+    "ppo.num_minibatches": 2,
     "ppo.max_new_tokens": 8,
     "ppo.prompts": 4,
     "ppo.checkpoint_every": 1,
@@ -176,11 +176,9 @@ def test_the_reference_and_the_value_model_are_chosen(
     other = build_llama(len(tokenizer), seed=1)
     models.save_model(other, tokenizer, tmp_path / "artifacts/base")
     models.save_model(
-        other, tokenizer, tmp_path / factory.REWARD_MODELS / "pairwise"
+        other, tokenizer, tmp_path / factory.REWARD_MODELS / "classifier"
     )
-    params = workspace(
-        reference="base", value="separate", value_from="pairwise", updates=1
-    )
+    params = workspace(reference="base", value="separate", updates=1)
     trainer = ppo.make_trainer(params)
     for mine, theirs in (
         (trainer.reference, other),

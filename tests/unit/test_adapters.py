@@ -41,7 +41,7 @@ def make(model, tokenizer, **options):
     config = {
         "updates": 3,
         "batch_size": 4,
-        "minibatches": 2,
+        "num_minibatches": 2,
         "max_new_tokens": 6,
         "learning_rate": 1e-2,
         "precision": "fp32",

@@ -78,7 +78,7 @@ def trainer(**changes):
         options["credit"] = options.pop("credit_function")
     settings = {
         "batch_size": 8,
-        "minibatches": 2,
+        "num_minibatches": 2,
         "max_new_tokens": 8,
         "precision": "fp32",
         "credit": "token",
@@ -96,15 +96,12 @@ def trainer(**changes):
     )
 
 
-@pytest.mark.parametrize("scale_scores", [False, True])
-def test_the_rewards_of_a_response_sum_to_its_score(scale_scores):
-    ours = trainer(scale_scores=scale_scores, missing_eos_penalty=0.25)
+def test_the_rewards_of_a_response_sum_to_its_score():
+    ours = trainer(missing_eos_penalty=0.25)
     batch = ours.rollout()
     rewards = ours.learner._rewards(batch)
-    scale = ours.learner.score_moments.std if scale_scores else 1.0
-    assert (scale != 1.0) == scale_scores
     missing = 0.25 * ~torch.tensor(batch.finished)
-    expected = batch.scores / scale - missing
+    expected = batch.scores - missing
     assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)
     for row, ids in enumerate(batch.input_ids):
         offsets = token_offsets(
@@ -114,7 +111,7 @@ def test_the_rewards_of_a_response_sum_to_its_score(scale_scores):
         assert batch.token_rewards[row].count_nonzero() == 1
         assert batch.token_rewards[row, at].item() == -0.5
         if at < len(offsets) - 1:
-            assert rewards[row, at].item() == pytest.approx(-0.5 / scale)
+            assert rewards[row, at].item() == pytest.approx(-0.5)
     assert set(ours.update(batch)) >= {"policy/loss"}
 
 

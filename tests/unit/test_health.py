@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import build_llama, build_tokenizer
 
+from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.health import alarms, markdown
 from tasks import ppo
@@ -184,8 +185,8 @@ def run(reward, model=None, monitor=None, reference=None, **changes):
     settings = {
         "updates": 10,
         "batch_size": 32,
-        "minibatches": 2,
-        "epochs": 4,
+        "num_minibatches": 2,
+        "update_epochs": 4,
         "max_new_tokens": 12,
         "precision": "fp32",
         "temperature": 1.0,
@@ -216,8 +217,8 @@ REMEDIES = {
     "reward collapse": "Look at a few completions and their scores",
     "KL explosion": "Raise ppo.kl_coef",
     "negative KL": "Sample with ppo.temperature alone",
-    "entropy collapse": "Raise ppo.entropy_coef",
-    "updates too big": "Lower ppo.learning_rate or ppo.epochs",
+    "entropy collapse": "Raise ppo.ent_coef",
+    "updates too big": "Lower ppo.learning_rate or ppo.update_epochs",
     "value head broken": "Lower ppo.value_learning_rate",
     "policy collapse": "Raise ppo.kl_coef",
     "reward hacking": "raise ppo.kl_coef",
@@ -266,9 +267,12 @@ def test_a_huge_learning_rate_makes_updates_too_big(heard):
     heard(found, "updates too big", "KL explosion")
 
 
-def test_a_forced_length_makes_the_estimate_of_kl_negative(heard):
-    """The policy would end its text, the reference would not, and neither
-    may: what is drawn is less likely under the policy that draws it."""
+def test_another_temperature_makes_the_estimate_of_kl_negative(
+    heard, monkeypatch
+):
+    """The policy would end its text, the reference would not, and tokens are
+    drawn at a temperature at which neither does: what is drawn is less likely
+    under the policy than under the reference."""
 
     def eager_to_end():
         model = build_llama(len(build_tokenizer()))
@@ -287,7 +291,12 @@ def test_a_forced_length_makes_the_estimate_of_kl_negative(heard):
     }
     free, _ = run(chance, eager_to_end(), **options)
     assert "alarm: negative KL" not in free
-    found = run(chance, eager_to_end(), min_new_tokens=12, **options)
+
+    def sample_hot(*given, temperature, **named):
+        return generate(*given, temperature=20 * temperature, **named)
+
+    monkeypatch.setattr("stylerl.ppo.trainer.generate", sample_hot)
+    found = run(chance, eager_to_end(), **options)
     heard(found, "negative KL")
 
 
@@ -319,7 +328,7 @@ def test_a_reward_for_stopping_collapses_the_policy(heard):
         missing_eos_penalty=1.0,
         learning_rate=1e-2,
         value_learning_rate=1e-2,
-        entropy_coef=0.0,  # the remedy, which would help
+        ent_coef=0.0,  # the remedy, which would help
     )
     heard(found, "policy collapse", "entropy collapse")
 

@@ -47,16 +47,6 @@ def test_values_do_not_depend_on_padding(tiny_lm):
     assert together[3:].tolist() == pytest.approx(alone.tolist(), abs=1e-5)
 
 
-def test_value_only_moves_the_value_head_alone(tokenizer):
-    policy = PolicyWithValue(build_llama(len(tokenizer)))
-    score(policy, value_only=True).values.sum().backward()
-    moved = [n for n, p in policy.named_parameters() if p.grad is not None]
-    assert moved == ["value_head.weight", "value_head.bias"]
-    score(policy).values.sum().backward()
-    trunk = next(policy.model.base_model.parameters())
-    assert trunk.grad is not None
-
-
 @pytest.mark.parametrize("build", [build_llama, build_gpt2])
 def test_gradient_checkpointing_changes_no_gradient(build, tokenizer):
     gradients = []

@@ -108,9 +108,6 @@ def test_whitening_counts_tokens_and_no_padding():
     white = whiten(x, MASK)
     assert white[0].tolist() == pytest.approx([-2 * scale, -scale, 0])
     assert white[1].tolist() == pytest.approx([scale, 2 * scale, 0])
-    kept = whiten(x, MASK, keep_mean=True)
-    assert kept[0].tolist() == pytest.approx([3 - 2 * scale, 3 - scale, 3])
-    assert kept[1, 2] == 0
 
 
 def test_whitening_one_token_or_a_constant_gives_zeros():
@@ -172,17 +169,6 @@ def test_clip_higher_moves_the_upper_side_alone():
     assert active.tolist() == [False, True, True]
 
 
-def test_dual_clip_bounds_a_bad_action():
-    """c = 3, A = -2: the loss is at most 6; A > 0 is left alone."""
-    ratio = torch.tensor([2.0, 5.0, 5.0], requires_grad=True)
-    advantages = torch.tensor([-2.0, -2.0, 1.0])
-    loss, active = policy_loss(ratio, advantages, 0.2, 0.2, dual=3.0)
-    loss.sum().backward()
-    assert loss.tolist() == pytest.approx([4.0, 6.0, -1.2])
-    assert active.tolist() == [False, True, True]
-    assert ratio.grad.tolist() == [2.0, 0.0, 0.0]
-
-
 @pytest.mark.parametrize(
     ("value", "old", "target", "loss", "clipped"),
     [
@@ -227,14 +213,10 @@ def test_explained_variance():
         ("proportional", 6.6, 0.1 * 1.001),
         ("proportional", 60.0, 0.1 * 1.002),  # the error is cut to 0.2
         ("proportional", 0.0, 0.1 * 0.998),  # and to -0.2
-        ("two_percent", 6.1, 0.102),
-        ("two_percent", 5.9, 0.098),
     ],
 )
 def test_kl_controllers(control, kl, expected):
-    settings = config(
-        kl_control=control, kl_target=6.0, kl_horizon=10_000, batch_size=100
-    )
+    settings = config(kl_control=control, kl_target=6.0, batch_size=100)
     assert next_kl_coef(settings, 0.1, kl) == pytest.approx(expected)
 
 
@@ -264,14 +246,11 @@ def test_schedules(schedule, shares):
 
 
 def test_running_moments():
-    """1, 3 and then 5, 7: mean 4, squares 9 + 1 + 1 + 9 = 20, std
-    sqrt(20 / 3); root mean square of all four sqrt((1 + 9 + 25 + 49) / 4).
-    """
+    """1, 3 and then 5, 7: mean 4, squares 9 + 1 + 1 + 9 = 20; root mean
+    square of all four sqrt((1 + 9 + 25 + 49) / 4)."""
     moments = Moments().add(torch.tensor([1.0, 3.0]))
     assert moments == (2, 2.0, 2.0)
     moments = moments.add(torch.tensor([5.0, 7.0]))
     assert moments == (4, 4.0, 20.0)
-    assert moments.std == pytest.approx(math.sqrt(20 / 3))
     assert moments.rms == pytest.approx(math.sqrt(84 / 4))
-    assert Moments().add(torch.tensor([5.0])).std == 1.0
     assert Moments().rms == Moments().add(torch.zeros(3)).rms == 1.0

@@ -60,7 +60,7 @@ def make(values, **changes):
     settings = {
         "updates": 4,
         "batch_size": 4,
-        "minibatches": 1,
+        "num_minibatches": 1,
         "max_new_tokens": 4,
         "learning_rate": 1e-3,
         "precision": "fp32",
