@@ -5,9 +5,10 @@ are exact, activations are counted for a stock decoder, and a fixed sum
 stands for Python, torch and the corpus.
 """
 
-import os
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from stylerl.config import PPOConfig
 from stylerl.lm import models
@@ -73,15 +74,7 @@ def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
 
 def available_bytes() -> int:
     """Memory that a new process could take, by the kernel or the cgroup."""
-    pages = "SC_AVPHYS_PAGES"
-    if pages not in os.sysconf_names:  # macOS tells only the total
-        pages = "SC_PHYS_PAGES"
-    free = os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                free = int(line.split()[1]) * 1024
+    free: int = psutil.virtual_memory().available
     limit = CGROUP / "memory.max"
     if limit.exists() and limit.read_text().strip().isdigit():
         used = int((CGROUP / "memory.current").read_text())
