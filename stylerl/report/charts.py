@@ -70,8 +70,8 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
         return []
     steps = updates["update"].astype(float).tolist()
     marks = [
-        plots.Mark(rang[0], name)
-        for name, rang in find_alarms(updates).items()
+        plots.Mark(found[0], name)
+        for name, found in find_alarms(updates).items()
     ]
     return [
         plots.lines(
@@ -86,15 +86,15 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
 
 
 def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
-    """The updates at which each alarm rang, by its name."""
+    """The updates at which each alarm was triggered, by its name."""
     if updates is None or "alarms" not in updates:
         return {}
-    rang: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for step, names in zip(updates["update"], updates["alarms"], strict=True):
         if isinstance(names, str):
             for name in filter(None, names.split("; ")):
-                rang.setdefault(name, []).append(int(step))
-    return rang
+                found.setdefault(name, []).append(int(step))
+    return found
 
 
 def draw_frontier(

@@ -124,7 +124,7 @@ def test_alarms_are_marked_on_the_curves():
     text = report.render(evidence(updates=updates))
 
     assert "KL to SFT, nats a response" in text
-    assert text.count('class="alarm"') == 2  # each where it first rang
+    assert text.count('class="alarm"') == 2  # each at its first
     assert "KL explosion: first at update 2, at 2 updates in all" in text
     assert "a &lt; b: first at update 3<" in text
 
@@ -212,7 +212,7 @@ def test_drift_over_the_run_is_drawn_where_it_was_watched():
 def test_no_alarm_is_said_too():
     updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
 
-    assert "no alarm rang" in report.render(evidence(updates=updates))
+    assert "no alarm was triggered" in report.render(evidence(updates=updates))
 
 
 def test_without_curves_there_is_no_section_of_them():
