@@ -2,7 +2,7 @@
 
 An estimate to warn by, not a promise: weights, gradients and Adam's moments
 are exact, activations are counted for a stock decoder, and a fixed sum
-stands for Python, torch and the corpus.
+is added for Python, torch and the corpus.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Numbers that expose a gamed style reward, each on plain text.
 
 A clean line again and again, comments in place of code, a copy of the
-prompt and a `# noqa` all please a linter.  Statement counts stand in
+prompt and a `# noqa` all please a linter.  Statement counts are in
 substance.py; what each number means to a reader, in docs/metrics.md.
 """
 
@@ -52,7 +52,7 @@ def mentions_noqa(text: str) -> bool:
 
 
 def copies_prompt(prompt: str, completion: str) -> bool:
-    """Whether the prompt's first line stands in the completion again."""
+    """Whether the prompt's first line is in the completion again."""
     first = next(iter(_lines_with_content(prompt)), None)
     return first is not None and first in _lines_with_content(completion)
 

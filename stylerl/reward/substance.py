@@ -5,8 +5,8 @@ of the body that the prompt opened (the last `def` or `class` that begins in
 it), nested ones included, from the end of the prompt on.  Not counted are
 `pass`, `...`, docstrings and other bare constants or names, `return` and
 `return None`, `raise NotImplementedError`, `global` and `nonlocal`, and a
-statement that stood before, word for word.  Comments are no statements.
-Code is parsed, never run.
+statement that repeats an earlier one, word for word.  Comments are no
+statements.  Code is parsed, never run.
 """
 
 import ast
@@ -113,7 +113,7 @@ def _size(statement: ast.stmt) -> int:
 
 
 def _size_of_part(node: ast.AST) -> int:
-    """Nodes that stand somewhere in the source, below a statement."""
+    """Nodes with a place in the source, below a statement."""
     here = hasattr(node, "lineno")
     return here + sum(
         _size_of_part(child)
