@@ -74,7 +74,7 @@ def main() -> None:
             run.log_metrics(metrics, update)
         triggered: set[str] = set()
         for step in trainer:
-            _log(run, step, triggered)
+            log_step(run, step, triggered)
         # The outputs of the stage, as dvc.yaml declares them.
         trainer.save_policy(FOLDER)
         storage.write_text(ROLLOUTS, _rollouts(trainer))
@@ -135,7 +135,7 @@ def _key() -> str:
     )
 
 
-def _log(run: tracking.Run, step: Step, triggered: set[str]) -> None:
+def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
     """Log one update to MLflow, and print its alarms.
 
     An alarm is printed once, when it is first triggered; its name is then

@@ -47,7 +47,7 @@ def save(folder: Path, checkpoint: Checkpoint, kept: int = KEPT) -> Path:
         for name, tensors in checkpoint.tensors.items():
             file = scratch / f"{name}.safetensors"
             save_file({k: v.contiguous() for k, v in tensors.items()}, file)
-            digests[file.name] = _digest(file)
+            digests[file.name] = digest_of(file)
         write_json(
             scratch / STATE, {"digests": digests, "state": checkpoint.state}
         )
@@ -134,7 +134,7 @@ def _read(path: Path) -> Checkpoint:
     content = read_json(path / STATE)
     tensors = {}
     for name, digest in content["digests"].items():
-        if _digest(path / name) != digest:
+        if digest_of(path / name) != digest:
             raise DataError(f"{name} is not what was written")
         tensors[Path(name).stem] = load_file(path / name)
     return Checkpoint(int(path.name), tensors, content["state"])
@@ -149,7 +149,8 @@ def _newest_first(folder: Path) -> Iterator[Path]:
         yield folder / name
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

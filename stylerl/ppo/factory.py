@@ -116,7 +116,7 @@ def build_trainer(
         tokenizer=tokenizer,
         reward=rewards.compose(settings.reward, style, sizes),
         prompts=prompts,
-        reference=_reference(params, tokenizer),
+        reference=load_reference(params, tokenizer),
         monitor=rewards.Monitor(
             judge, _at_precision(learned, settings, device)
         ),
@@ -127,7 +127,7 @@ def build_trainer(
     )
 
 
-def _reference(
+def load_reference(
     params: Params, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel | None:
     """The model to measure KL from; None for the policy as it starts.

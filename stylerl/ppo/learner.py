@@ -79,7 +79,7 @@ class Learner:
             TrainingError: a gradient is not finite.
         """
         # 1. Rewards: the shaped score, and the KL penalty of every token.
-        rewards = self._rewards(batch)
+        rewards = self.rewards(batch)
         # 2. Advantages, whitened over all tokens of the batch.
         advantages, returns = formulas.advantages_and_returns(
             rewards,
@@ -103,7 +103,7 @@ class Learner:
         with self.compute.attention(batch, self.policy.model):
             # Sums of every step are kept, and divided once at the end.
             for rows in self._minibatches(len(batch.input_ids)):
-                if not self._step(batch, targets, rows, sums):
+                if not self.take_step(batch, targets, rows, sums):
                     break
         # 4. Metrics, and the next KL coefficient.
         metrics = rollouts.metrics_of(batch, self.beta) | sums.metrics()
@@ -118,7 +118,7 @@ class Learner:
         self.done += 1
         return metrics
 
-    def _rewards(self, batch: Rollouts) -> Tensor:
+    def rewards(self, batch: Rollouts) -> Tensor:
         """The reward of every token, (B, R)."""
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
@@ -145,7 +145,7 @@ class Learner:
             order = draws.permutation(count, self.seed, self.done, epoch)
             yield from order.tensor_split(self.config.num_minibatches)
 
-    def _step(
+    def take_step(
         self,
         batch: Rollouts,
         targets: RolloutTargets,

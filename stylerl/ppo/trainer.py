@@ -219,7 +219,7 @@ class PPOTrainer:
 
         Without `prompts`, it takes those of the next update.
         """
-        texts = list(prompts or self._next_prompts())
+        texts = list(prompts or self.next_prompts())
         return self._episodes(
             texts, draws.seed_of(self.seed, self.done, "sample")
         )
@@ -435,7 +435,8 @@ class PPOTrainer:
         self.learner.rate_scale = scale
         self.save()
 
-    def _next_prompts(self) -> list[str]:
+    def next_prompts(self) -> list[str]:
+        """The prompts of the next update."""
         size = self.config.batch_size
         places = draws.positions(
             self.done * size, size, len(self.prompts), self.seed

@@ -74,9 +74,9 @@ def run(folder, phases: Connection):
     )
     spy(trainer, "rollout", "rollout")
     spy(compute, "response_states", "score")
-    spy(trainer.learner, "_step", "learn")
+    spy(trainer.learner, "take_step", "learn")
     spy(checkpoint, "save", "save")
-    spy(checkpoint, "_digest", "save")
+    spy(checkpoint, "digest_of", "save")
     samples = None
     for step in trainer:
         samples = step.rollouts.input_ids

@@ -138,20 +138,20 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
     of a stage that ran through."""
     ppo.main()
     whole = (tmp_path / "metrics/ppo.csv").read_bytes()
-    log = ppo._log
+    log = ppo.log_step
 
     def stop_at_three(run, step, triggered):
         log(run, step, triggered)
         if step.update == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(ppo, "_log", stop_at_three)
+    monkeypatch.setattr(ppo, "log_step", stop_at_three)
     with pytest.raises(KeyboardInterrupt):
         ppo.main()
     assert list((tmp_path / "checkpoints/ppo/0123456789abcdef").iterdir())
     seen = []
     monkeypatch.setattr(
-        ppo, "_log", lambda _run, step, _triggered: seen.append(step)
+        ppo, "log_step", lambda _run, step, _triggered: seen.append(step)
     )
     ppo.main()
     assert [step.update for step in seen] == [3]
@@ -162,7 +162,7 @@ def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
     workspace(prompt_texts=["def add(a, b):", "class Person:"])
     seen = []
     monkeypatch.setattr(
-        ppo, "_log", lambda _run, step, _triggered: seen.append(step)
+        ppo, "log_step", lambda _run, step, _triggered: seen.append(step)
     )
     ppo.main()
     assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
@@ -188,7 +188,7 @@ def test_the_reference_and_the_value_model_are_chosen(
             assert torch.equal(a, b)
     (step,) = trainer
     assert abs(step.metrics["objective/kl"]) > 0.1
-    assert factory._reference(workspace(), tokenizer) is None
+    assert factory.load_reference(workspace(), tokenizer) is None
 
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
@@ -209,7 +209,7 @@ def test_a_reference_with_another_tokenizer_is_one_clear_error(
     models.save_model(build_llama(len(small)), small, tmp_path / "other")
     params = workspace(reference=str(tmp_path / "other"))
     with pytest.raises(ConfigError, match=r"ppo\.reference must read"):
-        factory._reference(params, tokenizer)
+        factory.load_reference(params, tokenizer)
 
 
 def draw(tokenizer, split="train", count=100, room=8):
@@ -266,7 +266,7 @@ def test_the_best_update_is_the_artifact(
         seen[step.update] = {n: w.clone() for n, w in policy.items()}
 
     trainers, make = [], ppo.make_trainer
-    monkeypatch.setattr(ppo, "_log", note)
+    monkeypatch.setattr(ppo, "log_step", note)
     monkeypatch.setattr(
         ppo, "make_trainer", lambda p: trainers.append(make(p)) or trainers[0]
     )

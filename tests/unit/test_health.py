@@ -209,7 +209,7 @@ def run(reward, model=None, monitor=None, reference=None, **changes):
     )
     tags, triggered = Tags(), set()
     for step in trainer:
-        ppo._log(tags, step, triggered)
+        ppo.log_step(tags, step, triggered)
     return tags, trainer
 
 

@@ -145,13 +145,13 @@ def test_eos_is_the_last_action_and_carries_the_score():
         scale_rewards=False,
     )
     seen = {}
-    learn = trainer.learner._step
+    learn = trainer.learner.take_step
 
     def spy(batch, targets, rows, sums):
         seen["returns"] = targets.returns
         return learn(batch, targets, rows, sums)
 
-    trainer.learner._step = spy
+    trainer.learner.take_step = spy
     batch = trainer.rollout()
     trainer.update(batch)
     assert any(batch.finished)
@@ -187,7 +187,7 @@ def test_a_stop_string_finishes_a_response():
         assert text == full.partition("e")[0]
         stopped += ended
     assert stopped > 0
-    rewards = trainer.learner._rewards(batch).sum(dim=1)
+    rewards = trainer.learner.rewards(batch).sum(dim=1)
     cut = ~torch.tensor(batch.finished)
     assert torch.allclose(rewards, batch.scores - 5.0 * cut, atol=1e-6)
 
@@ -207,7 +207,7 @@ def test_a_cut_completion_is_charged_and_judged_without_its_last_line():
         assert judged == (text if finished else whole)
     assert batch.scores.tolist() == [0.5] * 8
     trainer = make(missing_eos_penalty=2.0, scale_rewards=False, kl_coef=0.0)
-    rewards = trainer.learner._rewards(batch).sum(dim=1)
+    rewards = trainer.learner.rewards(batch).sum(dim=1)
     assert rewards.tolist() == [0.5 if f else -1.5 for f in batch.finished]
 
 
@@ -228,13 +228,13 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
     trainer.learner.optimiser.register_step_post_hook(
         lambda *_: steps.append(1)
     )
-    learn = trainer.learner._step
+    learn = trainer.learner.take_step
 
     def spy(batch, targets, rows, sums):
         seen.append(rows.tolist())
         return learn(batch, targets, rows, sums)
 
-    trainer.learner._step = spy
+    trainer.learner.take_step = spy
     numbers = trainer.update(trainer.rollout())
     assert len(steps) == minibatches * epochs == numbers["policy/steps"]
     for epoch in range(epochs):
@@ -490,7 +490,7 @@ def test_prompts_come_in_turn_and_each_once_a_pass():
     trainer = make(prompts=[f"p{i}" for i in range(10)], batch_size=4)
     drawn = []
     for trainer.learner.done in range(5):
-        drawn += trainer._next_prompts()
+        drawn += trainer.next_prompts()
     assert sorted(drawn[:10]) == sorted(drawn[10:]) == sorted(trainer.prompts)
     assert drawn[:10] != drawn[10:]
 
