@@ -282,7 +282,7 @@ class PPOConfig:
         "auto",
         "which tokens get the reward: the last action all of it (response), "
         "or each violation's token its part, and the last action the rest "
-        "(token); auto takes token where the linter is in the reward",
+        "(token); auto takes token where linter is a part by itself",
         choices=("auto", "response", "token"),
     )
     prompts: int = setting(

@@ -290,7 +290,7 @@ def assess_all(
     completions: list[str],
     finished: list[bool],
 ) -> list[Assessment]:
-    """Each completion's outcome, judged with its prompt and without it."""
+    """Each completion's outcome, judged together with its prompt."""
     texts = [p + c for p, c in zip(prompts, completions, strict=True)]
     verdicts = judge.verdicts(texts, jobs=1, desc="ppo: judge")
     return [
