@@ -30,7 +30,7 @@ from stylerl.cli import main as cli
 from stylerl.lm import models
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-STAGES = ("filter", "label", "sft", "reward", "ppo", "evaluate")
+STAGES = (*("filter", "label", "sft", "reward", "ppo", "evaluate", "report"),)
 PROMPTS = [
     "def add(a, b):",
     "class Person:",

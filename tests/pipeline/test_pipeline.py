@@ -35,7 +35,7 @@ from flows.rounds import check, iterate
 from flows.sweep import sweep
 from stylerl import config, storage
 from stylerl.cli import serve
-from stylerl.errors import DataError, StylerlError
+from stylerl.errors import ConfigError, DataError, StylerlError
 from stylerl.judge import Judge
 from stylerl.pipeline import graph, tracking, workspace
 from stylerl.pipeline import stage_task as stages
@@ -436,7 +436,7 @@ def test_permanent_failure_is_not_retried(folder: Path) -> None:
 
 def test_bad_parameter_touches_nothing(folder: Path) -> None:
     before = Path("params.yaml").read_text()
-    with pytest.raises(config.ConfigError, match="ppo.kl_coef"):
+    with pytest.raises(ConfigError, match="ppo.kl_coef"):
         rlhf(params={"ppo.kl_coef": -1})
     assert Path("params.yaml").read_text() == before
     assert executed() == []
@@ -564,7 +564,7 @@ def test_a_second_round_learns_from_the_first(folder: Path) -> None:
 def test_rounds_that_would_repeat_the_first(
     folder: Path, rounds: int, message: str
 ) -> None:
-    with pytest.raises(config.ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message):
         check(rounds, None, None)
 
 
