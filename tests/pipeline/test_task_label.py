@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 # five.
 KILLED = """
 import os, signal
-from stylerl.judge import cache, judge
+from stylerl.judge import cache, judge, pool
 from tasks import label
 from stylerl.pipeline import process
 
@@ -33,6 +33,7 @@ def fatal(*arguments):
 
 cache.VerdictCache.write = fatal
 judge.BATCH = 5
+pool.cores = lambda: 1  # a batch is for every core
 process.run_main(label.main)
 """
 
