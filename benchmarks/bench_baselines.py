@@ -36,15 +36,24 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.evaluation import generations, heldout, metrics, verdicts
-from stylerl.evaluation.generations import REFERENCE, LoadedModel, Source
+from stylerl.evaluation import display
+from stylerl.evaluation.measurement import (
+    generations,
+    heldout,
+    metrics,
+    verdicts,
+)
+from stylerl.evaluation.measurement.generations import (
+    REFERENCE,
+    LoadedModel,
+    Source,
+)
 from stylerl.judge import Judge
 from stylerl.lm.sampling import whole_lines
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS
 from stylerl.report import summary
-from stylerl.results import display
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 SNIPPETS = Path("artifacts/filter/snippets.parquet")

@@ -18,13 +18,13 @@ from prefect.runtime import flow_run
 
 from stylerl import config, storage
 from stylerl.errors import StylerlError
+from stylerl.evaluation import promotion
+from stylerl.evaluation.promotion import Decision
 from stylerl.judge import Judge
 from stylerl.pipeline import graph, registry, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
 from stylerl.report.sweep import REPORT
-from stylerl.results import promotion
-from stylerl.results.promotion import Decision
 from stylerl.reward_data import preferences
 
 METRICS = Path("metrics/evaluate.json")

@@ -27,13 +27,13 @@ from flows.rlhf import (
 )
 from stylerl import config, storage
 from stylerl.errors import ConfigError
+from stylerl.evaluation import frontier
+from stylerl.evaluation.frontier import Point
 from stylerl.judge import Judge
 from stylerl.pipeline import stage_task as stages
 from stylerl.pipeline import tracking, workspace
 from stylerl.report import summary
 from stylerl.report import sweep as report
-from stylerl.results import frontier
-from stylerl.results.frontier import Point
 
 GRID = {
     "ppo.kl_coef": [0.02, 0.05, 0.1],

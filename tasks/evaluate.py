@@ -11,8 +11,12 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.evaluation.evaluation import MODELS, Evaluation, evaluate
-from stylerl.evaluation.generations import Source
+from stylerl.evaluation.measurement.evaluation import (
+    MODELS,
+    Evaluation,
+    evaluate,
+)
+from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
 from stylerl.pipeline import process, tracking
 
@@ -55,7 +59,7 @@ def main() -> None:
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:
     """Write the tables and the metrics."""
-    basis: dict[Any, Any] = {  # what stylerl/results/comparison.py goes by
+    basis: dict[Any, Any] = {  # what stylerl/evaluation/comparison.py goes by
         "judge": judge.identity,
         "snippets": _digest(SNIPPETS),
         "seed": params.seed,

@@ -18,9 +18,9 @@ from rich.console import Console
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError
+from stylerl.evaluation import guards
 from stylerl.pipeline import graph, machine, process, tracking
 from stylerl.report import page, summary
-from stylerl.results import guards
 
 LOCK = Path("requirements.lock")
 SFT = Path("artifacts/sft")

@@ -22,11 +22,11 @@ import pandas as pd
 
 from stylerl import storage
 from stylerl.errors import DataError
+from stylerl.evaluation import display
 from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
 from stylerl.report import summary
 from stylerl.report.markup import spans, visible
-from stylerl.results import display
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")

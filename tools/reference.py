@@ -168,13 +168,9 @@ def api(room: str) -> Iterator[str]:
     """One package: its docstring, then each of its modules."""
     yield from [f"# stylerl.{room}", ""]
     yield from [f"::: stylerl.{room}", "    options:", "      members: false"]
-    for path in sorted((ROOT / "stylerl" / room).glob("[!_]*.py")):
-        yield from [
-            "",
-            f"## {path.stem}",
-            "",
-            f"::: stylerl.{room}.{path.stem}",
-        ]
+    for path in sorted((ROOT / "stylerl" / room).rglob("[!_]*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        yield from ["", f"## {path.stem}", "", f"::: {name}"]
 
 
 if __name__ == "__main__":

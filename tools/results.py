@@ -21,8 +21,8 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.errors import DataError
+from stylerl.evaluation import display, guards
 from stylerl.report import summary
-from stylerl.results import display, guards
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (

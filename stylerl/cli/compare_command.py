@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stylerl.results import display
-from stylerl.results.comparison import Difference
+from stylerl.evaluation import display
+from stylerl.evaluation.comparison import Difference
 
 
 def show(

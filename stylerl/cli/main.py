@@ -236,8 +236,8 @@ def _sweep(options: argparse.Namespace) -> None:
     workspace.resolve(None, values)  # errors before any waiting
     with _prefect():
         from flows.sweep import sweep
+        from stylerl.evaluation.frontier import Point
         from stylerl.report.sweep import markdown
-        from stylerl.results.frontier import Point
 
         points = sweep(grid or None, values)
     Console().print(Markdown(markdown([Point(**each) for each in points])))
@@ -493,8 +493,8 @@ def _compare(options: argparse.Namespace) -> None:
 
     from stylerl import storage
     from stylerl.cli import compare_command
+    from stylerl.evaluation import comparison
     from stylerl.pipeline import tracking
-    from stylerl.results import comparison
 
     def table(run: str) -> Any:
         if Path(run).is_dir():

@@ -1,7 +1,8 @@
-"""Before and after, on prompts that no training saw.
+"""Before and after: what an evaluation found, and what it means.
 
-evaluation.py tells the story in four phases; heldout.py draws the prompts,
-generations.py samples, baselines.py adds other ways to the same end,
-verdicts.py judges, metrics.py measures, with bootstrap.py's intervals.  What
-the metrics mean is in stylerl/results.
+measurement/ samples, judges and measures.  Here, display.py names each number
+and shows it, guards.py says what a gain must not have cost; promotion.py
+decides on them, comparison.py sets two runs side by side, frontier.py the
+points of a sweep.  Stage `evaluate` uses measurement/ alone, so another
+wording of a guard samples nothing again.
 """

@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 from stylerl.errors import DataError
+from stylerl.evaluation.promotion import ALREADY, Decision, Table
 from stylerl.pipeline import serving, tracking
-from stylerl.results.promotion import ALREADY, Decision, Table
 
 MODEL = "stylerl"
 CHAMPION = "champion"  # the alias of the version to serve

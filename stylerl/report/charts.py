@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from stylerl.evaluation import display
 from stylerl.judge.outcome import Outcome
 from stylerl.report import plots, summary
-from stylerl.results import display
 
 LENGTH_BINS = 16
 BINS = 5  # equal bins of P(compliant)

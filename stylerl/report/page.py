@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from stylerl.evaluation import display, guards
 from stylerl.judge.outcome import Outcome
 from stylerl.report import charts, markup, samples, summary
-from stylerl.results import display, guards
 
 CHANGE = display.Metric("change", "PPO - SFT", 1, 1, -1)
 ENDS = {"": "change", "_low": "low", "_high": "high"}

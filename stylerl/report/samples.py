@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from stylerl.evaluation import display
 from stylerl.judge.verdict import Violation
 from stylerl.report import markup
-from stylerl.results import display
 
 RANDOM_SAMPLES = 10
 WORST_SAMPLES = 5

@@ -6,7 +6,7 @@ import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
-from stylerl.results.display import (
+from stylerl.evaluation.display import (
     MODELS,
     TABLE,
     Metric,
@@ -16,7 +16,7 @@ from stylerl.results.display import (
     show,
     show_gain,
 )
-from stylerl.results.guards import guards
+from stylerl.evaluation.guards import guards
 
 BASELINES = {
     "autopep8": "autopep8 on the base's text",

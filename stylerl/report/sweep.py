@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from stylerl import storage
 from stylerl.errors import DataError
+from stylerl.evaluation.frontier import Point, frontier
 from stylerl.report import plots
-from stylerl.results.frontier import Point, frontier
 
 HEADER = (
     "point", "KL to SFT, nats", "compliance %", "gain over SFT, points",

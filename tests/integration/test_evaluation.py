@@ -10,9 +10,14 @@ from test_heldout import BODY, CLEAN, snippets
 
 from stylerl.config import EvaluateConfig, JudgeConfig
 from stylerl.errors import DataError, ModelError
-from stylerl.evaluation import baselines, evaluation, generations, verdicts
-from stylerl.evaluation.generations import LoadedModel, Source
-from stylerl.evaluation.heldout import Prompt, literal_prompts
+from stylerl.evaluation.measurement import (
+    baselines,
+    evaluation,
+    generations,
+    verdicts,
+)
+from stylerl.evaluation.measurement.generations import LoadedModel, Source
+from stylerl.evaluation.measurement.heldout import Prompt, literal_prompts
 from stylerl.judge import Judge
 from stylerl.lm import sampling
 from stylerl.lm.models import save_model

@@ -15,10 +15,10 @@ import pytest
 from mlflow import pyfunc
 
 from stylerl.errors import DataError
+from stylerl.evaluation.promotion import ALREADY, Decision
 from stylerl.lm import models, sampling
 from stylerl.pipeline import registry, tracking
 from stylerl.pipeline.serving import Policy
-from stylerl.results.promotion import ALREADY, Decision
 
 CHAMPION = "models:/stylerl@champion"
 PROMPTS = ["def add(a, b):\n", "def first(values):"]

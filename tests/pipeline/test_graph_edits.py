@@ -157,11 +157,11 @@ def test_an_edit_of_a_rule_that_changes_labels() -> None:
     [
         ("stylerl/reward_data/pairs.py", {"reward"}),
         ("stylerl/supervised/pretrain.py", set()),
-        ("stylerl/results/promotion.py", set()),
-        ("stylerl/results/guards.py", {"report"}),
         ("stylerl/pipeline/tracking.py", set()),
         ("stylerl/ppo/learner.py", {"ppo"}),
-        ("stylerl/evaluation/metrics.py", {"evaluate"}),
+        ("stylerl/evaluation/measurement/metrics.py", {"evaluate"}),
+        ("stylerl/evaluation/promotion.py", set()),
+        ("stylerl/evaluation/guards.py", {"report"}),
     ],
 )
 def test_an_edit_reruns_what_uses_it(path: str, stages: set[str]) -> None:

@@ -54,7 +54,7 @@ from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.report import summary
 from stylerl.pipeline import process, tracking
-from stylerl.results import display
+from stylerl.evaluation import display
 
 NAME = sys.argv[1]
 READS = {"filter": ["data"], "pretrain": ["artifacts/filter"],

@@ -10,10 +10,10 @@ from test_summary import compliance, metrics
 
 from stylerl import storage
 from stylerl.errors import DataError
+from stylerl.evaluation import promotion
+from stylerl.evaluation.guards import Guard
+from stylerl.evaluation.promotion import Decision
 from stylerl.pipeline import registry, tracking
-from stylerl.results import promotion
-from stylerl.results.guards import Guard
-from stylerl.results.promotion import Decision
 
 GOOD = metrics(gain=compliance(0.1, 0.05, 0.15))
 POOR = metrics(gain=compliance(0.1, -0.01, 0.2))

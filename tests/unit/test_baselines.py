@@ -8,8 +8,8 @@ import pytest
 from test_metrics import row
 
 from stylerl.errors import StylerlError
-from stylerl.evaluation import baselines, format_worker, formatters
-from stylerl.evaluation.formatters import Draft
+from stylerl.evaluation.measurement import baselines, format_worker, formatters
+from stylerl.evaluation.measurement.formatters import Draft
 
 PROMPT = "def f(a,b):\n"  # E231, and the prompt's own
 

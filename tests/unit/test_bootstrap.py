@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stylerl.errors import DataError
-from stylerl.evaluation.bootstrap import (
+from stylerl.evaluation.measurement.bootstrap import (
     Interval,
     paired_intervals,
     simultaneous_intervals,

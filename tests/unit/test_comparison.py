@@ -10,7 +10,7 @@ from test_metrics import broken, row
 from stylerl import storage
 from stylerl.cli import compare_command
 from stylerl.errors import DataError
-from stylerl.results import comparison
+from stylerl.evaluation import comparison
 
 BASIS = {
     "judge": "j1",

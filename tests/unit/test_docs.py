@@ -12,9 +12,9 @@ from conftest import build_llama, build_tokenizer
 from stylerl import config
 from stylerl.cli.main import parser
 from stylerl.config import JudgeConfig
+from stylerl.evaluation.display import TABLE
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer, health
-from stylerl.results.display import TABLE
 from stylerl.reward.composite import Monitor
 from tools import reference
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from stylerl.errors import StylerlError
-from stylerl.evaluation import external_linters
-from stylerl.evaluation.formatters import Draft
+from stylerl.evaluation.measurement import external_linters
+from stylerl.evaluation.measurement.formatters import Draft
 
 PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
 

@@ -6,10 +6,10 @@ from test_summary import compliance, metrics
 from flows import sweep
 from stylerl import storage
 from stylerl.errors import ConfigError
+from stylerl.evaluation import frontier
+from stylerl.evaluation.frontier import Point
 from stylerl.report import sweep as report
 from stylerl.report.sweep import Sweep
-from stylerl.results import frontier
-from stylerl.results.frontier import Point
 
 
 def point(name, kl, compliance):

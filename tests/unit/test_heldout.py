@@ -5,7 +5,7 @@ import pytest
 
 from stylerl.config import EvaluateConfig, JudgeConfig
 from stylerl.errors import DataError
-from stylerl.evaluation.heldout import (
+from stylerl.evaluation.measurement.heldout import (
     draw_human_texts,
     draw_prompts,
     literal_prompts,

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from stylerl.errors import DataError
-from stylerl.evaluation import metrics
+from stylerl.evaluation.measurement import metrics
 
 
 def row(model, prompt, sample=0, **changes):

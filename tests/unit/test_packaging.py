@@ -13,7 +13,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED_AS = {"huggingface-hub": "huggingface_hub", "pyyaml": "yaml"}
 # What only the flow or a stage loads: the room that joins the tools, and a
 # program that runs in an interpreter of its own.
-OF_PIPELINE = ("stylerl/pipeline/", "stylerl/evaluation/format_worker.py")
+OF_PIPELINE = (
+    "stylerl/pipeline/",
+    "stylerl/evaluation/measurement/format_worker.py",
+)
 
 
 def imported_as(requirements: list[str]) -> set[str]:

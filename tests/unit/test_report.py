@@ -8,7 +8,7 @@ import pytest
 from test_metrics import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
-from stylerl.evaluation.metrics import tabulate_rules
+from stylerl.evaluation.measurement.metrics import tabulate_rules
 from stylerl.judge.verdict import Violation
 from stylerl.report import charts, sweep
 from stylerl.report import page as report

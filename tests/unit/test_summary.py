@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from stylerl.evaluation import display, guards
 from stylerl.report import summary
-from stylerl.results import display, guards
 
 NUMBERS = {
     "compliance": 0.4,

@@ -14,10 +14,14 @@ import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
-from stylerl.evaluation import formatters
-from stylerl.evaluation.formatters import Draft
-from stylerl.evaluation.generations import REFERENCE, Generations, Source
-from stylerl.evaluation.heldout import Prompt
+from stylerl.evaluation.measurement import formatters
+from stylerl.evaluation.measurement.formatters import Draft
+from stylerl.evaluation.measurement.generations import (
+    REFERENCE,
+    Generations,
+    Source,
+)
+from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models
 from stylerl.reward.scorers import score_texts
 

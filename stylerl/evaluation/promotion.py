@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from stylerl.errors import DataError
-from stylerl.results import comparison, display, guards
-from stylerl.results.display import Metrics
-from stylerl.results.guards import Guard
+from stylerl.evaluation import comparison, display, guards
+from stylerl.evaluation.display import Metrics
+from stylerl.evaluation.guards import Guard
 
 Table = Callable[[], pd.DataFrame]  # may raise DataError
 ALREADY = Guard("this policy", True, "is champion already")

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
-from stylerl.evaluation.heldout import Prompt
+from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models, sampling
 from stylerl.lm.training import multiplies_bf16
 

@@ -6,7 +6,7 @@ report says so in its first line.
 
 from typing import NamedTuple
 
-from stylerl.results.display import (
+from stylerl.evaluation.display import (
     Metrics,
     gain_sign,
     metric_of,

@@ -17,8 +17,8 @@ from typing import Any
 import pandas as pd
 
 from stylerl.errors import StylerlError, require
-from stylerl.evaluation import formatters
-from stylerl.evaluation.formatters import Draft
+from stylerl.evaluation.measurement import formatters
+from stylerl.evaluation.measurement.formatters import Draft
 
 # Families that a function alone can answer to: naming, newer idioms,
 # simplification, comprehensions, likely bugs, returns, needless code,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from stylerl.evaluation import external_linters
+from stylerl.evaluation.measurement import external_linters
 from stylerl.judge import Judge
 from stylerl.judge.outcome import assess
 from stylerl.reward import substance

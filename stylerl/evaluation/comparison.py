@@ -12,7 +12,7 @@ import pandas as pd
 
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
-from stylerl.evaluation import metrics
+from stylerl.evaluation.measurement import metrics
 
 MODELS = ("sft", "ppo")
 RESAMPLES = EvaluateConfig.bootstrap

@@ -8,7 +8,7 @@ what the gain cost, so each point also names the guards that failed.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stylerl.results import guards
+from stylerl.evaluation import guards
 
 
 class Point(NamedTuple):

@@ -2,8 +2,8 @@
 
 One row of the table is one completion: `model, prompt_id, sample, prompt,
 completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
-trivial, ruff, black` (see `stylerl.evaluation`), and `reward` where a reward
-model was asked.  docs/metrics.md defines each metric.
+trivial, ruff, black` (see generations.py and verdicts.py), and `reward` where
+a reward model was asked.  docs/metrics.md defines each metric.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stylerl.errors import DataError
-from stylerl.evaluation.bootstrap import (
+from stylerl.evaluation.measurement.bootstrap import (
     Interval,
     paired_intervals,
     simultaneous_intervals,

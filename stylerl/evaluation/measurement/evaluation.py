@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from stylerl.config import EvaluateConfig
-from stylerl.evaluation import baselines, generations, heldout, verdicts
-from stylerl.evaluation.generations import Source
-from stylerl.evaluation.metrics import (
+from stylerl.evaluation.measurement import (
+    baselines,
+    generations,
+    heldout,
+    verdicts,
+)
+from stylerl.evaluation.measurement.generations import Source
+from stylerl.evaluation.measurement.metrics import (
     compare_with_sft,
     compute_gains,
     compute_metrics,
