@@ -104,13 +104,17 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
 def show(answers: Sequence[Answer], console: Console) -> None:
     """Print the answers, side by side where the terminal is wide."""
     columns = max(1, min(len(answers), console.width // COLUMN))
+    console.print(side_by_side([_panel(each) for each in answers], columns))
+
+
+def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
+    """Panels in rows of so many columns of equal width."""
     grid = Table.grid(expand=True)
     for _ in range(columns):
         grid.add_column(ratio=1)
-    panels = [_panel(answer) for answer in answers]
     for start in range(0, len(panels), columns):
         grid.add_row(*panels[start:][:columns])
-    console.print(grid)
+    return grid
 
 
 def _present(name: str) -> bool:

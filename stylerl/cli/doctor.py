@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -99,11 +99,8 @@ def examine(root: Path) -> Iterator[Finding]:
 
 def _outside(root: Path) -> Finding:
     """What is not there, where the working directory is no checkout."""
-    absent = [
-        name
-        for name in ("dvc.yaml", "data", "params.yaml")
-        if not (root / name).exists()
-    ]
+    needed = ("dvc.yaml", "data", "params.yaml")
+    absent = [name for name in needed if not (root / name).exists()]
     return warning(
         "checkout",
         f"none here: no {', no '.join(absent)}",
@@ -118,12 +115,8 @@ def _examine_model(root: Path, params: Params) -> Iterator[Finding]:
     yield model
     if model.status is Status.FAIL:
         return
-    checks: tuple[Callable[[str, str], Finding], ...] = (
-        check_tokenizer,
-        check_attention,
-    )
-    for check in checks:
-        yield check(name, params.sft.revision)
+    yield check_tokenizer(name, params.sft.revision)
+    yield check_attention(name, params.sft.revision)
     yield from check_first_update(root, params)
     if params.ppo.lora_rank:
         yield check_adapters(name, params)

@@ -8,8 +8,8 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,21 +46,20 @@ def run(args: argparse.Namespace) -> int:
             f"--jobs must be at least 0, which is one a core; got {args.jobs}"
         )
     judge = Judge(configuration(args), args.cache)
-    judged = judge_paths(args.paths, judge, args.jobs)
-    summary = Summary()
+    judged = []
     try:
-        for file in judged:
-            summary.add(file)
+        for file in judge_paths(args.paths, judge, args.jobs):
+            judged.append(file)
             if file.verdict is None:
                 print(f"stylerl: {file.problem}", file=sys.stderr)
             elif args.format == "json":
                 print(as_json(file.path, file.verdict))
         if args.format == "table":
-            print(summary.table())
+            print(table(judged))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return summary.exit_code()
+    return exit_code(judged)
 
 
 def configuration(args: argparse.Namespace) -> JudgeConfig:
@@ -162,71 +161,49 @@ def as_json(path: str, verdict: Verdict) -> str:
     )
 
 
-class Summary:
-    """Counts by rule, and what the exit code depends on."""
+def exit_code(judged: Sequence[Judged]) -> int:
+    """0 clean, 1 violations, 2 unreadable input."""
+    verdicts = [file.verdict for file in judged if file.verdict]
+    if len(verdicts) < len(judged):
+        return 2
+    return int(not all(verdict.compliant for verdict in verdicts))
 
-    def __init__(self) -> None:
-        self._files = 0
-        self._compliant = 0
-        self._score = 0.0
-        self._unreadable = 0
-        self._count: Counter[str] = Counter()
-        self._in_files: Counter[str] = Counter()
-        self._first: dict[str, tuple[str, Violation]] = {}
-        self._unparsed = 0
-        self._problems: list[str] = []  # of the first that do not parse
 
-    def add(self, judged: Judged) -> None:
-        """Count one file."""
-        if judged.verdict is None:
-            self._unreadable += 1
-            return
-        self._files += 1
-        self._compliant += judged.verdict.compliant
-        self._score += judged.verdict.score
-        for violation in judged.verdict.violations:
-            self._count[violation.code] += 1
-            self._first.setdefault(violation.code, (judged.path, violation))
-        self._in_files.update({v.code for v in judged.verdict.violations})
-        if not judged.verdict.parsed:
-            self._unparsed += 1
-            if len(self._problems) < LISTED:
-                problem = f"{judged.path}: {judged.verdict.reason}"
-                self._problems.append(problem)
-
-    def exit_code(self) -> int:
-        """0 clean, 1 violations, 2 unreadable input."""
-        if self._unreadable:
-            return 2
-        return int(self._compliant < self._files)
-
-    def table(self) -> str:
-        """The rules, the most frequent first, and the totals."""
-        lines = []
-        if self._count:
-            lines.append(f"{'rule':<7}{'count':>7}{'files':>7}  first found")
-        for code, count in sorted(
-            self._count.items(), key=lambda item: (-item[1], item[0])
-        ):
-            path, first = self._first[code]
-            where = f"{path}:{first.row}:{first.col}"
-            lines.append(
-                f"{code:<7}{count:>7}{self._in_files[code]:>7}  {where} "
-                f"{first.text}"
-            )
-        lines += [f"not parsed: {problem}" for problem in self._problems]
-        if self._unparsed > LISTED:
-            lines.append(f"and {self._unparsed - LISTED} more")
-        return "\n".join([*lines, self._totals()])
-
-    def _totals(self) -> str:
-        if not self._files:
-            return "0 files judged"
-        files = "file" if self._files == 1 else "files"
-        share = self._compliant / self._files
-        return (
-            f"{self._files} {files}: {self._compliant} compliant "
-            f"({share:.1%}), {self._unparsed} not parsed, "
-            f"{sum(self._count.values())} violations, mean score "
-            f"{self._score / self._files:.3f}"
+def table(judged: Iterable[Judged]) -> str:
+    """The rules, the most frequent first, and the totals."""
+    read = [(file.path, file.verdict) for file in judged if file.verdict]
+    if not read:
+        return "0 files judged"
+    found: dict[str, list[tuple[str, Violation]]] = defaultdict(list)
+    for path, verdict in read:
+        for each in verdict.violations:
+            found[each.code].append((path, each))
+    lines = []
+    if found:
+        lines.append(f"{'rule':<7}{'count':>7}{'files':>7}  first found")
+    for code, places in sorted(
+        found.items(), key=lambda item: (-len(item[1]), item[0])
+    ):
+        path, first = places[0]
+        files = len({path for path, _ in places})
+        lines.append(
+            f"{code:<7}{len(places):>7}{files:>7}  "
+            f"{path}:{first.row}:{first.col} {first.text}"
         )
+    unparsed = [(path, v.reason) for path, v in read if not v.parsed]
+    for path, reason in unparsed[:LISTED]:
+        lines.append(f"not parsed: {path}: {reason}")
+    if len(unparsed) > LISTED:
+        lines.append(f"and {len(unparsed) - LISTED} more")
+    compliant = sum(verdict.compliant for _, verdict in read)
+    score = sum(verdict.score for _, verdict in read) / len(read)
+    return "\n".join(
+        [
+            *lines,
+            f"{len(read)} {'file' if len(read) == 1 else 'files'}: "
+            f"{compliant} compliant ({compliant / len(read):.1%}), "
+            f"{len(unparsed)} not parsed, "
+            f"{sum(map(len, found.values()))} violations, mean score "
+            f"{score:.3f}",
+        ]
+    )

@@ -470,13 +470,12 @@ def _prefer(options: argparse.Namespace) -> None:
     """
     from stylerl.cli import prefer_command as prefer
 
+    if options.agreement:
+        return prefer.agreement()
     annotator = options.annotator
     if annotator is None:
         annotator = getpass.getuser()
-    if options.agreement:
-        prefer.agreement()
-    else:
-        prefer.run(annotator, options.source, options.pool)
+    prefer.run(annotator, options.source, options.pool)
 
 
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))
@@ -492,9 +491,9 @@ def _compare(options: argparse.Namespace) -> None:
     from rich.console import Console
 
     from stylerl import storage
-    from stylerl.cli import compare_command
-    from stylerl.evaluation import comparison
+    from stylerl.evaluation import comparison, display
     from stylerl.pipeline import tracking
+    from stylerl.report import summary
 
     def table(run: str) -> Any:
         if Path(run).is_dir():
@@ -502,8 +501,17 @@ def _compare(options: argparse.Namespace) -> None:
         return tracking.completions(run)
 
     first, second = options.runs
-    differences = comparison.compare(table(first), table(second))
-    compare_command.show(differences, (first, second), Console())
+    console = Console()
+    heading = "difference [95%]"
+    for each in comparison.compare(table(first), table(second)):
+        columns = [(first, each.before), (second, each.after)]
+        label = display.MODELS[each.model]
+        console.print(summary.gain_table(label, columns, heading, each.gain))
+    console.print(
+        f"{second} less {first}, on the same prompts; intervals by paired "
+        "bootstrap over prompts.",
+        highlight=False,
+    )
 
 
 @command("params", *CHANGES)

@@ -7,7 +7,9 @@ not asked again.  Nothing on the screen tells which text is whose.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -30,6 +32,9 @@ PAIRWISE = Path("artifacts/reward/pairwise")
 WIDE = 112  # columns; a terminal this wide never stacks the texts
 KEYS = {"a": Choice.A, "b": Choice.B, "t": Choice.TIE}
 QUIT = "q"
+BETTER = f"Which is better? a, b, t for a tie, {QUIT} to quit: "
+SCALE = ", ".join(f"{n} {words}" for n, words in CONFIDENCE.items())
+SURE = f"How sure? {SCALE}: "
 
 Ask = Callable[[str], str]  # shows a question, returns what was typed
 
@@ -48,23 +53,22 @@ def run(annotator: str, source: Path | None, pool: int) -> None:
     _check(annotator, pool)
     params, console = workspace.settings(), Console()
     path = Path(params.reward.preferences)
+    say = partial(console.print, markup=False, highlight=False)
     if lost := preferences.repair(path):
-        _say(
-            console,
+        say(
             f"the last line of {path} was cut short and has been taken off; "
-            f"its question is asked again: {lost!r}",
+            f"its question is asked again: {lost!r}"
         )
     pairs = preferences.read_pairs(source) if source else sample(params, pool)
     before = preferences.load(path) if path.exists() else []
     done = {answer.pair for answer in before if answer.annotator == annotator}
     waiting = by_doubt([pair for pair in pairs if pair not in done])
-    _say(
-        console,
+    say(
         f"{len(waiting)} of {len(pairs)} pairs wait for {annotator}; answers "
-        f"go to {path}",
+        f"go to {path}"
     )
     given = session(waiting, annotator, params.seed, path, console, input)
-    _say(console, f"{given} answers saved to {path}")
+    say(f"{given} answers saved to {path}")
     if path.exists():
         console.print(report(preferences.load(path)))
 
@@ -76,9 +80,8 @@ def agreement() -> None:
         ConfigError: params.yaml breaks a rule.
         DataError: there are no answers, or one cannot be read.
     """
-    params = workspace.settings()
-    answers = preferences.load(Path(params.reward.preferences))
-    Console().print(report(answers))
+    path = Path(workspace.settings().reward.preferences)
+    Console().print(report(preferences.load(path)))
 
 
 def _check(annotator: str, pool: int) -> None:
@@ -92,10 +95,6 @@ def _check(annotator: str, pool: int) -> None:
             "stylerl prefer asks a person, so its input must be a terminal; "
             "start it from one, without a pipe (--agreement needs none)"
         )
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False)
 
 
 def session(
@@ -115,13 +114,13 @@ def session(
         title = f"pair {number + 1} of {len(pairs)}"
         console.print(view(pair, swapped, title, console.width))
         try:
-            choice = _choice(ask, swapped)
-            confidence = _confidence(ask) if choice else None
+            better = _one_of(ask, BETTER, KEYS)
+            sure = _one_of(ask, SURE, map(str, CONFIDENCE))
         except EOFError:
             return number
-        if choice is None or confidence is None:
-            return number
-        answer = Answer(annotator, pair, choice, confidence)
+        if swapped:
+            better = {"a": "b", "b": "a"}.get(better, better)
+        answer = Answer(annotator, pair, KEYS[better], int(sure))
         preferences.append(path, answer)
     return len(pairs)
 
@@ -131,53 +130,29 @@ def view(pair: Pair, swapped: bool, title: str, width: int) -> Group:
 
     `swapped` shows the pair's `b` as A.
     """
-    from stylerl.cli.complete_command import highlight
+    from stylerl.cli.complete_command import highlight, side_by_side
 
     texts = [pair.b, pair.a] if swapped else [pair.a, pair.b]
     texts = [text.removeprefix("\n") for text in texts]
     longest = max(len(line) for text in texts for line in text.split("\n"))
     columns = 2 if width >= WIDE or 2 * (longest + 4) <= width else 1
-    grid = Table.grid(expand=True)
-    for _ in range(columns):
-        grid.add_column(ratio=1)
-    panels = [
+    prompt, *panels = (
         Panel(highlight(text), title=name, title_align="left")
-        for name, text in zip("AB", texts, strict=True)
-    ]
-    for start in range(0, len(panels), columns):
-        grid.add_row(*panels[start:][:columns])
-    prompt = Panel(highlight(pair.prompt), title=title, title_align="left")
-    return Group(prompt, grid)
-
-
-def _choice(ask: Ask, swapped: bool) -> Choice | None:
-    """What the person prefers, as the pair names it; None to quit."""
-    typed = _one_of(
-        ask,
-        f"Which is better? a, b, t for a tie, {QUIT} to quit: ",
-        [*KEYS, QUIT],
+        for name, text in zip(
+            (title, "A", "B"), (pair.prompt, *texts), strict=True
+        )
     )
-    if typed == QUIT:
-        return None
-    if swapped:
-        typed = {"a": "b", "b": "a"}.get(typed, typed)
-    return KEYS[typed]
+    return Group(prompt, side_by_side(panels, columns))
 
 
-def _confidence(ask: Ask) -> int | None:
-    """How sure the person is, a key of CONFIDENCE; None to quit."""
-    scale = ", ".join(f"{n} {words}" for n, words in CONFIDENCE.items())
-    typed = _one_of(ask, f"How sure? {scale}: ", [*map(str, CONFIDENCE), QUIT])
-    return None if typed == QUIT else int(typed)
-
-
-def _one_of(ask: Ask, question: str, allowed: Sequence[str]) -> str:
-    """Ask until one of the allowed answers is given."""
-    while True:
-        typed = ask(question).strip().lower()
-        if typed in allowed:
-            return typed
+def _one_of(ask: Ask, question: str, answers: Iterable[str]) -> str:
+    """Ask until one of the answers is given; EOFError for QUIT."""
+    allowed = [*answers, QUIT]
+    while (typed := ask(question).strip().lower()) not in allowed:
         question = f"Please type {', '.join(allowed)}: "
+    if typed == QUIT:
+        raise EOFError
+    return typed
 
 
 def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
@@ -267,11 +242,9 @@ def training_prompts(labels: pd.DataFrame, count: int, seed: int) -> list[str]:
 
 def report(answers: Sequence[Answer]) -> Group:
     """Who answered how often, and how far they agree."""
-    counts = pd.Series([answer.annotator for answer in answers], dtype=str)
-    lines = [
-        f"{name}: {count} answers"
-        for name, count in counts.value_counts().sort_index().items()
-    ] or ["no answers yet"]
+    counts = Counter(answer.annotator for answer in answers)
+    lines = [f"{name}: {counts[name]} answers" for name in sorted(counts)]
+    who = Text("\n".join(lines or ["no answers yet"]))
     table = Table("annotators", "pairs", "agreement", "Cohen's kappa")
     found = preferences.agreements(answers)
     for each in found:
@@ -282,13 +255,11 @@ def report(answers: Sequence[Answer]) -> Group:
             _number(each.kappa),
         )
     if not found:
-        return Group(
-            Text("\n".join(lines)),
-            "Agreement needs a pair that two annotators have answered.",
-        )
+        needed = "Agreement needs a pair that two annotators have answered."
+        return Group(who, needed)
     alpha = _number(preferences.krippendorff_alpha(answers))
     last = f"Krippendorff's alpha of all annotators: {alpha}"
-    return Group(Text("\n".join(lines)), table, last)
+    return Group(who, table, last)
 
 
 def _number(value: float | None) -> str:

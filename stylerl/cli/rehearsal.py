@@ -4,7 +4,6 @@ A few samples, scored by the linter, and one update that is thrown away: what
 must hold of any policy (docs/ppo.md, "Details") is measured, not believed.
 """
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,17 +78,10 @@ def rehearse(name: str | Path, revision: str, params: Params) -> Rehearsal:
 
 def _one_update(ppo: PPOConfig) -> PPOConfig:
     """The settings of sampling; one step, in fp32, on all weights."""
-    kept = {
-        name: getattr(ppo, name)
-        for name in (
-            "temperature",
-            "max_new_tokens",
-            "stop_strings",
-        )
-    }
-    return dataclasses.replace(
-        PPOConfig(),
-        **kept,
+    return PPOConfig(
+        temperature=ppo.temperature,
+        max_new_tokens=ppo.max_new_tokens,
+        stop_strings=ppo.stop_strings,
         updates=1,
         batch_size=SAMPLES,
         num_minibatches=1,

@@ -1,6 +1,7 @@
 """The before/after table in words, from metrics/evaluate.json."""
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 from rich.table import Table
@@ -116,17 +117,33 @@ def rule_changes(rules: pd.DataFrame) -> dict[str, list[str]]:
 
 def rich_table(metrics: Metrics) -> Table:
     """The before/after table for the terminal."""
-    table = Table(title="Before and after", title_justify="left")
+    columns = [(label, metrics[model]) for model, label in MODELS.items()]
+    gain = metrics["gain"]
+    return gain_table("Before and after", columns, "PPO - SFT [95%]", gain)
+
+
+def gain_table(
+    title: str,
+    columns: Sequence[tuple[str, Metrics]],
+    heading: str,
+    gain: Metrics,
+) -> Table:
+    """Metrics side by side, then a gain: clear ones green, losses red.
+
+    A metric that no column holds is left out.
+    """
+    table = Table(title=title, title_justify="left")
     table.add_column("metric", no_wrap=True)
-    for label in MODELS.values():
-        table.add_column(label, justify="right", no_wrap=True)
-    table.add_column("PPO - SFT [95%]", justify="right", no_wrap=True)
+    for label, _ in columns:
+        table.add_column(label, justify="right", overflow="fold")
+    table.add_column(heading, justify="right", no_wrap=True)
     colours = {1: "green", -1: "red", 0: ""}
     for metric in TABLE:
-        values = [show(metric, metrics[m].get(metric.key)) for m in MODELS]
-        style = colours[gain_sign(metric, metrics["gain"])]
-        difference = show_gain(metric, metrics["gain"])
-        table.add_row(metric.label, *values, Text(difference, style))
+        if any(metric.key in own for _, own in columns):
+            values = [show(metric, own.get(metric.key)) for _, own in columns]
+            style = colours[gain_sign(metric, gain)]
+            change = Text(show_gain(metric, gain), style)
+            table.add_row(metric.label, *values, change)
     return table
 
 

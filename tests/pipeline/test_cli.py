@@ -260,7 +260,9 @@ def test_compare_prints_differences_and_refuses_another_judge(
         table = evaluation(*clean, basis={"judge": judge})
         storage.write_table(Path(name, tracking.COMPLETIONS), table)
     assert cli.main(["compare", "one", "two"]) == 0
-    assert "+50.0 [0.0, +100.0]" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "+50.0 [0.0, +100.0]" in said
+    assert "two less one, on the same prompts" in said
     assert cli.main(["compare", "one", "other"]) == 2
     said = capsys.readouterr().err
     assert "these differ in judge, j1 and j2" in said
