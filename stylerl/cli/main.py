@@ -22,8 +22,6 @@ import yaml
 from stylerl import config
 from stylerl.cli import checkout
 from stylerl.errors import ConfigError, DataError, StylerlError, require
-from stylerl.pipeline import server as api
-from stylerl.pipeline import workspace
 
 DATA = Path("data")
 LOCK = Path("requirements.lock")
@@ -143,6 +141,9 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
 @contextmanager
 def _prefect() -> Iterator[None]:
     """A Prefect server, which has heard everything before it goes."""
+    from stylerl.pipeline import server as api
+    from stylerl.pipeline import workspace
+
     require("pipeline", *workspace.TOOLS)
     with api.server(private=True):
         from prefect.events.worker import EventsWorker
@@ -180,6 +181,7 @@ def _run(options: argparse.Namespace) -> None:
     """
     from rich.console import Console
 
+    from stylerl.pipeline import workspace
     from stylerl.report import summary
     from stylerl.report.sweep import REPORT
 
@@ -230,6 +232,8 @@ def _sweep(options: argparse.Namespace) -> None:
     """
     from rich.console import Console
     from rich.markdown import Markdown
+
+    from stylerl.pipeline import workspace
 
     checkout.enter("stylerl sweep")
     grid, values = changes(options.grid), changes(options.set)
@@ -406,6 +410,7 @@ def _complete(options: argparse.Namespace) -> None:
 
     from stylerl.cli import complete_command as completion
     from stylerl.judge import Judge
+    from stylerl.pipeline import workspace
 
     if not options.models and not workspace.PARAMS.exists():
         checkout.enter("stylerl complete", instead="--model FOLDER")
@@ -526,6 +531,8 @@ def _params(options: argparse.Namespace) -> None:
       stylerl params --preset notebook     start from a preset
       stylerl params --set seed=3          change one value
     """
+    from stylerl.pipeline import workspace
+
     params = workspace.configure(options.preset, changes(options.set))
     print(config.render(params), end="")
 
