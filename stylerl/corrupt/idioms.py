@@ -18,16 +18,24 @@ from stylerl.corrupt.tokens import (
 )
 
 
-def none_comparison(code: Code) -> Iterator[Site]:
+@with_options
+def constant_comparison(code: Code, *constants: str) -> Iterator[Site]:
     """E711: `== None` for `is None`, `!= None` for `is not None`."""
-    yield from _identity_as_equality(code, frozenset(("None",)))
+    for token in code.tokens:
+        if token.text not in constants:
+            continue
+        word = token.before
+        if word.text == "is":
+            yield replace(word.start, word.end, "==")
+        elif word.text == "not" and word.before.text == "is":
+            yield replace(word.before.start, word.end, "!=")
 
 
 def truth_comparison(code: Code) -> Iterator[Site]:
-    """E712: `== True` for the truth of a name in a condition."""
-    yield from _identity_as_equality(code, frozenset(("True", "False")))
-    for line in code.lines():
-        words = code.tokens[line.first : line.last]
+    """E712: `== True` for `is True`, or the truth of a name."""
+    yield from constant_comparison("True", "False")(code)
+    for line in code.lines:
+        words = line.words
         if (
             words[0].text not in ("if", "elif", "while")
             or words[-1].text != ":"
@@ -47,62 +55,36 @@ def truth_comparison(code: Code) -> Iterator[Site]:
             )
 
 
-def _identity_as_equality(
-    code: Code, constants: frozenset[str]
-) -> Iterator[Site]:
-    tokens = code.tokens
-    for i in range(1, len(tokens)):
-        if tokens[i].text not in constants:
-            continue
-        if tokens[i - 1].text == "is":
-            yield replace(tokens[i - 1].start, tokens[i - 1].end, "==")
-        elif tokens[i - 1].text == "not" and tokens[i - 2].text == "is":
-            yield replace(tokens[i - 2].start, tokens[i - 1].end, "!=")
+@with_options
+def negated_test(code: Code, test: str, positive: str) -> Iterator[Site]:
+    """E713, E714: `not x in y` for `x not in y`; `not x is y`.
 
-
-def not_in(code: Code) -> Iterator[Site]:
-    """E713: `not x in y` for `x not in y`."""
-    yield from _negated_test(code, ("not", "in"), " in")
-
-
-def not_is(code: Code) -> Iterator[Site]:
-    """E714: `not x is y` for `x is not y`."""
-    yield from _negated_test(code, ("is", "not"), " is")
-
-
-def _negated_test(
-    code: Code, words: tuple[str, str], positive: str
-) -> Iterator[Site]:
-    """Move the `not` of a test whose left side is one dotted name."""
-    tokens = code.tokens
-    for i in range(1, len(tokens) - 1):
-        if (tokens[i].text, tokens[i + 1].text) != words:
+    The left side is one dotted name.
+    """
+    opens = ("if", "elif", "while", "and", "or", "return", "(", "=")
+    for token in code.tokens:
+        if f"{token.text} {token.after.text}" != test:
             continue
         # Back to the start of the dotted name, in steps of ".name".
-        first = i - 1
-        while first >= 2 and tokens[first - 1].text == ".":
-            first -= 2
-        before = tokens[first - 1].text if first else ""
-        opens = ("if", "elif", "while", "and", "or", "return", "(", "=")
-        if tokens[first].kind == "name" and before in opens:
-            start = tokens[first].start
+        first = token.before
+        while first.before.text == ".":
+            first = first.before.before
+        if first.kind == "name" and first.before.text in opens:
             yield (
-                Edit(start, start, "not "),
-                Edit(tokens[i - 1].end, tokens[i + 1].end, positive),
+                Edit(first.start, first.start, "not "),
+                Edit(token.before.end, token.after.end, f" {positive}"),
             )
 
 
 def bare_except(code: Code) -> Iterator[Site]:
     """E722: `except:` for `except Exception:`."""
-    for line in code.lines():
-        words = [w.text for w in code.tokens[line.first : line.last]]
+    for line in code.lines:
+        words = [word.text for word in line.words]
         if words in (
             ["except", "Exception", ":"],
             ["except", "BaseException", ":"],
         ):
-            first = code.tokens[line.first]
-            name = code.tokens[line.first + 1]
-            yield replace(first.end, name.end, "")
+            yield replace(line.head.end, line.head.after.end, "")
 
 
 _SMALL_FUNCTION = re.compile(
@@ -127,25 +109,23 @@ def lambda_assignment(code: Code) -> Iterator[Site]:
 
 def joined_imports(code: Code) -> Iterator[Site]:
     """E401: two imports on one line."""
-    for line, after in pairwise(code.lines()):
-        first, second = code.tokens[line.first], code.tokens[after.first]
-        last = code.tokens[line.last - 1]
+    for line, after in pairwise(code.lines):
         if (
-            first.text == second.text == "import"
+            line.head.text == after.head.text == "import"
             and line.indent == after.indent
-            and last.kind == "name"
+            and line.tail.kind == "name"
         ):
-            yield replace(last.end, second.end, ",")
+            yield replace(line.tail.end, after.head.end, ",")
 
 
 def late_import(code: Code) -> Iterator[Site]:
     """E402: the last of a file's imports, moved below the line after it."""
-    for line, after in pairwise(code.lines()):
-        end, stop = code.tokens[line.last].end, code.tokens[after.last].end
+    for line, after in pairwise(code.lines):
+        end, stop = line.newline.end, after.newline.end
         if (
-            code.tokens[line.first].text in ("import", "from")
+            line.head.text in ("import", "from")
             and not line.indent
-            and code.tokens[after.first + 1].text == "="
+            and after.head.after.text == "="
         ):
             moved = code.text[line.start : end]
             yield (Edit(line.start, end, ""), Edit(stop, stop, moved))
@@ -168,19 +148,17 @@ def type_comparison(code: Code) -> Iterator[Site]:
 
 def ambiguous_name(code: Code) -> Iterator[Site]:
     """E741: a local name called `l` throughout."""
-    for line in code.lines():
-        name, equals = code.tokens[line.first : line.first + 2]
-        if name.kind == "name" and equals.text == "=":
-            yield from _renamed(code, name.text)
+    for line in code.lines:
+        if line.head.kind == "name" and line.head.after.text == "=":
+            yield from _renamed(code, line.head.text)
 
 
 @with_options
 def ambiguous_definition(code: Code, keyword: str) -> Iterator[Site]:
     """E742, E743: a local class or function called `l` throughout."""
-    for line in code.lines():
-        first, name = code.tokens[line.first : line.first + 2]
-        if first.text == keyword:
-            yield from _renamed(code, name.text)
+    for line in code.lines:
+        if line.head.text == keyword:
+            yield from _renamed(code, line.head.after.text)
 
 
 def _renamed(code: Code, name: str) -> Iterator[Site]:
@@ -198,18 +176,15 @@ def _plain_uses(code: Code, name: str) -> list[Token]:
     That is: an attribute or a keyword argument of that name, a mention in
     a string, or a use before the body.
     """
-    uses = []
-    if name in code.text[: code.start]:
-        return []
-    for i, word in enumerate(code.tokens):
-        if word.kind == "string" and name in word.text:
-            return []
-        if word.kind == "name" and word.text == name:
-            argument = word.opener >= 0 and code.tokens[i + 1].text == "="
-            if code.tokens[i - 1].text == "." or argument:
-                return []
-            uses.append(word)
-    return uses
+    uses = [w for w in code.tokens if w.kind == "name" and w.text == name]
+    hidden = name in code.text[: code.start] or any(
+        word.kind == "string" and name in word.text for word in code.tokens
+    )
+    other = any(
+        use.before.text == "." or (use.opener and use.after.text == "=")
+        for use in uses
+    )
+    return [] if hidden or other else uses
 
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)

@@ -13,6 +13,7 @@ from stylerl.corrupt.tokens import (
     Edit,
     Line,
     Site,
+    Token,
     insert,
     replace,
     with_options,
@@ -24,15 +25,13 @@ def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
 
     Lines that begin inside a string are left out.
     """
-    for line in code.lines():
+    for line in code.lines:
         if line.indent:
             yield line, line.start, line.indent
-        for i in range(line.first + 1, line.last + 1):
-            if code.tokens[i - 1].kind in ("newline", "backslash"):
-                blank = code.gap(i)
-                start = code.tokens[i - 1].end
-                if blank and code.tokens[i].kind != "newline":
-                    yield line, start, blank
+        for token in line.words[1:]:
+            begins = token.before.kind in ("newline", "backslash")
+            if begins and token.gap and token.kind != "newline":
+                yield line, token.before.end, token.gap
 
 
 def _fixed_width(code: Code) -> int:
@@ -41,11 +40,15 @@ def _fixed_width(code: Code) -> int:
     A body after a docstring must keep the docstring's indentation; a body
     after a header that ends in a colon is free.
     """
-    lines = code.lines()
     prompt = code.text[: code.start].rstrip()
-    if not lines or not prompt or prompt.endswith(":"):
+    if not code.lines or not prompt or prompt.endswith(":"):
         return 0
-    return len(lines[0].indent)
+    return len(code.lines[0].indent)
+
+
+def _moved(start: int, blank: str, columns: int) -> Edit:
+    """The indentation `blank` made longer, or shorter, by some columns."""
+    return Edit(start, start + len(blank), " " * max(len(blank) + columns, 0))
 
 
 @with_options
@@ -54,12 +57,9 @@ def reindent(code: Code, width: int) -> Iterator[Site]:
     fixed = _fixed_width(code)
     edits = []
     for line, start, blank in _physical(code):
-        excess = len(line.indent) - fixed
-        if excess < 4 or excess % 4 or "\t" in blank:
-            continue  # not a whole number of levels of four columns
-        change = excess // 4 * (width - 4)
-        new = " " * max(len(blank) + change, 0)
-        edits.append(Edit(start, start + len(blank), new))
+        levels, rest = divmod(len(line.indent) - fixed, 4)
+        if levels > 0 and not rest and "\t" not in blank:
+            edits.append(_moved(start, blank, levels * (width - 4)))
     if edits:
         yield tuple(edits)
 
@@ -81,8 +81,8 @@ def tabs(code: Code) -> Iterator[Site]:
 def shifted_block(code: Code, columns: int) -> Iterator[Site]:
     """E111, E117: one block moved left or right by some columns."""
     physical = list(_physical(code))
-    for header, first in pairwise(code.lines()):
-        if code.tokens[header.last - 1].text != ":":
+    for header, first in pairwise(code.lines):
+        if header.tail.text != ":":
             continue
         edits = []
         for line, start, blank in physical:
@@ -90,8 +90,7 @@ def shifted_block(code: Code, columns: int) -> Iterator[Site]:
                 continue
             if len(line.indent) < len(first.indent):
                 break
-            new = " " * max(len(blank) + columns, 0)
-            edits.append(Edit(start, start + len(blank), new))
+            edits.append(_moved(start, blank, columns))
         if edits:
             yield tuple(edits)
 
@@ -104,29 +103,31 @@ def shifted_comment(
 
     `opens_block` asks for comments right after a header, or for others.
     """
-    for before, line in pairwise(code.lines()):
-        header = code.tokens[before.last - 1].text == ":"
-        comment = code.tokens[line.first].kind == "comment"
-        width = len(line.indent)
-        if comment and header == opens_block and width + columns >= 0:
-            end = line.start + width
-            yield replace(line.start, end, " " * (width + columns))
+    for before, line in pairwise(code.lines):
+        header = before.tail.text == ":"
+        comment = line.head.kind == "comment"
+        fits = len(line.indent) + columns >= 0
+        if comment and header == opens_block and fits:
+            yield (_moved(line.start, line.indent, columns),)
 
 
-def _continuations(code: Code) -> Iterator[tuple[Line, int, int]]:
-    """Each line inside brackets: its statement, first token, opener."""
-    for line in code.lines():
-        for i in range(line.first + 1, line.last):
-            opener = code.tokens[i].opener
-            closing = code.tokens[i].text in CLOSING
-            started = code.tokens[i - 1].kind == "newline"
-            if started and opener >= 0 and not closing:
-                yield line, i, opener
+def _continuations(code: Code, visual: bool) -> Iterator[tuple[Line, Token]]:
+    """The first token of each line inside brackets, and its statement.
 
-
-def _visual(code: Code, opener: int) -> bool:
-    """Whether anything follows the bracket on its own line."""
-    return code.tokens[opener + 1].kind not in ("newline", "comment")
+    `visual` asks for brackets with something after them on their own line,
+    or for the others.
+    """
+    for line in code.lines:
+        for token in line.words[1:]:
+            opener = token.opener
+            if (
+                token.before.kind == "newline"
+                and token.kind != "newline"
+                and token.text not in CLOSING
+                and opener
+                and (opener.after.kind not in ("newline", "comment")) == visual
+            ):
+                yield line, token
 
 
 @with_options
@@ -134,11 +135,8 @@ def shifted_continuation(
     code: Code, columns: int, visual: bool
 ) -> Iterator[Site]:
     """E127, E131: one continuation line moved right."""
-    for _, i, opener in _continuations(code):
-        token = code.tokens[i]
-        if _visual(code, opener) == visual and token.kind != "newline":
-            blanks = " " * columns
-            yield insert(token.start, blanks)
+    for _, token in _continuations(code, visual):
+        yield insert(token.start, " " * columns)
 
 
 @with_options
@@ -149,100 +147,85 @@ def outdented_continuation(
 
     `columns` are added to that indentation.
     """
-    for line, i, opener in _continuations(code):
-        token = code.tokens[i]
-        width = len(line.indent) + columns
-        if (
-            _visual(code, opener) == visual
-            and token.kind != "newline"
-            and len(code.gap(i)) > width
-        ):
-            begin = code.tokens[i - 1].end
-            yield replace(begin, token.start, " " * width)
+    for line, token in _continuations(code, visual):
+        new = " " * (len(line.indent) + columns)
+        if len(token.gap) > len(new):
+            yield replace(token.before.end, token.start, new)
 
 
 @with_options
 def shifted_hang(code: Code, columns: int) -> Iterator[Site]:
     """E121, E126: the contents of a hanging bracket moved by some columns."""
-    for opener, close in _hanging_brackets(code):
-        edits = []
-        for i in range(opener + 1, close):
-            word, blank = code.tokens[i], code.gap(i)
-            begins = code.tokens[i - 1].kind == "newline"
-            if begins and word.kind != "newline":
-                new = " " * max(len(blank) + columns, 0)
-                start = word.start - len(blank)
-                edits.append(Edit(start, word.start, new))
+    for bracket in _hanging_brackets(code):
+        edits = [
+            _moved(word.start - len(word.gap), word.gap, columns)
+            for word in bracket[1:-1]
+            if word.before.kind == "newline" and word.kind != "newline"
+        ]
         if edits:
             yield tuple(edits)
 
 
 def hung_close(code: Code) -> Iterator[Site]:
     """E123: a closing bracket indented like the contents of the bracket."""
-    for opener, close in _hanging_brackets(code):
-        bracket, hung = code.tokens[close], code.gap(opener + 2)
-        if code.tokens[close - 1].kind == "newline":
-            start = bracket.start - len(code.gap(close))
-            yield replace(start, bracket.start, hung)
+    for bracket in _hanging_brackets(code):
+        close = bracket[-1]
+        if close.before.kind == "newline":
+            yield replace(
+                close.start - len(close.gap), close.start, bracket[2].gap
+            )
 
 
-def _hanging_brackets(code: Code) -> Iterator[tuple[int, int]]:
-    """Brackets with nothing after them on their line; both indices."""
+def _hanging_brackets(code: Code) -> Iterator[list[Token]]:
+    """The tokens of brackets with nothing after them on their line."""
     open_at: list[int] = []
     for i, word in enumerate(code.tokens):
         if word.text in OPENING:
             open_at.append(i)
         elif word.text in CLOSING and open_at:
-            opener = open_at.pop()
-            if code.tokens[opener + 1].kind == "newline":
-                yield opener, i
+            bracket = code.tokens[open_at.pop() : i + 1]
+            if bracket[1].kind == "newline":
+                yield bracket
 
 
 def hanging_close(code: Code) -> Iterator[Site]:
     """E124: a closing bracket on its own line that matches nothing."""
-    for line in code.lines():
-        for i in range(line.first + 1, line.last):
-            token = code.tokens[i]
+    for line in code.lines:
+        for token in line.words[1:]:
             if (
                 token.text in CLOSING
-                and token.opener < 0
-                and code.tokens[i - 1].kind != "newline"
-                and code.tokens[i - 1].text not in OPENING
+                and not token.opener
+                and token.before.kind != "newline"
+                and token.before.text not in OPENING
             ):
-                place = Edit(token.start, token.start, "\n" + line.indent)
-                yield (place,)
+                yield insert(token.start, "\n" + line.indent)
 
 
 def header_continuation(code: Code) -> Iterator[Site]:
     """E125: a header's continuation line indented like its block."""
-    for line in code.lines():
-        if code.tokens[line.last - 1].text != ":":
+    for line in code.lines:
+        if line.tail.text != ":":
             continue
-        for i in range(line.first, line.last - 1):
-            token, after = code.tokens[i], code.tokens[i + 1]
-            if (
-                token.text == "("
-                and token.opener < 0
-                and after.text != ")"
-                and after.kind != "newline"
-            ):
+        for token in line.words[:-1]:
+            after = token.after
+            empty = after.text == ")" or after.kind == "newline"
+            if token.text == "(" and not token.opener and not empty:
                 deeper = "\n" + line.indent + "    "
                 yield replace(token.end, after.start, deeper)
 
 
 def visual_header(code: Code) -> Iterator[Site]:
     """E129: a condition in brackets, split and indented like its block."""
-    for line in code.lines():
-        head, colon = code.tokens[line.first], code.tokens[line.last - 1]
+    for line in code.lines:
+        head, colon = line.head, line.tail
         if head.text != "if" or colon.text != ":":
             continue
-        for i in range(line.first + 1, line.last - 2):
-            token, after = code.tokens[i], code.tokens[i + 1]
-            if token.text in ("and", "or") and token.opener < 0:
+        for token in line.words[1:-2]:
+            if token.text in ("and", "or") and not token.opener:
                 deeper = "\n" + line.indent + "    "
                 yield (
-                    Edit(head.end, code.tokens[line.first + 1].start, " ("),
-                    Edit(token.end, after.start, deeper),
+                    Edit(head.end, head.after.start, " ("),
+                    Edit(token.end, token.after.start, deeper),
                     Edit(colon.start, colon.start, ")"),
                 )
                 break

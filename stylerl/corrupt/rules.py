@@ -13,11 +13,11 @@ listed in unused.py.
 import ast
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stylerl.corrupt import idioms, indent, lines, spacing, unused
-from stylerl.corrupt.tokens import Code, Site, apply, read
+from stylerl.corrupt.tokens import Find, apply, read
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge, Verdict
@@ -28,7 +28,7 @@ TRIES = 3  # sites to try for a minimal pair, for each rule and snippet
 class Corruption(NamedTuple):
     """One rule: where it can be broken, and how often it is drawn."""
 
-    sites: tuple[Callable[[Code], Iterator[Site]], ...]  # alternatives
+    sites: tuple[Find, ...]  # alternatives
     weight: float  # how often `corrupt_style` draws it; 0 leaves it to pairs
     keeps_tree: bool = True  # the syntax tree stays equal
 
@@ -52,17 +52,11 @@ class Corruption(NamedTuple):
         return apply(text, chosen)
 
 
-def _rule(
-    weight: float, *sites: Callable[[Code], Iterator[Site]]
-) -> Corruption:
-    return Corruption(sites, weight)
+def _rule(weight: float, *sites: Find, keeps_tree: bool = True) -> Corruption:
+    return Corruption(sites, weight, keeps_tree)
 
 
-def _idiom(
-    weight: float, *sites: Callable[[Code], Iterator[Site]]
-) -> Corruption:
-    return Corruption(sites, weight, keeps_tree=False)
-
+_idiom = partial(_rule, keeps_tree=False)
 
 RULES: dict[str, Corruption] = {
     "E111": _rule(
@@ -83,11 +77,11 @@ RULES: dict[str, Corruption] = {
     "E129": _rule(0, indent.visual_header),
     "E131": _rule(0, indent.shifted_continuation(2, visual=False)),
     "W191": _rule(4, indent.tabs),
-    "E201": _rule(3, spacing.after_opening),
-    "E202": _rule(3, spacing.before_closing),
-    "E203": _rule(2, spacing.before_punctuation),
+    "E201": _rule(3, spacing.after_opening(" ")),
+    "E202": _rule(3, spacing.before_closing(" ")),
+    "E203": _rule(2, spacing.before_punctuation(" ")),
     "E204": _rule(0, spacing.after_decorator),
-    "E211": _rule(2, spacing.before_call),
+    "E211": _rule(2, spacing.before_call(" ")),
     "E221": _rule(2, spacing.before_operator("  ")),
     "E222": _rule(1, spacing.after_operator("  ")),
     "E223": _rule(0, spacing.before_operator("\t")),
@@ -103,7 +97,7 @@ RULES: dict[str, Corruption] = {
     "E242": _rule(0, spacing.after_punctuation("\t")),
     "E251": _rule(4, spacing.keyword_equals),
     "E252": _rule(1, spacing.annotated_default),
-    "E261": _rule(3, spacing.before_comment),
+    "E261": _rule(3, spacing.before_comment(" ")),
     "E262": _rule(2, spacing.comment_start("#", inline=True)),
     "E265": _rule(4, spacing.comment_start("#", inline=False)),
     "E266": _rule(1, spacing.comment_start("## ", inline=False)),
@@ -122,14 +116,14 @@ RULES: dict[str, Corruption] = {
     "E402": _idiom(0, idioms.late_import),
     "E501": _rule(6, lines.long_lines, lines.long_comments),
     "E502": _rule(0, lines.needless_backslash),
-    "E701": _rule(4, lines.one_line_block),
+    "E701": _rule(4, lines.one_line(lines.BLOCKS)),
     "E702": _rule(1, lines.joined_statements),
     "E703": _rule(2, lines.semicolons),
-    "E704": _rule(0, lines.one_line_function),
-    "E711": _idiom(3, idioms.none_comparison),
+    "E704": _rule(0, lines.one_line(frozenset(("def",)))),
+    "E711": _idiom(3, idioms.constant_comparison("None")),
     "E712": _idiom(2, idioms.truth_comparison),
-    "E713": _idiom(2, idioms.not_in),
-    "E714": _idiom(1, idioms.not_is),
+    "E713": _idiom(2, idioms.negated_test("not in", "in")),
+    "E714": _idiom(1, idioms.negated_test("is not", "is")),
     "E721": _idiom(0, idioms.type_comparison),
     "E722": _idiom(2, idioms.bare_except),
     "E731": _idiom(1, idioms.lambda_assignment),
@@ -143,10 +137,10 @@ RULES: dict[str, Corruption] = {
     "W503": _rule(0, lines.break_before_operator),
     "W504": _rule(0, lines.break_after_operator),
     "W605": _rule(0, idioms.invalid_escape),
-    "F401": _idiom(0, unused.unused_import),
-    "F507": _idiom(0, unused.extra_value),
+    "F401": _idiom(0, unused.first_line(unused.MODULES, "import {}")),
+    "F507": _idiom(0, unused.extra_value(unused.PERCENT)),
     "F509": _idiom(0, unused.unknown_format),
-    "F523": _idiom(0, unused.extra_argument),
+    "F523": _idiom(0, unused.extra_value(unused.FORMAT)),
     "F524": _idiom(0, unused.missing_argument),
     "F525": _idiom(0, unused.mixed_numbering),
     "F541": _idiom(0, unused.empty_fstring),
@@ -156,7 +150,7 @@ RULES: dict[str, Corruption] = {
     "F634": _idiom(0, unused.condition_tuple),
     "F811": _idiom(0, unused.repeated_import),
     "F841": _idiom(0, unused.unused_variable),
-    "F842": _idiom(0, unused.unused_annotation),
+    "F842": _idiom(0, unused.first_line(unused.NAMES, "{}: int")),
     "F901": _idiom(0, unused.raised_constant),
 }
 
@@ -185,7 +179,7 @@ def corrupt_style(
                 original = ""  # now the result only has to parse
         if len(names) == wanted:
             break
-    if not names or not _same_program(original, result):
+    if not names or not same_program(original, result):
         return text, []
     return result, names
 
@@ -237,7 +231,7 @@ def break_once(
     corruption = RULES[rule]
     corrupted = corruption(text, rng, _body_line(text, start))
     before = text if corruption.keeps_tree else ""
-    if corrupted is None or not _same_program(before, corrupted):
+    if corrupted is None or not same_program(before, corrupted):
         return None
     return corrupted
 
@@ -261,7 +255,7 @@ def _draw(rng: random.Random) -> list[str]:
     return sorted(keys, key=keys.__getitem__)
 
 
-def _same_program(before: str, after: str) -> bool:
+def same_program(before: str, after: str) -> bool:
     """Whether `after` parses, to the tree of `before` unless that is ""."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,8 @@
 """Violations inside a line: spaces, comments, trailing blanks.
 
 Each function yields the sites of one pycodestyle rule in well-formatted
-code; a site is the set of edits that violates the rule there once.
+code; a site is the set of edits that violates the rule there once.  Where
+only the blanks before a token change, the function says of which tokens.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from stylerl.corrupt.tokens import (
     Site,
     Token,
     ends_operand,
+    gaps,
     insert,
     replace,
     with_options,
@@ -26,175 +28,139 @@ BITWISE = frozenset(("&", "|", "^", "<<", ">>"))
 ASSIGNMENTS = frozenset(
     f"{sign}=" for sign in ARITHMETIC | BITWISE | {"", "%"}
 )
+ALIGNED = COMPARISONS | ASSIGNMENTS | ARITHMETIC
+NOT_CALLED = KEYWORDS | {"print", "match", "case"}
 
 
-def _binary(code: Code, words: frozenset[str]) -> Iterator[int]:
-    """Indices of binary operators among `words` with one space each side."""
-    tokens = code.tokens
-    for i in range(1, len(tokens) - 1):
-        if (
-            tokens[i].text in words
-            and tokens[i].kind == "operator"
-            and ends_operand(tokens[i - 1])
-            and code.gap(i) == " "
-            and code.gap(i + 1) == " "
-            and tokens[i + 1].kind != "backslash"
-        ):
-            yield i
+def _is_binary(token: Token, words: frozenset[str]) -> bool:
+    """Whether it is a binary operator among `words`, a space each side."""
+    return (
+        token.text in words
+        and token.kind == "operator"
+        and ends_operand(token.before)
+        and token.gap == token.after.gap == " "
+        and token.after.kind != "backslash"
+    )
 
 
 @with_options
 def unspaced(code: Code, words: frozenset[str]) -> Iterator[Site]:
     """E225, E226, E227, E228: no space around a binary operator."""
-    for i in _binary(code, words):
-        before, operator, after = code.tokens[i - 1 : i + 2]
-        yield (
-            Edit(before.end, operator.start, ""),
-            Edit(operator.end, after.start, ""),
-        )
+    for token in code.tokens:
+        if _is_binary(token, words):
+            yield (
+                Edit(token.before.end, token.start, ""),
+                Edit(token.end, token.after.start, ""),
+            )
 
 
-@with_options
-def before_operator(code: Code, blank: str) -> Iterator[Site]:
+@gaps(" ")
+def before_operator(token: Token) -> bool:
     """E221, E223: several spaces or a tab before an operator."""
-    for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
-        yield replace(code.tokens[i - 1].end, code.tokens[i].start, blank)
+    return _is_binary(token, ALIGNED)
 
 
-@with_options
-def after_operator(code: Code, blank: str) -> Iterator[Site]:
+@gaps(" ")
+def after_operator(token: Token) -> bool:
     """E222, E224: several spaces or a tab after an operator."""
-    for i in _binary(code, COMPARISONS | ASSIGNMENTS | ARITHMETIC):
-        yield replace(code.tokens[i].end, code.tokens[i + 1].start, blank)
+    return _is_binary(token.before, ALIGNED)
 
 
-def after_opening(code: Code) -> Iterator[Site]:
+@gaps("")
+def after_opening(token: Token) -> bool:
     """E201: a space after an opening bracket."""
-    for i, token in enumerate(code.tokens[:-1]):
-        after = code.tokens[i + 1]
-        if (
-            token.text in OPENING
-            and code.gap(i + 1) == ""
-            and after.text not in CLOSING
-            and after.kind in ("name", "number", "string", "operator")
-        ):
-            yield insert(token.end, " ")
-
-
-def before_closing(code: Code) -> Iterator[Site]:
-    """E202: a space before a closing bracket."""
-    for i, token in enumerate(code.tokens):
-        if (
-            token.text in CLOSING
-            and i
-            and code.gap(i) == ""
-            and code.tokens[i - 1].text not in OPENING
-            and code.tokens[i - 1].text != ","
-        ):
-            yield insert(token.start, " ")
-
-
-def before_punctuation(code: Code) -> Iterator[Site]:
-    """E203: a space before a comma or colon."""
-    for i, token in enumerate(code.tokens):
-        if (
-            token.text in (",", ":")
-            and i
-            and code.gap(i) == ""
-            and code.tokens[i - 1].text not in ("[", ":", ",", "(", "{")
-            and not _in_subscript(code, token)
-        ):
-            yield insert(token.start, " ")
-
-
-def _in_subscript(code: Code, token: Token) -> bool:
     return (
-        token.text == ":"
-        and token.opener >= 0
-        and code.tokens[token.opener].text == "["
+        token.before.text in OPENING
+        and token.text not in CLOSING
+        and token.kind in ("name", "number", "string", "operator")
     )
 
 
-@with_options
-def after_punctuation(code: Code, blank: str) -> Iterator[Site]:
+@gaps("")
+def before_closing(token: Token) -> bool:
+    """E202: a space before a closing bracket."""
+    return token.text in CLOSING and token.before.text not in OPENING | {","}
+
+
+@gaps("")
+def before_punctuation(token: Token) -> bool:
+    """E203: a space before a comma or colon."""
+    return (
+        token.text in (",", ":")
+        and token.before.text not in ("[", ":", ",", "(", "{")
+        and not _in_subscript(token)
+    )
+
+
+@gaps(" ")
+def after_punctuation(token: Token) -> bool:
     """E231, E241, E242: none, several spaces or a tab after a comma, colon."""
-    for i, token in enumerate(code.tokens[:-1]):
-        after = code.tokens[i + 1]
-        if (
-            token.text in (",", ":")
-            and code.gap(i + 1) == " "
-            and after.kind not in ("comment", "backslash")
-            and not _in_subscript(code, token)
-        ):
-            yield replace(token.end, after.start, blank)
+    return (
+        token.before.text in (",", ":")
+        and token.kind not in ("comment", "backslash")
+        and not _in_subscript(token.before)
+    )
 
 
-def before_call(code: Code) -> Iterator[Site]:
+def _in_subscript(token: Token) -> bool:
+    opener = token.opener
+    return token.text == ":" and opener is not None and opener.text == "["
+
+
+@gaps("")
+def before_call(token: Token) -> bool:
     """E211: a space between a name and its bracket."""
-    for i, token in enumerate(code.tokens):
-        before = code.tokens[i - 1]
-        if (
-            token.text in ("(", "[")
-            and i
-            and code.gap(i) == ""
-            and before.kind == "name"
-            and before.text not in KEYWORDS | {"print", "match", "case"}
-        ):
-            yield replace(before.end, token.start, " ")
+    before = token.before
+    called = before.kind == "name" and before.text not in NOT_CALLED
+    return token.text in ("(", "[") and called
 
 
 def keyword_equals(code: Code) -> Iterator[Site]:
     """E251: spaces around the equals sign of an argument."""
-    for i, token in enumerate(code.tokens):
-        if (
-            token.text == "="
-            and token.opener >= 0
-            and code.gap(i) == ""
-            and code.gap(i + 1) == ""
-            and not _annotated(code, i)
-        ):
+    for token in _defaults(code, ""):
+        if not _annotated(token):
             yield replace(token.start, token.end, " = ")
 
 
 def annotated_default(code: Code) -> Iterator[Site]:
     """E252: no spaces around the default of an annotated argument."""
-    for i, token in enumerate(code.tokens):
-        if (
-            token.text == "="
-            and token.opener >= 0
-            and code.gap(i) == code.gap(i + 1) == " "
-            and _annotated(code, i)
-        ):
-            after = code.tokens[i + 1]
-            yield replace(code.tokens[i - 1].end, after.start, "=")
+    for token in _defaults(code, " "):
+        if _annotated(token):
+            yield replace(token.before.end, token.after.start, "=")
 
 
-def _annotated(code: Code, index: int) -> bool:
-    """Whether there is a colon between the argument's start and `index`."""
+def _defaults(code: Code, gap: str) -> Iterator[Token]:
+    """The equals signs of arguments, with such a gap on either side."""
+    for token in code.tokens:
+        spaced = token.gap == token.after.gap == gap
+        if token.text == "=" and token.opener and spaced:
+            yield token
+
+
+def _annotated(equals: Token) -> bool:
+    """Whether there is a colon between the argument's start and its `=`."""
     # Backwards, past nested brackets, to a colon or the argument before.
-    opener = code.tokens[index].opener
-    for i in range(index - 1, opener, -1):
-        token = code.tokens[i]
-        if token.opener == opener and token.text in (",", ":"):
+    token = equals.before
+    while token is not equals.opener:
+        if token.opener is equals.opener and token.text in (",", ":"):
             return token.text == ":"
+        token = token.before
     return False
 
 
-def before_comment(code: Code) -> Iterator[Site]:
+@gaps("  ")
+def before_comment(token: Token) -> bool:
     """E261: one space before an inline comment."""
-    for i, token in enumerate(code.tokens):
-        if token.kind == "comment" and code.gap(i) == "  ":
-            yield replace(token.start - 1, token.start, "")
+    return token.kind == "comment"
 
 
 @with_options
 def comment_start(code: Code, prefix: str, inline: bool) -> Iterator[Site]:
     """E262, E265, E266: a comment that does not begin with "# "."""
-    for i, token in enumerate(code.tokens):
-        after_code = i > 0 and code.tokens[i - 1].kind != "newline"
+    for token in code.tokens:
         if (
             token.kind == "comment"
-            and after_code == inline
+            and (token.before.kind not in ("newline", "edge")) == inline
             and token.text.startswith("# ")
             and token.text[2:3].strip()
             and token.text[2] not in "!#:"
@@ -202,42 +168,27 @@ def comment_start(code: Code, prefix: str, inline: bool) -> Iterator[Site]:
             yield replace(token.start, token.start + 2, prefix)
 
 
-@with_options
-def after_keyword(code: Code, blank: str) -> Iterator[Site]:
+@gaps(" ")
+def after_keyword(token: Token) -> bool:
     """E271, E273: several spaces or a tab after a keyword."""
-    for i, token in enumerate(code.tokens[:-1]):
-        if (
-            token.kind == "name"
-            and token.text in KEYWORDS
-            and code.gap(i + 1) == " "
-            and code.tokens[i + 1].kind not in ("comment", "backslash")
-        ):
-            yield replace(token.end, token.end + 1, blank)
+    blank = token.kind in ("comment", "backslash")
+    return token.before.text in KEYWORDS and not blank
 
 
-@with_options
-def before_keyword(code: Code, blank: str) -> Iterator[Site]:
+@gaps(" ")
+def before_keyword(token: Token) -> bool:
     """E272, E274: several spaces or a tab before a keyword."""
-    for i, token in enumerate(code.tokens):
-        if (
-            token.kind == "name"
-            and token.text in KEYWORDS
-            and i
-            and code.gap(i) == " "
-            and ends_operand(code.tokens[i - 1])
-        ):
-            yield replace(token.start - 1, token.start, blank)
+    return token.text in KEYWORDS and ends_operand(token.before)
 
 
 def keyword_bracket(code: Code) -> Iterator[Site]:
     """E275: `if(condition):`, brackets added where there are none."""
-    for line in code.lines():
-        head = code.tokens[line.first]
-        colon = code.tokens[line.last - 1]
+    for line in code.lines:
+        head, colon = line.head, line.tail
         if (
             head.text in ("if", "elif", "while")
             and colon.text == ":"
-            and code.gap(line.first + 1) == " "
+            and head.after.gap == " "
         ):
             yield (
                 Edit(head.end, head.end + 1, "("),
@@ -247,29 +198,22 @@ def keyword_bracket(code: Code) -> Iterator[Site]:
 
 def trailing_blank(code: Code) -> Iterator[Site]:
     """W291: a space at the end of a line."""
-    for i, token in enumerate(code.tokens):
-        if (
-            token.kind == "newline"
-            and i
-            and code.tokens[i - 1].kind != "newline"
-        ):
+    for token in code.tokens:
+        empty = token.before.kind in ("newline", "edge")
+        if token.kind == "newline" and not empty:
             yield insert(token.start, " ")
 
 
 def blank_line_blanks(code: Code) -> Iterator[Site]:
     """W293: a blank line that holds the indentation of the next line."""
-    for line in code.lines():
-        before = line.first - 1
-        if line.indent and before > 0:
-            empty = code.tokens[before - 1].kind == "newline"
-            if empty and code.tokens[before].kind == "newline":
-                place = code.tokens[before].start
-                yield insert(place, line.indent)
+    for line in code.lines:
+        end = line.head.before
+        if line.indent and end.kind == end.before.kind == "newline":
+            yield insert(end.start, line.indent)
 
 
 def after_decorator(code: Code) -> Iterator[Site]:
     """E204: a space after the decorator's sign."""
-    for line in code.lines():
-        sign = code.tokens[line.first]
-        if sign.text == "@" and code.gap(line.first + 1) == "":
-            yield insert(sign.end, " ")
+    for line in code.lines:
+        if line.head.text == "@" and line.head.after.gap == "":
+            yield insert(line.head.end, " ")

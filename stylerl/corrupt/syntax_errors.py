@@ -5,11 +5,11 @@ by one space too many or too few.  Only text after `start` changes.  No source
 is executed.
 """
 
-import ast
 import random
 import re
-import warnings
 from collections.abc import Callable
+
+from stylerl.corrupt.rules import same_program
 
 TRIES = 8
 
@@ -25,7 +25,7 @@ def break_syntax(text: str, start: int, rng: random.Random) -> str | None:
     head, body = text[:start], text[start:]
     for _ in range(TRIES):
         changed = head + rng.choice(WAYS)(body, rng)
-        if not _parses(changed):
+        if not same_program("", changed):
             return changed
     return None
 
@@ -62,13 +62,3 @@ def _shift(body: str, rng: random.Random) -> str:
 
 
 WAYS: tuple[Way, ...] = (_cut, _drop, _add, _shift)
-
-
-def _parses(text: str) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True

@@ -11,6 +11,7 @@ import functools
 import keyword
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Concatenate, NamedTuple, ParamSpec
 
 OPENING = frozenset("([{")
@@ -37,14 +38,22 @@ _TOKEN = re.compile(
 )
 
 
-class Token(NamedTuple):
-    """A piece of source, blanks left out."""
+@dataclass(eq=False, slots=True)
+class Token:
+    """A piece of source, blanks left out, between its neighbours.
+
+    A token of the kind `edge`, without text, is before the first and after
+    the last.
+    """
 
     kind: str  # comment, string, number, name, newline, backslash, operator
     text: str
     start: int  # offset of its first character
     end: int  # offset after its last character
-    opener: int  # index of the innermost open bracket around it, or -1
+    gap: str  # what is between it and the token before
+    opener: "Token | None"  # the innermost open bracket around it
+    before: "Token" = field(init=False)
+    after: "Token" = field(init=False)
 
 
 class Line(NamedTuple):
@@ -52,8 +61,18 @@ class Line(NamedTuple):
 
     start: int  # offset of its first physical line
     indent: str
-    first: int  # index of its first token
-    last: int  # index of the newline that ends it
+    words: list[Token]  # newlines and backslashes inside it included
+    newline: Token  # that ends it
+
+    @property
+    def head(self) -> Token:
+        """The first token."""
+        return self.words[0]
+
+    @property
+    def tail(self) -> Token:
+        """The last token before its end."""
+        return self.words[-1]
 
 
 class Code(NamedTuple):
@@ -62,15 +81,7 @@ class Code(NamedTuple):
     text: str
     start: int
     tokens: list[Token]
-
-    def gap(self, index: int) -> str:
-        """The text between token `index` and the one before it."""
-        before = self.tokens[index - 1].end if index else self.start
-        return self.text[before : self.tokens[index].start]
-
-    def lines(self) -> list[Line]:
-        """Logical lines and comment lines in order, blank lines left out."""
-        return list(_lines(self))
+    lines: list[Line]  # in order, blank lines left out
 
 
 class Edit(NamedTuple):
@@ -84,14 +95,36 @@ class Edit(NamedTuple):
 Site = tuple[Edit, ...]  # the edits that together make one violation
 
 
+Find = Callable[[Code], Iterator[Site]]  # the sites of a rule
 Options = ParamSpec("Options")
 
 
 def with_options(
     find: Callable[Concatenate[Code, Options], Iterator[Site]],
-) -> Callable[Options, Callable[[Code], Iterator[Site]]]:
+) -> Callable[Options, Find]:
     """Options first and code later: find(code, x) becomes find(x)(code)."""
     return lambda *args, **named: lambda code: find(code, *args, **named)
+
+
+def gaps(
+    old: str,
+) -> Callable[[Callable[[Token], bool]], Callable[[str], Find]]:
+    """Make a rule of a function that tells tokens: their gap is changed.
+
+    The rule finds the tokens after a gap of `old` of which the function
+    holds; the argument of the rule is the new gap.
+    """
+
+    def decorate(holds: Callable[[Token], bool]) -> Callable[[str], Find]:
+        @with_options
+        def find(code: Code, new: str) -> Iterator[Site]:
+            for token in code.tokens:
+                if token.gap == old and holds(token):
+                    yield replace(token.start - len(old), token.start, new)
+
+        return find
+
+    return decorate
 
 
 def insert(place: int, new: str) -> Site:
@@ -111,8 +144,9 @@ def read(text: str, start: int = 0) -> Code:
     The last few results are cached, as every rule reads the same text;
     treat them as read-only.
     """
+    last = edge = Token("edge", "", start, start, "", None)
     tokens: list[Token] = []
-    openers: list[int] = []
+    openers: list[Token] = []
     for match in _TOKEN.finditer(text, start):
         kind = match.lastgroup
         if kind is None or kind == "blank":
@@ -121,11 +155,15 @@ def read(text: str, start: int = 0) -> Code:
         word = match.group()
         if word in CLOSING and openers:
             openers.pop()
-        opener = openers[-1] if openers else -1
+        opener = openers[-1] if openers else None
+        gap = text[last.end : match.start()]
+        token = Token(kind, word, *match.span(), gap, opener)
         if word in OPENING:
-            openers.append(len(tokens))
-        tokens.append(Token(kind, word, *match.span(), opener))
-    return Code(text, start, tokens)
+            openers.append(token)
+        tokens.append(token)
+        last.after, token.before, last = token, last, token
+    last.after, edge.before = edge, last
+    return Code(text, start, tokens, list(_lines(text, start, tokens)))
 
 
 def apply(text: str, sites: Sequence[Site]) -> str:
@@ -147,14 +185,14 @@ def ends_operand(token: Token) -> bool:
     return token.kind in ("number", "string") or token.text in CLOSING
 
 
-def _lines(code: Code) -> Iterator[Line]:
-    first = -1
-    for index, token in enumerate(code.tokens):
-        if first < 0 and token.kind != "newline":
-            first = index
+def _lines(text: str, start: int, tokens: list[Token]) -> Iterator[Line]:
+    words: list[Token] = []
+    for token in tokens:
         # A newline inside brackets ends no logical line.
-        if token.kind == "newline" and token.opener < 0 and first >= 0:
-            begin = code.tokens[first].start
-            start = max(code.text.rfind("\n", 0, begin) + 1, code.start)
-            yield Line(start, code.text[start:begin], first, index)
-            first = -1
+        if token.kind != "newline" or (words and token.opener):
+            words.append(token)
+        elif words:
+            begin = words[0].start
+            first = max(text.rfind("\n", 0, begin) + 1, start)
+            yield Line(first, text[first:begin], words, token)
+            words = []

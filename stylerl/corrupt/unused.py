@@ -22,8 +22,10 @@ from stylerl.corrupt.tokens import (
     Code,
     Edit,
     Site,
+    Token,
     insert,
     replace,
+    with_options,
 )
 
 MODULES = ("os", "re", "sys", "json", "time")
@@ -35,135 +37,109 @@ def _new(code: Code, names: tuple[str, ...]) -> str | None:
     return next((name for name in names if name not in code.text), None)
 
 
-def _tops(code: Code) -> Iterator[tuple[int, str]]:
-    """Where a function may get a new first line: offset and indentation."""
-    lines = code.lines()
-    heads = [line for line in lines if code.tokens[line.first].text == "def"]
-    tops = [after for line, after in pairwise(lines) if line in heads]
-    for line in [*lines[:1], *tops]:
-        if line.indent and code.tokens[line.first].kind != "string":
-            yield line.start, line.indent
+@with_options
+def first_line(
+    code: Code, names: tuple[str, ...], statement: str
+) -> Iterator[Site]:
+    """F401, F842: a first line that imports, or annotates, what is not used.
 
-
-def unused_import(code: Code) -> Iterator[Site]:
-    """F401: an import that nothing uses, as a function's first line."""
-    name = _new(code, MODULES)
-    for start, indent in _tops(code):
-        if name:
-            yield insert(start, f"{indent}import {name}\n")
-
-
-def unused_annotation(code: Code) -> Iterator[Site]:
-    """F842: a local name that is annotated and never used."""
-    name = _new(code, NAMES)
-    for start, indent in _tops(code):
-        if name:
-            yield insert(start, f"{indent}{name}: int\n")
+    It gets the first of some names that the text does not hold.
+    """
+    name = _new(code, names)
+    bodies = [b for head, b in pairwise(code.lines) if head.head.text == "def"]
+    for line in [*code.lines[:1], *bodies]:
+        if name and line.indent and line.head.kind != "string":
+            new = f"{line.indent}{statement.format(name)}\n"
+            yield insert(line.start, new)
 
 
 def unused_variable(code: Code) -> Iterator[Site]:
     """F841: the result of a call bound to a name that nothing uses."""
     name = _new(code, NAMES)
-    for line in code.lines():
-        words = code.tokens[line.first : line.last]
-        free = [word.text for word in words if word.opener < 0]
+    for line in code.lines:
+        free = [word.text for word in line.words if not word.opener]
         if (
             name
             and line.indent
-            and words[0].kind == "name"
-            and words[0].text not in KEYWORDS
+            and line.head.kind == "name"
+            and line.head.text not in KEYWORDS
             and free[1:2] in (["."], ["("])
             and free[-1] == ")"
             and not any(text[-1] in "=:" for text in free)
         ):
-            yield insert(words[0].start, f"{name} = ")
+            yield insert(line.head.start, f"{name} = ")
 
 
 def repeated_import(code: Code) -> Iterator[Site]:
     """F811: an import repeated at once."""
-    for line in code.lines():
-        if code.tokens[line.first].text in ("import", "from"):
-            end = code.tokens[line.last].end
+    for line in code.lines:
+        if line.head.text in ("import", "from"):
+            end = line.newline.end
             yield insert(end, code.text[line.start : end])
 
 
 def empty_fstring(code: Code) -> Iterator[Site]:
     """F541: an f-string without a placeholder."""
-    words = code.tokens
-    for i in range(1, len(words)):
-        alone = words[i - 1].kind in ("newline", "string")
-        if (
-            words[i].text[0] in "'\""
-            and not alone
-            and not {"{", "}"} & set(words[i].text)
-        ):
-            yield insert(words[i].start, "f")
+    for word in code.tokens:
+        alone = word.before.kind in ("newline", "string", "edge")
+        plain = word.text[0] in "'\"" and not {"{", "}"} & set(word.text)
+        if plain and not alone:
+            yield insert(word.start, "f")
 
 
 def repeated_key(code: Code) -> Iterator[Site]:
     """F601: a key that occurs twice in a dict, with different values."""
-    words = code.tokens
-    for i in range(1, len(words) - 1):
-        opener = words[i].opener
+    # of a comprehension there is one key
+    loops = {id(word.opener) for word in code.tokens if word.text == "for"}
+    for word in code.tokens:
         if (
-            words[i].kind in ("string", "number")
-            and words[i + 1].text == ":"
-            and words[opener].text == "{"
-            and opener >= 0
-            and not any(  # of a comprehension there is one key
-                word.text == "for" and word.opener == opener for word in words
-            )
+            word.kind in ("string", "number")
+            and word.after.text == ":"
+            and word.opener
+            and word.opener.text == "{"
+            and id(word.opener) not in loops
         ):
-            place = words[i].start
-            yield insert(place, f"{words[i].text}: ..., ")
+            yield insert(word.start, f"{word.text}: ..., ")
 
 
 def asserted_tuple(code: Code) -> Iterator[Site]:
     """F631: an assertion and its message in brackets, which never fails."""
-    for line in code.lines():
-        words = code.tokens[line.first : line.last]
-        if words[0].text == "assert" and any(
-            word.text == "," and word.opener < 0 for word in words
+    for line in code.lines:
+        if line.head.text == "assert" and any(
+            word.text == "," and not word.opener for word in line.words
         ):
-            end = words[-1].end
-            yield (
-                Edit(words[1].start, words[1].start, "("),
-                Edit(end, end, ")"),
-            )
+            start, end = line.head.after.start, line.tail.end
+            yield (Edit(start, start, "("), Edit(end, end, ")"))
 
 
 def literal_identity(code: Code) -> Iterator[Site]:
     """F632: `is` for the equality with a string or a number."""
-    for before, after in pairwise(code.tokens):
-        new = {"==": "is", "!=": "is not"}.get(before.text)
-        if new and after.kind in ("string", "number"):
-            yield replace(before.start, before.end, new)
+    for word in code.tokens:
+        new = {"==": "is", "!=": "is not"}.get(word.text)
+        if new and word.after.kind in ("string", "number"):
+            yield replace(word.start, word.end, new)
 
 
 def condition_tuple(code: Code) -> Iterator[Site]:
     """F634: a condition with a comma, which always holds."""
-    for line in code.lines():
-        words = code.tokens[line.first : line.last]
-        if words[0].text in ("if", "elif") and words[-1].text == ":":
-            start, end = words[1].start, words[-1].start
+    for line in code.lines:
+        if line.head.text in ("if", "elif") and line.tail.text == ":":
+            start, end = line.head.after.start, line.tail.start
             yield (Edit(start, start, "("), Edit(end, end, ",)"))
 
 
 def raised_constant(code: Code) -> Iterator[Site]:
     """F901: `raise NotImplemented` for `raise NotImplementedError`."""
-    for before, word in pairwise(code.tokens):
-        if before.text == "raise" and word.text == "NotImplementedError":
+    for word in code.tokens:
+        name = word.text == "NotImplementedError"
+        if name and word.before.text == "raise":
             yield replace(word.start, word.end, "NotImplemented")
 
 
 def _calls(
     code: Code, before: tuple[str, ...]
-) -> Iterator[tuple[int, int, int]]:
-    """Strings that a call or a percent sign formats.
-
-    The indices of the string, of the bracket's first token, and of the one
-    that closes it.
-    """
+) -> Iterator[tuple[Token, list[Token]]]:
+    """Strings that a call or a percent sign formats, and the arguments."""
     words = code.tokens
     for i, word in enumerate(words):
         first = i + 1 + len(before)
@@ -173,8 +149,8 @@ def _calls(
         # The first closing bracket that is as deep as the opening one.
         depth = words[first - 1].opener
         for last in range(first, len(words)):
-            if words[last].opener == depth and words[last].text in CLOSING:
-                yield i, first, last
+            if words[last].opener is depth and words[last].text in CLOSING:
+                yield word, words[first:last]
                 break
 
 
@@ -182,51 +158,39 @@ FORMAT = (".", "format", "(")
 PERCENT = ("%", "(")
 
 
-def extra_argument(code: Code) -> Iterator[Site]:
-    """F523: `.format` gets an argument that its string does not name."""
-    for _, first, last in _calls(code, FORMAT):
-        if first < last and code.tokens[last - 1].text != ",":
-            place = code.tokens[last - 1].end
-            yield insert(place, ", None")
+@with_options
+def extra_value(code: Code, before: tuple[str, ...]) -> Iterator[Site]:
+    """F507, F523: one value more than the format has places for."""
+    for _, arguments in _calls(code, before):
+        if arguments and arguments[-1].text != ",":
+            yield insert(arguments[-1].end, ", None")
 
 
 def missing_argument(code: Code) -> Iterator[Site]:
     """F524: `.format` lacks its last argument."""
-    for _, first, last in _calls(code, FORMAT):
-        inside = range(first, last)
-        depth = code.tokens[first].opener
+    for _, arguments in _calls(code, FORMAT):
         commas = [
-            i
-            for i in inside
-            if code.tokens[i].text == "," and code.tokens[i].opener == depth
+            word
+            for word in arguments
+            if word.text == "," and word.opener is arguments[0].opener
         ]
-        cut = code.tokens[commas[-1] if commas else first].start
-        if first < last:
-            yield replace(cut, code.tokens[last - 1].end, "")
+        if arguments:
+            cut = commas[-1] if commas else arguments[0]
+            yield replace(cut.start, arguments[-1].end, "")
 
 
 def mixed_numbering(code: Code) -> Iterator[Site]:
     """F525: a format that numbers one of its places and not the others."""
-    for i, _, _ in _calls(code, FORMAT):
-        word = code.tokens[i]
+    for word, _ in _calls(code, FORMAT):
         second = word.text.find("{}", word.text.find("{}") + 2)
         if word.text.count("{}") > 1:
-            place = word.start + second + 1
-            yield insert(place, "1")
-
-
-def extra_value(code: Code) -> Iterator[Site]:
-    """F507: more values than places in a percent format."""
-    for _, first, last in _calls(code, PERCENT):
-        if first < last and code.tokens[last - 1].text != ",":
-            place = code.tokens[last - 1].end
-            yield insert(place, ", None")
+            yield insert(word.start + second + 1, "1")
 
 
 def unknown_format(code: Code) -> Iterator[Site]:
     """F509: a percent format of a kind that does not exist."""
-    for word, after in pairwise(code.tokens):
+    for word in code.tokens:
         place = word.text.find("%s")
-        if word.kind == "string" and after.text == "%" and place >= 0:
+        if word.kind == "string" and word.after.text == "%" and place >= 0:
             start = word.start + place + 1
             yield replace(start, start + 1, "y")
