@@ -3,10 +3,10 @@
 Everything is a stock transformers model in one folder (config.json,
 model.safetensors, tokenizer.json), loaded without remote code and without
 pickle, in fp32, with every dropout off: PPO's ratio is 1 before the first
-step only if the same tokens give the same log-probabilities twice.  Two
-architectures are tested, Llama (the embedded base) and GPT-2 (codeparrot);
-any decoder whose logits are its output embedding of the last hidden state
-works.
+step only if the same tokens give the same log-probabilities twice.  Four
+architectures are tested, each with its own tokenizer: Llama, GPT-2, Qwen2 and
+StarCoder2; any decoder whose logits are its output embedding of the last
+hidden state works.
 """
 
 import os
@@ -33,6 +33,7 @@ from stylerl.errors import ModelError
 from stylerl.storage import read_json, replacing, write_json
 
 PAD_TOKEN = "<|pad|>"
+SPACED = "    x  = 1\n\n\ty\n"  # what a tokenizer of code keeps
 
 
 def load_tokenizer(
@@ -41,12 +42,19 @@ def load_tokenizer(
     """Load a tokenizer whose pad token exists and is never eos.
 
     A tokenizer without a pad token of its own gets `<|pad|>` appended;
-    hand it to `load_causal_lm`, which then grows the embedding.
+    hand it to `load_causal_lm`, which then grows the embedding.  None puts a
+    space before a text, as Llama's does: a completion is a text of its own,
+    and one space less is another indentation.
 
     Raises:
         ModelError: the tokenizer cannot be found, or has no eos token.
     """
     tokenizer = _from_pretrained(AutoTokenizer, name, revision)
+    if _round_trip(tokenizer) != SPACED:
+        bare = _from_pretrained(
+            AutoTokenizer, name, revision, add_prefix_space=False
+        )
+        tokenizer = bare if _round_trip(bare) == SPACED else tokenizer
     if tokenizer.eos_token_id is None and tokenizer.sep_token is not None:
         # An encoder's tokenizer, such as BERT's: [CLS] text [SEP].
         tokenizer.bos_token = tokenizer.cls_token
@@ -76,14 +84,27 @@ def load_causal_lm(
     implementation, such as `sdpa` or `eager`.
 
     Raises:
-        ModelError: the model cannot be found or loaded.
+        ModelError: the model cannot be found or loaded, or its tokenizer
+            does not give white space back.
     """
     model = _load_model(
         AutoModelForCausalLM, name, revision, attn_implementation=attention
     )
     if tokenizer is not None:
+        if (back := _round_trip(tokenizer)) != SPACED:
+            raise ModelError(
+                "a tokenizer of code must give white space back; that of "
+                f"{name} makes {back!r} of {SPACED!r}: choose a base with a "
+                "byte-level BPE"
+            )
         fit_to_tokenizer(model, tokenizer)
     return model
+
+
+def _round_trip(tokenizer: PreTrainedTokenizerBase) -> str:
+    """`SPACED`, encoded and decoded."""
+    ids = tokenizer.encode(SPACED, add_special_tokens=False)
+    return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
 
 def load_scorer(

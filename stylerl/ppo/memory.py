@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import torch
 
 from stylerl.config import PPOConfig
 from stylerl.lm import models
 from stylerl.lm.adapters import linear_layers
+from stylerl.lm.logprobs import CHUNK
 
 PROGRAM = int(1.0 * 2**30)  # Python, torch, transformers and tables
 STATE = 16  # bytes a trained parameter: weight, gradient, two moments
@@ -57,7 +59,7 @@ def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
         sequences = min(sequences, ppo.micro_batch)
     tokens = sequences * (PROMPT_TOKENS + ppo.max_new_tokens)
     layer = TENSORS_A_LAYER * shape.hidden * 4
-    head = LOGIT_COPIES * shape.vocabulary * 4
+    head = LOGIT_COPIES * min(CHUNK, tokens * shape.vocabulary) * 4
     trained, frozen = shape.parameters, 2 * shape.parameters
     if ppo.lora_rank:  # the policy is its own reference
         trained = ppo.lora_rank * shape.adapted
@@ -68,12 +70,16 @@ def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
         PROGRAM
         + trained * STATE
         + frozen * FROZEN
-        + tokens * (trunks * shape.layers * layer + head)
+        + tokens * trunks * shape.layers * layer
+        + head
     )
 
 
 def available_bytes() -> int:
-    """Memory that a new process could take, by the kernel or the cgroup."""
+    """Memory that a new process could take: a GPU's, where there is one;
+    else by the kernel or the cgroup."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
     free: int = psutil.virtual_memory().available
     limit = CGROUP / "memory.max"
     if limit.exists() and limit.read_text().strip().isdigit():

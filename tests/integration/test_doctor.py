@@ -293,6 +293,15 @@ def test_memory_of_ppo_by_hand(micro_batch, sequences):
     assert size == 317_440 * sequences + 8_960
 
 
+def test_the_preset_gpu_fits_a_gpu_of_24_gb():
+    # Qwen2.5-Coder-0.5B: 494M parameters take 11.0 GiB; 16 sequences of
+    # 288 tokens keep 24 x 20 x 896 x 4 bytes each, 7.4 GiB; the logits of
+    # 152k tokens exist 2**23 at a time, 0.1 GiB.
+    shape = Shape(494_032_768, 896, 24, 151_936, adapted=0)
+    needed = memory.ppo_bytes(shape, config.from_preset("gpu").ppo)
+    assert needed / 2**30 == pytest.approx(1 + 11.04 + 7.38 + 0.09, abs=0.01)
+
+
 def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     # Two layers; q, k, v, o are 32 x 32, the MLP's three 32 x 64: a rank
     # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176, and

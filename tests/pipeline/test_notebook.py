@@ -1,8 +1,8 @@
 """The original notebook's configuration, every stage of it, in little.
 
 The models and the data set are folders as the hub has them: a GPT-2 with
-codeparrot's kind of tokenizer (byte-level BPE, one special token, no pad), a
-DistilBERT with an uncased WordPiece, gzipped JSON lines of whole files.
+codeparrot's kind of tokenizer (bases.py), a DistilBERT with an uncased
+WordPiece, gzipped JSON lines of whole files.
 """
 
 import gzip
@@ -14,15 +14,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from bases import write_gpt2
 from conftest import CORPUS
-from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+from tokenizers import BertWordPieceTokenizer
 from transformers import (
     DistilBertConfig,
     DistilBertForMaskedLM,
     DistilBertTokenizerFast,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPT2TokenizerFast,
 )
 
 from stylerl import config, storage
@@ -49,30 +47,6 @@ LITTLE = {  # sizes only; what makes the notebook the notebook stays
     "evaluate.bootstrap": 100,
     "evaluate.human_snippets": 4,
 }
-
-
-def write_gpt2(folder: Path) -> None:
-    """As codeparrot/codeparrot-small is, with two layers of 32."""
-    bpe = ByteLevelBPETokenizer()
-    end = "<|endoftext|>"
-    bpe.train_from_iterator(CORPUS, 320, 2, False, [end])
-    folder.mkdir()
-    vocabulary, merges = bpe.save_model(str(folder))
-    tokenizer = GPT2TokenizerFast(vocab=vocabulary, merges=merges)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    shape = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_embd=32,
-        n_layer=2,
-        n_head=2,
-        n_positions=1024,
-        scale_attn_by_inverse_layer_idx=True,
-        reorder_and_upcast_attn=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    GPT2LMHeadModel(shape).save_pretrained(folder)
 
 
 def write_distilbert(folder: Path) -> None:

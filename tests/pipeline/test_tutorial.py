@@ -1,5 +1,6 @@
 """docs/tutorial.md: its commands, one after the other, in a clone."""
 
+import json
 import os
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bases
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -15,6 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
     r"<!-- run(, may exit with 1)? -->\n```sh\n(.*?)```", re.DOTALL
 )
+LITTLE = {
+    key: value
+    for key, value in bases.LITTLE.items()
+    if not key.startswith(("filter.", "label."))
+}
 STYLE = "[flake8]\nmax-line-length = 99\nextend-ignore = E203, F821, F822\n"
 
 
@@ -64,3 +71,12 @@ def test_the_tutorial_runs_from_judging_to_completing(clone: Path) -> None:
     assert "Before and after" in ran
     assert "PPO" in completed
     assert (clone / "artifacts/report/report.html").exists()
+    # The same flow with the preset gpu's kind of base: labels are cached.
+    bases.write_qwen2(clone.parent / "hub")
+    changes = {**LITTLE, "sft.base": clone.parent / "hub"}
+    settings = " ".join(f"--set {k}={v}" for k, v in changes.items())
+    done = run(f"stylerl run {settings}", clone)
+    assert done.returncode == 0, done.stderr
+    assert "Before and after" in done.stdout
+    shape = json.loads((clone / "artifacts/ppo/config.json").read_text())
+    assert shape["architectures"] == ["Qwen2ForCausalLM"]

@@ -3,11 +3,17 @@
 import json
 from pathlib import Path
 
+import bases
 import pytest
 import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 from safetensors.torch import load_file, save_file
-from transformers import GPT2Config, GPT2LMHeadModel
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
 
 from stylerl.errors import ModelError
 from stylerl.lm.models import (
@@ -17,7 +23,9 @@ from stylerl.lm.models import (
     load_tokenizer,
     save_model,
     tag_with_judge,
+    vocabulary_size,
 )
+from stylerl.ppo.policy import PolicyWithValue
 
 IDS = torch.tensor([[1, 40, 50, 60, 70]])
 
@@ -36,6 +44,42 @@ def test_a_saved_tokenizer_round_trips_whitespace(llama_folder):
     assert ids[0] == loaded.eos_token_id == 1
     assert loaded.decode(ids[1:], clean_up_tokenization_spaces=False) == text
     assert ids == encode_prompt(build_tokenizer(), text)
+
+
+@pytest.mark.parametrize("name", bases.BASES)
+def test_a_base_of_the_hub_is_read(name, tmp_path):
+    """Text comes back as it was, also one that begins with spaces; pad and
+    eos are two tokens with a row each; begun as its documents are."""
+    bases.BASES[name](tmp_path / "hub")
+    tokenizer = load_tokenizer(tmp_path / "hub")
+    model = load_causal_lm(tmp_path / "hub", tokenizer=tokenizer)
+    assert model.dtype == torch.float32
+    save_model(model, tokenizer, tmp_path / "m")
+    first = {"llama": "<s>"}.get(name, bases.END)
+    for each in (tokenizer, load_tokenizer(tmp_path / "m")):
+        for text in ("    return x\n", "\n\tx = 'é→'  \n", " y"):
+            begun = encode_prompt(each, text)
+            assert each.convert_ids_to_tokens(begun[0]) == first
+            assert each.decode(begun[1:]) == text
+            assert each.decode(begun[2:]) == text.removeprefix(
+                each.decode(begun[1:2])
+            )
+        assert each.pad_token_id != each.eos_token_id
+        assert each.pad_token_id < vocabulary_size(model)
+    PolicyWithValue(model)
+
+
+def test_a_tokenizer_that_loses_spaces_is_refused(tmp_path):
+    """BERT's kind, beside a decoder."""
+    words = models.WordLevel({"x": 0, "=": 1, "1": 2, "[E]": 3}, "x")
+    lossy = Tokenizer(words)
+    lossy.pre_tokenizer = pre_tokenizers.Whitespace()
+    lossy = PreTrainedTokenizerFast(tokenizer_object=lossy, eos_token="[E]")
+    save_model(build_llama(4), lossy, tmp_path / "m")
+    with pytest.raises(ModelError, match="white space back.*byte-level"):
+        load_causal_lm(
+            tmp_path / "m", tokenizer=load_tokenizer(tmp_path / "m")
+        )
 
 
 def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
