@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stylerl.config.settings import setting
+from stylerl.config.settings import Section, setting
 from stylerl.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ def _check_stop_strings(name: str, texts: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class JudgeConfig:
+class JudgeConfig(Section):
     """The style guide: which flake8 rules count, and at what width."""
 
     select: tuple[str, ...] = setting(
@@ -59,7 +59,7 @@ class JudgeConfig:
 
 
 @dataclass(frozen=True)
-class FilterConfig:
+class FilterConfig(Section):
     """From raw files to snippets, split without leakage."""
 
     REMOVED: ClassVar = {"split_seed": 171, "jobs": 0}
@@ -83,7 +83,7 @@ class FilterConfig:
 
 
 @dataclass(frozen=True)
-class LabelConfig:
+class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
     REMOVED: ClassVar = {"jobs": 0}
@@ -107,6 +107,7 @@ class LabelConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.engine == "dask" and not self.scheduler:
             raise ConfigError(
                 "label.scheduler must name a Dask scheduler, such as "
@@ -121,7 +122,7 @@ class LabelConfig:
 
 
 @dataclass(frozen=True)
-class PretrainConfig:
+class PretrainConfig(Section):
     """The embedded base model: tokenizer and language model from scratch."""
 
     REMOVED: ClassVar = {"weight_decay": 0.1, "warmup": 0.02, "decay": 0.3}
@@ -151,7 +152,7 @@ class PretrainConfig:
 
 
 @dataclass(frozen=True)
-class SFTConfig:
+class SFTConfig(Section):
     """Supervised fine-tuning on compliant snippets."""
 
     REMOVED: ClassVar = {"warmup": 0.05}
@@ -168,7 +169,7 @@ class SFTConfig:
 
 
 @dataclass(frozen=True)
-class RewardConfig:
+class RewardConfig(Section):
     """Reward models: P(compliant), and pairwise Bradley-Terry."""
 
     REMOVED: ClassVar = {"warmup": 0.05}
@@ -222,7 +223,7 @@ REWARD_NAMES = (
 
 
 @dataclass(frozen=True)
-class PPOConfig:
+class PPOConfig(Section):
     """Proximal policy optimisation; names as in CleanRL, where it has them."""
 
     REMOVED: ClassVar = {  # docs/decisions/0029-options-removed.md
@@ -426,6 +427,7 @@ class PPOConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.num_minibatches > self.batch_size:
             raise ConfigError(
                 f"ppo.num_minibatches must be at most ppo.batch_size, "
@@ -445,7 +447,7 @@ class PPOConfig:
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(Section):
     """Before and after, on prompts that no training saw."""
 
     split: str = setting(
@@ -485,11 +487,12 @@ class EvaluateConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_stop_strings("evaluate.stop_strings", self.stop_strings)
 
 
 @dataclass(frozen=True)
-class Params:
+class Params(Section):
     """All of params.yaml; each field below is one section of it."""
 
     preset: str = "default"

@@ -1,8 +1,8 @@
 """What a parameter is: its default, its meaning, its bounds, and its checks.
 
 A section of parameters is a frozen dataclass whose fields are declared by
-`setting`.  `build` makes one from what a YAML file says, and `lines_of`
-writes one as YAML with the meanings as comments.
+`setting`; made from a YAML file (`build`) or in code, it checks itself.
+`lines_of` writes one as YAML with the meanings as comments.
 """
 
 import dataclasses
@@ -49,8 +49,31 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A section of the parameters, PREFIXConfig; or all of them."""
+
+    def __post_init__(self) -> None:
+        """Check types and bounds, whoever made it.
+
+        An integer becomes the float, a list the tuple that is declared.
+
+        Raises:
+            ConfigError: a wrong type or a value out of bounds.
+        """
+        prefix, config, _ = type(self).__name__.partition("Config")
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            if not field.metadata:  # a section of its own
+                continue
+            name = f"{prefix.lower()}." * bool(config) + field.name
+            value = _typed(name, getattr(self, field.name), hints[field.name])
+            _check_bounds(name, value, field.metadata)
+            object.__setattr__(self, field.name, value)
+
+
 def build(cls: type[Any], content: Any, prefix: str) -> Any:
-    """Make `cls` from a mapping, checking keys, types and bounds.
+    """Make `cls` from a mapping, checking its keys; it checks the values.
 
     Args:
         cls: a dataclass of settings, or of such dataclasses.
@@ -74,13 +97,9 @@ def build(cls: type[Any], content: Any, prefix: str) -> Any:
                 f"unknown parameter {prefix}{key} = {value!r}; allowed: "
                 f"{', '.join(fields)}"
             )
-        name = f"{prefix}{key}"
         if dataclasses.is_dataclass(hints[key]):
-            values[key] = build(hints[key], value, f"{name}.")
-        else:
-            typed = _typed(name, value, hints[key])
-            _check_bounds(name, typed, fields[key].metadata)
-            values[key] = typed
+            value = build(hints[key], value, f"{prefix}{key}.")
+        values[key] = value
     return cls(**values)
 
 

@@ -48,6 +48,38 @@ def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: config.PPOConfig(learning_rate=-1), "above 0; got -1.0"),
+        (lambda: config.PPOConfig(precision="fp16"), "one of auto, bf16"),
+        (lambda: config.PPOConfig(kl_control="x"), "one of fixed, prop"),
+        (lambda: config.PPOConfig(temperature=0), "ppo.temperature must be"),
+        (lambda: config.PPOConfig(updates=2.5), "ppo.updates must be int"),
+        (lambda: config.PPOConfig(stop_strings="e"), "list of strings"),
+        (lambda: config.PPOConfig(reward={"x": 1}), "ppo.reward knows no 'x'"),
+        (
+            lambda: dataclasses.replace(config.PPOConfig(), gamma=2),
+            "ppo.gamma must be at most 1; got 2.0",
+        ),
+        (lambda: config.JudgeConfig(select="E"), "judge.select must be"),
+        (lambda: config.SFTConfig(epochs=float("nan")), "finite number"),
+        (lambda: config.Params(seed=-1), "seed must be at least 0; got -1"),
+    ],
+)
+def test_settings_made_in_code_are_checked_as_the_file_is(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_settings_made_in_code_have_the_declared_types():
+    made = config.PPOConfig(
+        kl_coef=1, stop_strings=["a"], reward={"linter": 1}
+    )
+    assert type(made.kl_coef) is type(made.reward["linter"]) is float
+    assert made.stop_strings == ("a",)
+
+
 def test_override_changes_one_value_and_keeps_the_rest():
     changed = config.override(config.Params(), {"ppo.kl_coef": 1, "seed": 3})
     assert changed.ppo.kl_coef == 1.0
@@ -120,7 +152,7 @@ def test_a_missing_file_says_how_to_write_one(tmp_path):
 
 
 @dataclasses.dataclass(frozen=True)
-class Section:
+class PPOConfig(settings.Section):
     """A section after a version in which one name changed and one went."""
 
     REMOVED: ClassVar[dict[str, Any]] = {"dual_clip": None}
@@ -128,10 +160,10 @@ class Section:
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole:
+class Whole(settings.Section):
     """A parameter file with one section."""
 
-    ppo: Section = Section()
+    ppo: PPOConfig = PPOConfig()
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +208,7 @@ def test_a_removed_parameter_may_have_the_value_that_is_left(capsys):
 def test_override_takes_an_old_name(monkeypatch, capsys):
     monkeypatch.setattr("stylerl.config.files.Params", Whole)
     changed = config.override(Whole(), {"ppo.lam": 0.5})
-    assert changed == Whole(Section(gae_lambda=0.5))
+    assert changed == Whole(PPOConfig(gae_lambda=0.5))
     assert "ppo.lam is now ppo.gae_lambda" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="both are given; remove ppo.lam"):
         config.override(Whole(), {"ppo.lam": 0.5, "ppo.gae_lambda": 0.5})
