@@ -65,11 +65,11 @@ class PolicyWithValue(nn.Module):
         super().__init__()
         self.model = model
         self.adapters: Adapters | None = None
-        fuse_gelu(model)
+        fuse_gelu(model.eval())
         self.value_trunk: PreTrainedModel | None = None
         if critic is not None:
+            fuse_gelu(critic.eval())
             _check_critic(critic, model)
-            fuse_gelu(critic)
             trunk: Any = critic.base_model
             self.value_trunk = trunk
         settings = (critic or model).config.get_text_config()

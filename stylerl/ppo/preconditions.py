@@ -1,11 +1,14 @@
 """What must hold before PPO starts: checked before any time is spent."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from transformers import PreTrainedTokenizerBase
+import pandas as pd
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
+from stylerl.lm.models import vocabulary_size
 
 
 def check(
@@ -44,12 +47,18 @@ def check(
         )
     if not prompts:
         raise ConfigError("there must be at least one prompt; got none")
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(
+            "the tokenizer must have an eos token, which ends a completion; "
+            "it has none: set tokenizer.eos_token"
+        )
     # Where pad is eos, the end of a response would be masked as padding.
     if tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
         raise ConfigError(
             "the tokenizer's pad token must exist and differ from eos; "
-            f"got {tokenizer.pad_token!r}: use "
-            "stylerl.lm.models.load_tokenizer"
+            f"got {tokenizer.pad_token!r}: load it by "
+            "stylerl.lm.models.load_tokenizer(name), and the model by "
+            "load_causal_lm(name, tokenizer=tokenizer)"
         )
     # What a setting promises must have been given to the trainer.
     if config.credit == "token" and not credit:
@@ -62,3 +71,59 @@ def check(
             "ppo.on_alarm: rollback needs checkpoints to go back to; give a "
             "folder"
         )
+
+
+def check_model(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Check that a policy or reference is a model of the tokenizer's tokens.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise ConfigError(
+            "policy and reference must be transformers models; got a "
+            f"{type(model).__name__}: unwrap it first, or merge_and_unload "
+            "peft's (ppo.lora_rank makes new adapters)"
+        )
+    rows, tokens = vocabulary_size(model), len(tokenizer)
+    if tokens > rows:
+        raise ConfigError(
+            f"every token must have a row of the embedding; the tokenizer "
+            f"has {tokens} (pad is {tokenizer.pad_token_id}), "
+            f"{type(model).__name__} {rows} rows: call "
+            "stylerl.lm.models.fit_to_tokenizer(model, tokenizer)"
+        )
+
+
+def texts(prompts: Iterable[Any], name: str) -> list[str]:
+    """The prompts of a list, or of the `prompt` column of a data set.
+
+    Raises:
+        ConfigError: they are anything else.
+    """
+    rule = f"{name} must be texts, or rows with a `prompt` column"
+    if isinstance(prompts, pd.DataFrame):
+        prompts = prompts.to_dict("records")
+    if isinstance(prompts, Mapping):  # such as a DatasetDict
+        keys = ", ".join(map(repr, prompts))
+        raise ConfigError(
+            f"{rule}; got a {type(prompts).__name__} of {keys}: choose one, "
+            f"as in {name}=data[{next(iter(prompts), 'train')!r}]"
+        )
+    if isinstance(prompts, str) or not isinstance(prompts, Iterable):
+        raise ConfigError(
+            f"{rule}; got one {type(prompts).__name__}: write "
+            f"{name}=[{prompts!r}]"
+        )
+    found = []
+    for row in prompts:
+        text = row.get("prompt") if isinstance(row, Mapping) else row
+        if not isinstance(text, str):
+            shown = list(row) if isinstance(row, Mapping) else row
+            raise ConfigError(
+                f"{rule}; row {len(found)} is {shown!r}: give the text of each"
+            )
+        found.append(text)
+    return found

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from stylerl.errors import TrainingError
 from stylerl.reward.functions import Named, RewardFunction, columns
 from stylerl.reward.gaming import distinct_ngrams
 
@@ -106,7 +107,13 @@ def call_reward(
     Raises:
         TrainingError: not one finite number for each episode.
     """
-    return as_columns(reward(prompts, completions), len(prompts))
+    parts = as_columns(reward(prompts, completions), len(prompts))
+    if not parts:
+        raise TrainingError(
+            "a reward must give one number an episode, or named lists of "
+            "them; it gave no part at all: check the reward function"
+        )
+    return parts
 
 
 def as_columns(

@@ -109,7 +109,8 @@ class PPOTrainer:
 
         Args:
             config: see stylerl/config/sections.py.
-            policy: a causal language model, with a value head or without.
+            policy: a causal language model, with a value head or without;
+                its weights become fp32.
             tokenizer: its tokenizer; pad is not eos.
             reward: scores completions.
             prompts: texts, or rows or a data set with a `prompt` column.
@@ -130,8 +131,8 @@ class PPOTrainer:
         self.reward = reward
         self.monitor = monitor
         self.credit = credit
-        self.prompts = _texts(prompts)
-        self.validation = _texts(validation)
+        self.prompts = preconditions.texts(prompts, "prompts")
+        self.validation = preconditions.texts(validation, "validation")
         self.seed = seed
         self.checkpoints = checkpoints
         self.ranks = Ranks()
@@ -146,14 +147,20 @@ class PPOTrainer:
         )
         # The policy and its reference.  With LoRA the reference is the
         # policy with its adapters off, and no copy is held.
+        bare = policy.model if isinstance(policy, PolicyWithValue) else policy
+        for model in filter(None, (bare, reference)):
+            preconditions.check_model(model, tokenizer)
+        # Adam's steps are smaller than bf16 resolves: weights are fp32, and
+        # the passes over them as `ppo.precision` says.
         if not isinstance(policy, PolicyWithValue):
-            policy = PolicyWithValue(policy)
-        self.policy = policy.eval().to(self.ranks.device)
+            policy = PolicyWithValue(policy.float())
+        self.policy = policy.eval().float().to(self.ranks.device)
         if reference is None and not config.lora_rank:
             reference = copy.deepcopy(self.policy.model)
         self.reference = reference
         if reference is not None:
-            reference.eval().requires_grad_(False).to(self.policy.device)
+            frozen: Any = reference.eval().requires_grad_(False).float()
+            frozen.to(self.policy.device)
         if config.lora_rank:
             self.policy.add_adapters(
                 config.lora_rank,
@@ -459,11 +466,6 @@ class PPOTrainer:
             for weight in model.parameters():
                 digest.update(weight.detach().cpu().numpy().tobytes())
         return digest.hexdigest()
-
-
-def _texts(prompts: Iterable[Any]) -> list[str]:
-    """The prompts of a list, or of the `prompt` column of a data set."""
-    return [p if isinstance(p, str) else p["prompt"] for p in prompts]
 
 
 def _headline(metrics: dict[str, float]) -> dict[str, str]:

@@ -4,12 +4,15 @@ import copy
 import dataclasses
 import math
 
+import bases
+import pandas as pd
 import pytest
 import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
+from transformers import AutoModelForCausalLM
 
 from stylerl.errors import ConfigError, TrainingError
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.models import encode_prompt, fit_to_tokenizer, load_tokenizer
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.health import alarms
 from stylerl.ppo.policy import PolicyWithValue
@@ -42,7 +45,7 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
         policy=model or build_llama(len(tokenizer)),
         tokenizer=tokenizer,
         reward=reward or letters,
-        prompts=prompts or PROMPTS,
+        prompts=PROMPTS if prompts is None else prompts,
         **options,
     )
 
@@ -514,6 +517,9 @@ def test_named_parts_are_summed():
     [
         (lambda p, c: [1.0], "one number an episode; reward gave 1 for 8"),
         (lambda p, c: [float("nan")] * 8, "finite; reward gave nan"),
+        (lambda p, c: {}, "it gave no part at all: check the reward"),
+        (lambda p, c: None, "reward gave a value of type NoneType"),
+        (lambda p, c: {"a": [1.0] * 8, "b": [1.0]}, "b gave 1 for 8"),
     ],
 )
 def test_a_bad_reward_is_one_clear_error(reward, message):
@@ -539,6 +545,93 @@ def test_pad_may_not_be_eos():
     tokenizer = build_tokenizer()
     tokenizer.pad_token = tokenizer.eos_token
     with pytest.raises(ConfigError, match="differ from eos"):
+        make(tokenizer=tokenizer)
+
+
+class Splits(dict):
+    """As datasets.DatasetDict is: named data sets."""
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        ("hello", r"got one str: write prompts=\['hello'\]"),
+        (7, "got one int"),
+        (Splits(train=PROMPTS), r"Splits of 'train'.*prompts=data\['train'\]"),
+        ({}, "got a dict of"),
+        ([{"text": "x"}], r"row 0 is \['text'\]: give the text"),
+        (["x", None], "row 1 is None"),
+        ([["x"]], r"row 0 is \['x'\]"),
+        (pd.DataFrame({"text": ["x"]}), r"row 0 is \['text'\]"),
+        ([], "at least one prompt; got none"),
+    ],
+)
+def test_prompts_that_are_no_texts_are_one_clear_error(prompts, message):
+    with pytest.raises(ConfigError, match=message):
+        make(prompts=prompts)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        iter(PROMPTS),
+        [{"prompt": text} for text in PROMPTS],
+        pd.DataFrame({"prompt": PROMPTS}),
+        pd.Series(PROMPTS),
+    ],
+)
+def test_prompts_come_in_any_form_that_has_texts(prompts):
+    assert make(prompts=prompts).prompts == PROMPTS
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", bases.BASES)
+def test_a_model_as_from_pretrained_gives_it_trains(name, dtype, tmp_path):
+    """In half precision and in train mode.  Steps of 1e-5 would be lost in
+    bf16, whose numbers near 1 are 0.004 apart, so the weights are fp32."""
+    bases.BASES[name](tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype)
+    fit_to_tokenizer(model.train(), tokenizer)
+    trainer = make(model, tokenizer=tokenizer, learning_rate=1e-5, warmup=0.0)
+    before = weights(trainer)
+    first, *_ = [step.metrics for step in trainer]
+    assert first["objective/kl"] == pytest.approx(0, abs=1e-4)
+    for old, new in zip(before, trainer.policy.parameters(), strict=True):
+        assert new.dtype == torch.float32
+        assert not torch.equal(old, new)
+
+
+def test_a_reference_in_bf16_is_compared_in_fp32(tiny_lm, tokenizer):
+    reference = copy.deepcopy(tiny_lm).bfloat16()
+    trainer = make(tiny_lm.bfloat16(), reference=reference)
+    numbers = trainer.update(trainer.rollout())
+    assert numbers["objective/kl"] == pytest.approx(0, abs=1e-5)
+
+
+def test_a_token_without_a_row_is_named_with_a_remedy_that_works():
+    """A pad token was added, and the model was not told."""
+    tokenizer = build_tokenizer()
+    model, reference = build_llama(320), build_llama(320)
+    tokenizer.add_special_tokens({"pad_token": "<|new|>"})
+    for model_too in (False, True):
+        with pytest.raises(ConfigError, match=r"321 \(pad is 320\).*320 rows"):
+            make(model, tokenizer=tokenizer, reference=reference)
+        if not model_too:
+            fit_to_tokenizer(model, tokenizer)
+    fit_to_tokenizer(reference, tokenizer)
+    assert list(make(model, tokenizer=tokenizer, reference=reference))
+
+
+def test_a_policy_that_is_wrapped_is_one_clear_error(tiny_lm):
+    with pytest.raises(ConfigError, match="got a Sequential: unwrap"):
+        make(torch.nn.Sequential(tiny_lm))
+
+
+def test_a_tokenizer_without_eos_is_one_clear_error():
+    tokenizer = build_tokenizer()
+    tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="must have an eos token"):
         make(tokenizer=tokenizer)
 
 
