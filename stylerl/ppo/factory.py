@@ -124,6 +124,7 @@ def build_trainer(
         validation=validation,
         seed=params.seed,
         checkpoints=checkpoints,
+        whole_lines=True,  # a cut line is no style
     )
 
 

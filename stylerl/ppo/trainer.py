@@ -83,8 +83,9 @@ class PPOTrainer:
     named parts that are summed.  `monitor(prompts, completions, finished)`
     gives named numbers that are logged and never rewarded.  Unless
     `ppo.credit` is `response`, `credit(prompts, completions)` says which
-    parts of the reward belong to single tokens.  All three receive a
-    completion that was cut at the token limit without its last line.
+    parts of the reward belong to single tokens.  All three receive each
+    completion as it was sampled; with `whole_lines`, one that was cut at the
+    token limit comes without its last, incomplete line, for a judge of code.
 
     Under `accelerate launch` each rank samples, scores and learns its
     share, and all end with the same weights.
@@ -104,6 +105,7 @@ class PPOTrainer:
         validation: Iterable[Any] = (),
         seed: int = 0,
         checkpoints: Path | None = None,
+        whole_lines: bool = False,
     ) -> None:
         """Train `policy` in place, on a GPU if there is one.
 
@@ -122,6 +124,7 @@ class PPOTrainer:
                 to choose the best update by; none measures nothing.
             seed: of every random draw.
             checkpoints: a folder to resume from; None keeps none.
+            whole_lines: leave a line that was cut out of what is rewarded.
 
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
@@ -135,6 +138,7 @@ class PPOTrainer:
         self.validation = preconditions.texts(validation, "validation")
         self.seed = seed
         self.checkpoints = checkpoints
+        self.whole_lines = whole_lines
         self.ranks = Ranks()
         preconditions.check(
             config,
@@ -283,7 +287,7 @@ class PPOTrainer:
         self, texts: list[str], sampled: Completions
     ) -> SampledRollouts:
         """What the completions are worth, beside their tokens."""
-        judged = sampled.judged
+        judged = sampled.judged if self.whole_lines else sampled.texts
         parts = rollouts.call_reward(self.reward, texts, judged)
         monitored = {}
         if self.monitor:
@@ -299,7 +303,7 @@ class PPOTrainer:
             response_lengths=torch.tensor([*map(len, sampled.ids)]),
             reward_parts=parts,
             monitored=monitored,
-            token_rewards=self._token_rewards(texts, sampled),
+            token_rewards=self._token_rewards(texts, judged, sampled.ids),
         )
 
     def update(self, batch: Rollouts) -> dict[str, float]:
@@ -364,13 +368,13 @@ class PPOTrainer:
         checkpoint.restore_random_state(found.state["random"])
 
     def _token_rewards(
-        self, prompts: list[str], sampled: Completions
+        self, prompts: list[str], judged: list[str], ids: list[list[int]]
     ) -> Tensor:
         """The part of the reward that belongs to single tokens, (B, R)."""
         found: Sequence[Sequence[TokenReward]] = [[] for _ in prompts]
         if self.credit and self.config.credit != "response":
-            found = self.credit(prompts, sampled.judged)
-        return assign_to_tokens(self.tokenizer, sampled.ids, found)
+            found = self.credit(prompts, judged)
+        return assign_to_tokens(self.tokenizer, ids, found)
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""

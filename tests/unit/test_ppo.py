@@ -25,7 +25,13 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
     tokenizer = tokenizer or build_tokenizer()
     options = {
         name: changes.pop(name)
-        for name in ("checkpoints", "monitor", "reference", "seed")
+        for name in (
+            "checkpoints",
+            "monitor",
+            "reference",
+            "seed",
+            "whole_lines",
+        )
         if name in changes
     }
     settings = {
@@ -195,19 +201,31 @@ def test_a_stop_string_finishes_a_response():
     assert torch.allclose(rewards, batch.scores - 5.0 * cut, atol=1e-6)
 
 
-def test_a_cut_completion_is_charged_and_judged_without_its_last_line():
-    got = []
+@pytest.mark.parametrize("whole_lines", [False, True])
+def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
+    """By the reward and by the monitor; it is charged in either case."""
+    got, monitored = [], []
 
     def reward(prompts, completions):
         got.extend(completions)
         return [0.5] * len(completions)
 
-    batch = make(ends_early(build_llama, 3), reward=reward).rollout()
+    def monitor(prompts, completions, finished):
+        monitored.extend(completions)
+        return {}
+
+    batch = make(
+        ends_early(build_llama, 3),
+        reward=reward,
+        monitor=monitor,
+        whole_lines=whole_lines,
+    ).rollout()
+    assert monitored == got and not all(batch.finished)
     for text, judged, finished in zip(
         batch.completions, got, batch.finished, strict=True
     ):
         whole = text[: text.rfind("\n") + 1]
-        assert judged == (text if finished else whole)
+        assert judged == (text if finished or not whole_lines else whole)
     assert batch.scores.tolist() == [0.5] * 8
     trainer = make(missing_eos_penalty=2.0, scale_rewards=False, kl_coef=0.0)
     rewards = trainer.learner.rewards(batch).sum(dim=1)
@@ -361,6 +379,7 @@ def test_the_policy_reaches_a_known_optimum():
         learning_rate=1e-2,
         kl_coef=0.0,
         missing_eos_penalty=0.0,
+        whole_lines=True,
         prompts=[{"prompt": text} for text in PROMPTS],
     )
     scores = [step.metrics["objective/score"] for step in trainer]
@@ -434,6 +453,7 @@ def final_kl(**changes):
             "update_epochs": 4,
             "schedule": "constant",
             "missing_eos_penalty": 0.0,
+            "whole_lines": True,
             **changes,
         }
     )
