@@ -32,11 +32,11 @@ def main() -> None:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     snippets = storage.read_table(SNIPPETS)
-    # The same data, settings and seed resume from the same folder.
+    # The same data, settings and seed resume from the same folder, whatever
+    # the budget.
     card = pretrain.describe(snippets, settings)
-    recipe = json.dumps(
-        [card["digest"], dataclasses.asdict(settings), params.seed]
-    )
+    shape = dataclasses.asdict(settings) | {"tokens": None}
+    recipe = json.dumps([card["digest"], shape, params.seed])
     checkpoints = CHECKPOINTS / corpus.digest(recipe)
     curve = []
     with tracking.stage_run("pretrain", config.to_dict(settings)) as run:

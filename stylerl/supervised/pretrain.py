@@ -10,8 +10,10 @@ little is padded and none sees another; the matrices are trained by Muon
 (Jordan et al. 2024) and the rest by AdamW, under a schedule that warms up,
 holds, and decays linearly to zero (arXiv 2405.18392).
 
-A run that was killed resumes from its last checkpoint, to the same bits.  On
-a CUDA device the same recipe runs there.
+A run that was killed resumes from its last checkpoint, to the same bits.  A
+checkpoint from before the decay also serves a longer or shorter budget: the
+rate had not yet known which one it was.  On a CUDA device the same recipe
+runs there.
 """
 
 import math
@@ -40,7 +42,7 @@ from stylerl.lm import checkpoint
 PAD, EOS = "<|pad|>", "<|eos|>"
 MUON_RATE = 0.02  # of the matrices, at the peak
 WEIGHT_DECAY = 0.1  # of the matrices alone
-WARMUP = 0.02  # share of the tokens over which the rate rises
+WARMUP = 250_000  # tokens over which the rate rises
 DECAY = 0.3  # share of the tokens over which it falls to zero
 MAX_NORM = 1.0  # gradients are clipped to
 TOKENIZER_TEXTS = 40_000
@@ -75,13 +77,11 @@ class State:
     smooth: float  # loss, nats a token, over some 50 steps
     measured: list[Progress]
 
-    def add(self, batch: list[list[int]], loss: float) -> int:
-        """Count a step on `batch`; its tokens."""
-        count = _predicted_tokens(batch)
+    def add(self, count: int, loss: float) -> None:
+        """Count a step on `count` tokens."""
         self.seen += count
         self.step += 1
         self.smooth += (loss - self.smooth) / min(self.step, 50)
-        return count
 
 
 def train_tokenizer(
@@ -217,7 +217,9 @@ def train(
     torch.manual_seed(seed)
     tokenizer = _fit_tokenizer(learnt, config, seed)
     model = _on_device(new_model(config, tokenizer))
-    fast = torch.compile(model, dynamic=True) if config.compile else model
+    fast_loss = loss_of
+    if config.compile:
+        fast_loss = torch.compile(loss_of, dynamic=True)
     optimizers = _optimizers(model, config)
     # 2. Where the last checkpoint was, or at the beginning.
     start = Place(1, 0, random.Random(seed).getstate())
@@ -225,6 +227,7 @@ def train(
     saved = checkpoint.latest(checkpoints) if checkpoints else None
     if saved:
         state = _restore(saved, model, optimizers)
+        check_budget(state.seen, saved.state["budget"], config.tokens)
     for progress in state.measured:
         yield progress, model, tokenizer
     # 3. One step a batch, until the budget is spent.
@@ -236,9 +239,13 @@ def train(
     )
     reading = _endless(learnt, tokenizer, config, seed, state.place)
     for state.place, batch in reading:
-        share = schedule(state.seen / config.tokens)
-        loss = _step(fast, optimizers, batch, tokenizer.pad_token_id, share)
-        count = state.add(batch, loss)
+        share = schedule(state.seen, config.tokens)
+        ids = pad(batch, tokenizer.pad_token_id).to(model.device)
+        count = _predicted_tokens(batch)
+        with torch.autocast(model.device.type, torch.bfloat16):
+            loss = fast_loss(model, ids, tokenizer.pad_token_id) / count
+        _descend(model, optimizers, loss, share)
+        state.add(count, loss.item())
         bar.update(count)
         bar.set_postfix(loss=f"{state.smooth:.3f}")
         done = state.seen >= config.tokens
@@ -251,7 +258,7 @@ def train(
             state.measured.append(progress)
         every = config.checkpoint_every
         if checkpoints and every and state.step % every == 0 and not done:
-            _save(checkpoints, state, model, optimizers)
+            _save(checkpoints, state, config.tokens, model, optimizers)
         yield progress, model, tokenizer
         if done:
             return
@@ -287,26 +294,20 @@ def _on_device(model: LlamaForCausalLM) -> LlamaForCausalLM:
     return model
 
 
-def _step(
-    model: Any,
+def _descend(
+    model: LlamaForCausalLM,
     optimizers: Sequence[torch.optim.Optimizer],
-    batch: list[list[int]],
-    pad_id: int,
+    loss: torch.Tensor,
     share: float,
-) -> float:
-    """One optimiser step at a share of the peak rates; the loss a token."""
-    device = next(model.parameters()).device
-    ids = pad(batch, pad_id).to(device)
-    for optimizer in optimizers:
-        _set_rate(optimizer, share)
-    with torch.autocast(device.type, torch.bfloat16):
-        loss = loss_of(model, ids, pad_id) / _predicted_tokens(batch)
+) -> None:
+    """One optimiser step along `loss` at a share of the peak rates."""
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
     for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * share
         optimizer.step()
         optimizer.zero_grad()
-    return loss.item()
 
 
 def _predicted_tokens(batch: list[list[int]]) -> int:
@@ -339,6 +340,7 @@ def _endless(
 def _save(
     folder: Path,
     state: State,
+    budget: int,
     model: LlamaForCausalLM,
     optimizers: Sequence[torch.optim.Optimizer],
 ) -> None:
@@ -350,9 +352,8 @@ def _save(
             optimizer
         )
     run = [state.place, state.seen, state.step, state.smooth, state.measured]
-    checkpoint.save(
-        folder, checkpoint.Checkpoint(state.step, tensors, {"run": run})
-    )
+    facts = {"run": run, "budget": budget}
+    checkpoint.save(folder, checkpoint.Checkpoint(state.step, tensors, facts))
 
 
 def _restore(
@@ -375,18 +376,37 @@ def _restore(
     )
 
 
-def schedule(
-    done: float, warmup: float = WARMUP, decay: float = DECAY
-) -> float:
-    """Share of the peak rate when a share `done` of the budget is spent."""
-    rise = done / warmup if done < warmup else 1.0
-    fall = (1 - done) / decay if done > 1 - decay else 1.0
+def schedule(seen: int, budget: int) -> float:
+    """Share of the peak rate when `seen` of `budget` tokens are read."""
+    warmup = _warmup(budget)
+    rise = seen / warmup if seen < warmup else 1.0
+    left = 1 - seen / budget
+    fall = left / DECAY if left < DECAY else 1.0
     return max(0.01, min(rise, fall))
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = group["peak"] * share
+def _warmup(budget: int) -> float:
+    """Tokens over which the rate rises."""
+    return min(WARMUP, budget / 50)
+
+
+def check_budget(seen: int, before: int, budget: int) -> None:
+    """Refuse a checkpoint whose rates another budget would not have had.
+
+    Raises:
+        DataError: the rate had begun to fall, or would have by now, or it
+            rose over another number of tokens.
+    """
+    if before == budget:
+        return
+    holds = seen <= (1 - DECAY) * min(before, budget)
+    if not holds or _warmup(before) != _warmup(budget):
+        raise DataError(
+            f"the checkpoint has read {seen:,} tokens of pretrain.tokens = "
+            f"{before:,}; under {budget:,} its rates would have been others. "
+            f"Take a budget of at least {math.ceil(seen / (1 - DECAY)):,}, "
+            f"go back to {before:,}, or remove checkpoints/pretrain"
+        )
 
 
 def _optimizers(

@@ -88,20 +88,22 @@ def test_batches_hold_every_document_once_and_fit_the_budget():
 
 
 @pytest.mark.parametrize(
-    ("done", "share"),
+    ("seen", "budget", "share"),
     [
-        # warm-up over a tenth, decay over the last fifth
-        (0.0, 0.01),
-        (0.05, 0.5),
-        (0.1, 1.0),
-        (0.8, 1.0),
-        (0.9, 0.5),
-        (1.0, 0.01),
+        # warm-up over a fiftieth, decay over the last three tenths
+        (0, 1000, 0.01),
+        (10, 1000, 0.5),
+        (20, 1000, 1.0),
+        (700, 1000, 1.0),
+        (850, 1000, 0.5),
+        (1000, 1000, 0.01),
+        # a fiftieth of a large budget would be 2,000,000
+        (125_000, 100_000_000, 0.5),
+        (250_000, 100_000_000, 1.0),
     ],
 )
-def test_the_rate_warms_up_holds_and_decays(done, share):
-    rate = pretrain.schedule(done, warmup=0.1, decay=0.2)
-    assert rate == pytest.approx(share)
+def test_the_rate_warms_up_holds_and_decays(seen, budget, share):
+    assert pretrain.schedule(seen, budget) == pytest.approx(share)
 
 
 def test_the_loss_counts_real_tokens_only():
@@ -213,6 +215,44 @@ def test_what_was_measured_before_the_kill_is_told_again(
     measured = [step for step in steps if step.valid_bits is not None]
     assert [step for step in rest if step.valid_bits is not None] == measured
     assert [step.step for step in rest[:3]] == [4, 8, 9]
+
+
+def stopped_after(steps, config, folder):
+    """Train until a checkpoint of so many steps is written, and stop."""
+    run = pretrain.train(snippets(), config, 0, folder)
+    for progress, *_ in run:
+        if progress.step == steps + 1:
+            run.close()
+            return
+
+
+@pytest.mark.slow
+def test_a_checkpoint_from_before_the_decay_serves_another_budget(
+    tmp_path, monkeypatch
+):
+    # one of 400 tokens a step; the rate falls from 5,600 and 7,000 tokens
+    monkeypatch.setattr(pretrain, "WARMUP", 50)
+    short = replace(RESUMED, tokens=8000)
+    long = replace(RESUMED, tokens=10_000)
+    whole, _ = trained(snippets(), long)
+    stopped_after(4, short, tmp_path)
+    resumed, steps = trained(snippets(), long, tmp_path)
+    assert steps[0].step == 5
+    for one, other in zip(whole, resumed, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("seen", "before", "budget"),
+    [
+        (71, 100, 200),  # had begun to fall
+        (71, 200, 100),  # would have
+        (30, 100, 200),  # rose over 2 tokens, and would have over 4
+    ],
+)
+def test_a_budget_with_other_rates_is_refused(seen, before, budget):
+    with pytest.raises(DataError, match=f"pretrain.tokens = {before}"):
+        pretrain.check_budget(seen, before, budget)
 
 
 def test_no_held_out_snippets_is_one_clear_error():
