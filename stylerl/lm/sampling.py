@@ -1,31 +1,23 @@
 """Sampling completions, and the log-probabilities of given ones.
 
-Generation is a plain decode loop over a KV cache: prompts are left-padded,
-position ids are counted over real tokens, finished rows leave the batch.
 Each row draws from a random stream of its own, fixed by (seed, row): the
 same seed gives the same completions whatever else is in the batch, and
 comparing two models "on the same seeds" means something.
-
-Notation: B sequences, R tokens of a response, V vocabulary.
 """
 
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
 
-from stylerl.draws import generator
 from stylerl.errors import ModelError
+from stylerl.lm.decoding import decode_batch, draw_uniforms
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
 from stylerl.lm.models import encode_prompt
-
-ROOM = 64  # static caches are multiples of this, so that few are compiled
 
 
 @dataclass(frozen=True)
@@ -106,12 +98,13 @@ def generate(
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             numbers = [i if rows is None else rows[i] for i in batch]
-            sampled = _decode_batch(
+            sampled = decode_batch(
                 model,
                 [prompt_ids[i] for i in batch],
                 draw_uniforms(seed, numbers, max_new_tokens),
                 temperature,
-                stop,
+                tokenizer.pad_token_id,
+                stop.ends,
                 static,
             )
             for i, tokens in zip(batch, sampled, strict=True):
@@ -139,7 +132,10 @@ class StopRule:
             return False
         if ids[-1] == self.eos:
             return True
-        return bool(self.strings) and self._cut(self._decode(ids)) is not None
+        # No earlier token ended it, so only what this one completes counts:
+        # a token has a byte at least, and a character four at most.
+        tail = ids[-4 * max(map(len, self.strings), default=0) :]
+        return bool(self.strings) and self._cut(self._decode(tail)) is not None
 
     def text(self, ids: Sequence[int]) -> str:
         """The text without eos, up to the stop string that ended it."""
@@ -202,155 +198,6 @@ def response_logprobs(
                 result[i] = logprobs.clone()
             bar.update(len(rows))
     return result
-
-
-class _PreallocatedLayer(DynamicLayer):
-    """One layer's keys and values, in a buffer made once.
-
-    transformers' own layer concatenates, which copies the whole cache at
-    every token: on a CPU that is half of the decoding time.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__()
-        self.capacity = capacity
-        self.used = 0
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Append (B, heads, new, D) states; return all of them."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            self.all_keys = self._buffer(key_states)
-            self.all_values = self._buffer(value_states)
-        end = self.used + key_states.shape[-2]
-        self.all_keys[:, :, self.used : end] = key_states
-        self.all_values[:, :, self.used : end] = value_states
-        self.used = end
-        self.keys = self.all_keys[:, :, :end]
-        self.values = self.all_values[:, :, :end]
-        return self.keys, self.values
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep only these rows."""
-        for name in ("all_keys", "all_values"):
-            old = getattr(self, name)
-            new = old.new_empty(len(indices), *old.shape[1:])
-            new[:, :, : self.used] = old[indices, :, : self.used]
-            setattr(self, name, new)
-
-    def _buffer(self, states: Tensor) -> Tensor:
-        b, heads, _, d = states.shape
-        return states.new_empty(b, heads, self.capacity, d)
-
-
-@torch.inference_mode()
-def _decode_batch(
-    lm: PreTrainedModel,
-    prompts: list[list[int]],
-    noise: Tensor,
-    temperature: float,
-    stop: StopRule,
-    static: bool,
-) -> list[list[int]]:
-    """Sample until `stop` or until `noise`, (B, R) in [0, 1), is used up.
-
-    Where `static`, every step but the first has the same shapes: cache and
-    mask have their full size from the start, and finished rows stay.
-    """
-    # 1. Prompts padded on the left, and a cache with room for the responses.
-    pad = stop.tokenizer.pad_token_id
-    rows = torch.arange(len(prompts))  # the original row of each live row
-    ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
-    lengths = torch.tensor([len(row) for row in prompts])
-    width, limit = ids.shape[1], noise.shape[1]
-    room = -(-(width + limit) // ROOM) * ROOM if static else width + limit
-    mask = torch.arange(width) >= width - lengths[:, None]
-    mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
-    padded = static or bool((lengths < width).any())
-    layers = lm.config.get_text_config().num_hidden_layers
-    layer = StaticLayer if static else _PreallocatedLayer
-    cache = Cache([layer(room) for _ in range(layers)])
-    forward = lm
-    ids, mask, lengths, noise = (
-        tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
-    )
-    positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
-    # 2. A token for every live row, until all have ended.
-    responses: list[list[int]] = [[] for _ in prompts]
-    ended: set[int] = set()
-    for step in range(limit):
-        seen = room if static else width + step
-        logits = forward(
-            input_ids=ids,
-            attention_mask=mask[:, :seen] if padded else None,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]  # (live, V)
-        tokens = choose_tokens(logits, noise[:, step], temperature)
-        for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
-            if row not in ended:
-                responses[row].append(token)
-                if stop.ends(responses[row]):
-                    ended.add(row)
-        live = torch.tensor([row not in ended for row in rows.tolist()])
-        if not live.any():
-            break
-        # 3. The next step sees one new token a row; where shapes may change,
-        # rows that have ended leave once they are a tenth of the batch.
-        positions = lengths[:, None] + step
-        ids = tokens[:, None]
-        if static:
-            forward = _captured(lm)
-        elif int(live.sum()) <= 0.9 * len(live):
-            keep = live.nonzero().flatten()
-            rows = rows[keep]
-            keep = keep.to(lm.device)
-            cache.batch_select_indices(keep)
-            ids, mask, lengths, noise, positions = (
-                t[keep] for t in (ids, mask, lengths, noise, positions)
-            )
-    return responses
-
-
-def _captured(lm: PreTrainedModel) -> Any:
-    """The decode step; on a GPU as one graph.
-
-    There, launching the kernels of a token takes longer than they run.
-    """
-    if lm.device.type == "cuda":
-        return torch.compile(lm, mode="reduce-overhead", dynamic=False)
-    return lm
-
-
-def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
-
-    In float64, since a vocabulary's sum in fp32 is off by more than the
-    smallest probabilities.
-    """
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    scaled = logits.float() / temperature
-    cdf = torch.softmax(scaled, dim=-1).double().cumsum(dim=-1)
-    at = noise.double()[:, None] * cdf[:, -1:]
-    found = torch.searchsorted(cdf, at, right=True).squeeze(-1)
-    return found.clamp(max=logits.shape[-1] - 1)
-
-
-def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
-    """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
-    return torch.stack(
-        [
-            torch.rand(
-                count, generator=generator(seed, row), dtype=torch.float64
-            )
-            for row in rows
-        ]
-    )
 
 
 def _batches(items: list[int], size: int) -> Iterator[list[int]]:

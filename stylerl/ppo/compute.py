@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from stylerl.config import PPOConfig
+from stylerl.lm.attention import attention
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
 from stylerl.lm.training import multiplies_bf16
-from stylerl.ppo.policy import PolicyWithValue, attention
+from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import MicroBatch, Rollouts, SampledRollouts
 
 SHORT = 320  # tokens; bf16 attention on a CPU is computed eagerly up to here

@@ -5,8 +5,8 @@ each response token and the value of the state before it; or the value head
 has a trunk of its own, which starts as a reward model's.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,19 +23,6 @@ from stylerl.storage import replacing
 
 VALUE_HEAD = "value_head.safetensors"
 VALUE_TRUNK = "value_trunk.safetensors"
-
-
-@contextmanager
-def attention(name: str, *models: PreTrainedModel) -> Iterator[None]:
-    """Compute with another implementation of attention inside the block."""
-    before = [model.config._attn_implementation for model in models]
-    for model in models:
-        model.set_attn_implementation(name)
-    try:
-        yield
-    finally:
-        for model, old in zip(models, before, strict=True):
-            model.set_attn_implementation(old)
 
 
 class ResponseScores(NamedTuple):

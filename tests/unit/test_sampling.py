@@ -7,7 +7,7 @@ import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
-from stylerl.lm import sampling
+from stylerl.lm import decoding, sampling
 from stylerl.lm.sampling import generate, response_logprobs, whole_lines
 
 PROMPTS = [
@@ -28,7 +28,7 @@ def naive(model, prompt_ids, noise, temperature, eos):
     ids, response = list(prompt_ids), []
     for u in noise.tolist():
         logits = model(torch.tensor([ids])).logits[0, -1]
-        token = sampling.choose_tokens(
+        token = decoding.choose_tokens(
             logits[None], torch.tensor([u]), temperature
         ).item()
         ids.append(token)
@@ -44,12 +44,38 @@ def test_batched_sampling_is_sampling_each_row_alone(
 ):
     """Left padding, the cache, and rows that leave, change no sample."""
     got = sample(tiny_lm, tokenizer, temperature=temperature)
-    noise = sampling.draw_uniforms(3, range(len(PROMPTS)), 12)
+    noise = decoding.draw_uniforms(3, range(len(PROMPTS)), 12)
     expected = [
         naive(tiny_lm, ids, noise[row], temperature, 1)
         for row, ids in enumerate(got.prompt_ids)
     ]
     assert got.ids == expected
+
+
+@pytest.mark.parametrize(
+    ("live", "order"),
+    [
+        ([1, 1, 1], [0, 1, 2]),
+        ([0, 1, 1, 0, 1], [4, 1, 2]),  # the last row fills the first hole
+        ([1, 0, 0, 1], [0, 3]),
+        ([0, 0, 1], [2]),
+    ],
+)
+def test_the_last_rows_fill_the_holes(live, order):
+    live = torch.tensor(live, dtype=torch.bool)
+    assert decoding.fill_holes(live).tolist() == order
+
+
+def test_a_cache_keeps_the_rows_that_stay():
+    layer = decoding.PreallocatedLayer(5)
+    states = torch.arange(4 * 2 * 3 * 2.0).view(4, 2, 3, 2)
+    layer.update(states, -states)
+    layer.batch_select_indices(torch.tensor([3, 1]))
+    one = torch.ones(2, 2, 1, 2)
+    keys, values = layer.update(one, -one)
+    assert torch.equal(keys[:, :, :3], states[[3, 1]])
+    assert torch.equal(keys[:, :, 3:], one)
+    assert torch.equal(values, -keys)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +100,7 @@ def test_static_shapes_change_no_sample(build, factor, tokenizer, monkeypatch):
     monkeypatch.setattr(model, "forward", spy)
     got = sample(model, tokenizer, static=True, **options)
     assert got.ids == expected.ids
-    assert set(shapes[1:]) == {((4, 1), (4, sampling.ROOM))}
+    assert set(shapes[1:]) == {((4, 1), (4, decoding.ROOM))}
 
 
 @pytest.mark.skipif(
@@ -103,18 +129,18 @@ def test_rows_that_finish_leave_the_batch(
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= factor
     sizes = []
-    original = sampling.choose_tokens
+    original = decoding.choose_tokens
 
     def spy(logits, noise, temperature):
         sizes.append(len(logits))
         return original(logits, noise, temperature)
 
     prompts = [p + "a" * n for n in range(4) for p in PROMPTS]
-    monkeypatch.setattr(sampling, "choose_tokens", spy)
+    monkeypatch.setattr(decoding, "choose_tokens", spy)
     got = sample(model, tokenizer, prompts, max_new_tokens=20)
-    monkeypatch.setattr(sampling, "choose_tokens", original)
+    monkeypatch.setattr(decoding, "choose_tokens", original)
     assert sizes[0] == 16 > sizes[-1] > 0
-    noise = sampling.draw_uniforms(3, range(16), 20)
+    noise = decoding.draw_uniforms(3, range(16), 20)
     for row, ids in enumerate(got.prompt_ids):
         assert got.ids[row] == naive(model, ids, noise[row], 1.0, 1)
     assert any(got.finished)
@@ -161,7 +187,7 @@ def test_inverting_a_distribution_by_hand():
     impossible one never."""
     logits = torch.tensor([0.25, 0.0, 0.75]).log().expand(5, 3)
     noise = torch.tensor([0.0, 0.2499, 0.2501, 0.9, 1 - 2**-53])
-    tokens = sampling.choose_tokens(logits, noise.double(), 1.0)
+    tokens = decoding.choose_tokens(logits, noise.double(), 1.0)
     assert tokens.tolist() == [0, 0, 2, 2, 2]
 
 

@@ -1,0 +1,191 @@
+"""The decoding loop: a token for each row of a batch, until all have ended.
+
+Prompts are left-padded, position ids are counted over real tokens, finished
+rows leave the batch.  Each row draws from a random stream of its own.
+
+Notation: B sequences, R tokens of a response, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
+
+from stylerl.draws import generator
+from stylerl.lm.attention import decoding_attention
+from stylerl.lm.logprobs import right_pad
+
+ROOM = 64  # static caches are multiples of this, so that few are compiled
+
+
+class PreallocatedLayer(DynamicLayer):
+    """One layer's keys and values, in a buffer made once.
+
+    transformers' own layer concatenates, which copies the whole cache at
+    every token.  Keys are kept as columns, (B, heads, D, capacity), as
+    `one_query_attention` multiplies by them.  Rows that leave are
+    overwritten by rows from the end.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Room for `capacity` tokens."""
+        super().__init__()
+        self.capacity = capacity
+        self.used = 0
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append (B, heads, new, D) states; return all of them."""
+        b, heads, new, d = key_states.shape
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.columns = key_states.new_empty(b, heads, d, self.capacity)
+            self.rows = value_states.new_empty(b, heads, self.capacity, d)
+        end = self.used + new
+        self.columns[..., self.used : end] = key_states.transpose(2, 3)
+        self.rows[:, :, self.used : end] = value_states
+        self.used = end
+        self.keys = self.columns[..., :end].transpose(2, 3)
+        self.values = self.rows[:, :, :end]
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep only these rows, in this order."""
+        count, end = len(indices), self.used
+        moved = (indices != torch.arange(count)).nonzero().flatten()
+        taken = indices[moved]
+        self.columns[moved, ..., :end] = self.columns[taken, ..., :end]
+        self.rows[moved, :, :end] = self.rows[taken, :, :end]
+        self.columns, self.rows = self.columns[:count], self.rows[:count]
+
+
+@torch.inference_mode()
+def decode_batch(
+    lm: PreTrainedModel,
+    prompts: list[list[int]],
+    noise: Tensor,
+    temperature: float,
+    pad: int,
+    ends: Callable[[list[int]], bool],
+    static: bool,
+) -> list[list[int]]:
+    """Sample until `ends` says so of a row, or until `noise` is used up.
+
+    Args:
+        lm: a causal language model.
+        prompts: B rows of token ids.
+        noise: (B, R) in [0, 1): what the row's next token is drawn by.
+        temperature: that divides the logits; 0 takes the likeliest token.
+        pad: the id that fills the shorter prompts up.
+        ends: whether the last of a response's tokens is its last.
+        static: every step but the first has the same shapes: cache and
+            mask have their full size from the start, and rows that have
+            ended stay.
+    """
+    # 1. Prompts padded on the left, and a cache with room for the responses.
+    rows = torch.arange(len(prompts))  # the original row of each live row
+    ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
+    lengths = torch.tensor([len(row) for row in prompts])
+    width, limit = ids.shape[1], noise.shape[1]
+    room = -(-(width + limit) // ROOM) * ROOM if static else width + limit
+    mask = torch.arange(width) >= width - lengths[:, None]
+    mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
+    padded = static or bool((lengths < width).any())
+    layer = StaticLayer if static else PreallocatedLayer
+    layers = range(lm.config.get_text_config().num_hidden_layers)
+    cache = Cache([layer(room) for _ in layers])
+    forward = lm
+    ids, mask, lengths, noise = (
+        tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
+    )
+    positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
+    responses: list[list[int]] = [[] for _ in prompts]
+    ended: set[int] = set()
+    with decoding_attention(lm):
+        # 2. A token for every live row, until all have ended.
+        for step in range(limit):
+            seen = room if static else width + step
+            logits = forward(
+                input_ids=ids,
+                attention_mask=mask[:, :seen] if padded else None,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            ).logits[:, -1]  # (live, V)
+            tokens = choose_tokens(logits, noise[:, step], temperature)
+            for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+                if row not in ended:
+                    responses[row].append(token)
+                    if ends(responses[row]):
+                        ended.add(row)
+            live = torch.tensor([row not in ended for row in rows.tolist()])
+            if not live.any():
+                break
+            # 3. The next step sees one new token a row; where shapes may
+            # change, rows that have ended leave once they are a tenth.
+            positions = lengths[:, None] + step
+            ids = tokens[:, None]
+            if static:
+                forward = _captured(lm)
+            elif int(live.sum()) <= 0.9 * len(live):
+                keep = fill_holes(live)
+                rows = rows[keep]
+                keep = keep.to(lm.device)
+                cache.batch_select_indices(keep)
+                ids, mask, lengths, noise, positions = (
+                    t[keep] for t in (ids, mask, lengths, noise, positions)
+                )
+    return responses
+
+
+def fill_holes(live: Tensor) -> Tensor:
+    """An order of the live rows in which few of them move, (n,) of (B,).
+
+    Rows from the end take the places of those that have ended.
+    """
+    count = int(live.sum())
+    order = torch.arange(count)
+    order[~live[:count]] = live[count:].nonzero().flatten() + count
+    return order
+
+
+def _captured(lm: PreTrainedModel) -> Any:
+    """The decode step; on a GPU as one graph.
+
+    There, launching the kernels of a token takes longer than they run.
+    """
+    if lm.device.type == "cuda":
+        return torch.compile(lm, mode="reduce-overhead", dynamic=False)
+    return lm
+
+
+def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
+    """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
+
+    In float64, since a vocabulary's sum in fp32 is off by more than the
+    smallest probabilities.
+    """
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    scaled = logits.float() / temperature
+    cdf = torch.softmax(scaled, dim=-1).double().cumsum(dim=-1)
+    at = noise.double()[:, None] * cdf[:, -1:]
+    found = torch.searchsorted(cdf, at, right=True).squeeze(-1)
+    return found.clamp(max=logits.shape[-1] - 1)
+
+
+def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
+    """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
+    return torch.stack(
+        [
+            torch.rand(
+                count, generator=generator(seed, row), dtype=torch.float64
+            )
+            for row in rows
+        ]
+    )
