@@ -117,7 +117,7 @@ def texts(prompts: Iterable[Any], name: str) -> list[str]:
             f"{rule}; got one {type(prompts).__name__}: write "
             f"{name}=[{prompts!r}]"
         )
-    found = []
+    found: list[str] = []
     for row in prompts:
         text = row.get("prompt") if isinstance(row, Mapping) else row
         if not isinstance(text, str):
