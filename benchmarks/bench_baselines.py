@@ -101,8 +101,8 @@ def main() -> None:
     def answers(name: str, loaded: LoadedModel) -> pd.DataFrame:
         settings = params.evaluate
         return generations.complete_prompts(
-            name, loaded, reference, prompts, settings, params.seed,
-            range(settings.samples),
+            name, loaded, prompts, range(settings.samples),
+            reference=reference, config=settings, seed=params.seed,
         )  # fmt: skip
 
     own = generations.load_model(Source(str(POLICY)))

@@ -161,27 +161,21 @@ def publish(
     parent: tracking.Run, metrics: dict[str, Any], decision: Decision | None
 ) -> None:
     """Show the outcome in the Prefect UI."""
-    create_markdown_artifact(
-        summary.markdown(metrics), key="before-after", description="Scores"
+    where = (
+        f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
+        "`stylerl report` opens it, with the last sweep"
     )
-    if text := alarms():
-        create_markdown_artifact(
-            text, key="alarms", description="Alarms triggered during PPO"
-        )
-    if decision:
-        create_markdown_artifact(
-            decision.markdown, key="promotion", description="The gate"
-        )
+    for key, description, text in (
+        ("before-after", "Scores", summary.markdown(metrics)),
+        ("alarms", "Alarms triggered during PPO", alarms()),
+        ("promotion", "The gate", decision.markdown if decision else ""),
+        ("report", "Where the report is", where if REPORT.exists() else ""),
+    ):
+        if text:
+            create_markdown_artifact(text, key, description)
     if parent.url:
         create_link_artifact(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"
-        )
-    if REPORT.exists():
-        create_markdown_artifact(
-            f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
-            "`stylerl report` opens it, with the last sweep",
-            key="report",
-            description="Where the report is",
         )
 
 

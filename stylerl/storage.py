@@ -7,11 +7,12 @@ DVC relies on.
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,53 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path} is not valid JSON: {error}") from error
 
 
+def read_json_lines(
+    path: Path, kinds: Mapping[str, type], remedy: str
+) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of a JSON lines file, each after "FILE, line N".
+
+    Blank lines are passed over: a file may be committed with one, since DVC
+    warns of an empty one.
+
+    Args:
+        path: the file.
+        kinds: keys that every object must have, and the types of the values.
+        remedy: what to do where the file is not as it must be.
+
+    Raises:
+        DataError: it cannot be read, or a line is no such object.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist; {remedy}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} must be readable UTF-8 text ({error}); {remedy}"
+        ) from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise DataError(
+                f"{where} must be a JSON object; got {line[:60]!r}; {remedy}"
+            )
+        for name, kind in kinds.items():
+            if not isinstance(row.get(name), kind):
+                raise DataError(
+                    f"{where} must have {', '.join(kinds)}; its {name} must "
+                    f"be a {kind.__name__}, and is {row.get(name)!r}"
+                )
+        found.append((where, row))
+    return found
+
+
 def write_table(path: Path, table: pd.DataFrame) -> None:
     """Write a parquet table."""
     with replacing(path) as scratch:
@@ -132,6 +180,12 @@ def read_table(path: Path) -> pd.DataFrame:
         ) from error
     except (ValueError, OSError) as error:
         raise DataError(f"{path} is not a parquet table: {error}") from error
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -3,7 +3,6 @@
 Its tables depend on nothing but the inputs.
 """
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +51,15 @@ def main() -> None:
         write(result, judge, params)
         run.log_metrics(result.metrics)
         run.log_table("completions.json", _side_by_side(result.completions))
-        run.log_file(METRICS)
-        run.log_file(RULES)
-        run.log_file(COMPLETIONS)
+        for path in (METRICS, RULES, COMPLETIONS):
+            run.log_file(path)
 
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:
     """Write the tables and the metrics."""
     basis: dict[Any, Any] = {  # what stylerl/evaluation/comparison.py goes by
         "judge": judge.identity,
-        "snippets": _digest(SNIPPETS),
+        "snippets": storage.digest(SNIPPETS),
         "seed": params.seed,
         **config.to_dict(params.evaluate),
     }
@@ -69,11 +67,6 @@ def write(result: Evaluation, judge: Judge, params: Params) -> None:
     storage.write_table(COMPLETIONS, result.completions)
     storage.write_json(METRICS, result.metrics)
     storage.write_text(RULES, result.rules.to_csv(index=False))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:

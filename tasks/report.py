@@ -6,7 +6,6 @@ its metrics were made, so it differs from one execution to the next; no stage
 reads it.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
         "data, MD5 by DVC": _raw_digest(),
         "snippets, SHA-256": basis["snippets"],
         "judge": basis["judge"],
-        "lock, SHA-256": _digest(LOCK) if LOCK.exists() else "none",
+        "lock, SHA-256": storage.digest(LOCK) if LOCK.exists() else "none",
         "seed": str(params.seed),
         "model base": _identify(params.sft.base, params.sft.revision),
         "model sft": _identify(str(SFT)),
@@ -103,13 +102,8 @@ def _identify(model: str, revision: str | None = None) -> str:
     """The digest of a folder's weights, or the revision on the hub."""
     weights = Path(model) / "model.safetensors"
     if weights.exists():
-        return f"{model}, SHA-256 {_digest(weights)}"
+        return f"{model}, SHA-256 {storage.digest(weights)}"
     return f"{model} at revision {revision}"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_csv(path: Path) -> pd.DataFrame | None:

@@ -96,14 +96,11 @@ def command(name: str, *options: Option) -> Callable[[Run], Run]:
     return register
 
 
-PRESETS = ", ".join(
-    sorted(path.stem for path in config.PRESETS.glob("*.yaml"))
-)
 CHANGES = (
     option(
         "--preset",
         "NAME",
-        f"write params.yaml anew from this preset: default, {PRESETS}",
+        f"write params.yaml anew from one of {', '.join(config.presets())}",
     ),
     option(
         "--set",

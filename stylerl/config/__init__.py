@@ -11,6 +11,7 @@ from stylerl.config.files import (
     from_preset,
     load,
     override,
+    presets,
     render,
 )
 from stylerl.config.sections import (
@@ -42,6 +43,7 @@ __all__ = [
     "from_preset",
     "load",
     "override",
+    "presets",
     "render",
     "to_dict",
 ]

@@ -5,6 +5,7 @@ that names the key, the value and the rule.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,15 @@ def from_preset(name: str) -> Params:
         return Params()
     path = PRESETS / f"{name}.yaml"
     if not path.exists():
-        known = ["default", *sorted(p.stem for p in PRESETS.glob("*.yaml"))]
         raise ConfigError(
-            f"preset must be one of {', '.join(known)}; got {name!r}"
+            f"preset must be one of {', '.join(presets())}; got {name!r}"
         )
     return build(Params, {**_read_mapping(path), "preset": name}, "")
+
+
+def presets() -> list[str]:
+    """The names that `from_preset` takes."""
+    return ["default", *sorted(path.stem for path in PRESETS.glob("*.yaml"))]
 
 
 def override(params: Params, changes: Mapping[str, Any]) -> Params:
@@ -86,16 +91,13 @@ def render(params: Params) -> str:
     for field in dataclasses.fields(Params):
         value = getattr(params, field.name)
         if dataclasses.is_dataclass(value):
-            lines += ["", f"{field.name}:  # {_first_line(value)}"]
+            meaning, *_ = (inspect.getdoc(value) or "").split("\n")
+            lines += ["", f"{field.name}:  # {meaning}"]
             for inner in dataclasses.fields(value):
                 lines += lines_of(inner, getattr(value, inner.name), 2)
         elif field.metadata:
             lines += lines_of(field, value, 0)
     return "\n".join(lines) + "\n"
-
-
-def _first_line(section: Any) -> str:
-    return (type(section).__doc__ or "").strip().splitlines()[0]
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:

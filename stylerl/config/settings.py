@@ -8,10 +8,10 @@ A section of parameters is a frozen dataclass whose fields are declared by
 import dataclasses
 import functools
 import math
+import operator
 import re
 import sys
 import textwrap
-import types
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -167,22 +167,18 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
             f"{name} must map names to numbers, such as {{name: 1.0}}; got "
             f"{value!r}"
         )
-    allowed = (
-        typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    )
+    allowed = typing.get_args(hint) or (hint,)
     if float in allowed and type(value) is int:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int
         return value
-    rule = " or ".join(
-        "null" if t is type(None) else t.__name__ for t in allowed
+    names = [each.__name__.replace("NoneType", "null") for each in allowed]
+    remedy = ""
+    if isinstance(value, str) and float in allowed:
+        remedy = " (YAML reads 1e-5 as text: write 1.0e-5)"
+    raise ConfigError(
+        f"{name} must be {' or '.join(names)}; got {value!r}{remedy}"
     )
-    hint_text = (
-        " (YAML reads 1e-5 as text: write 1.0e-5)"
-        if isinstance(value, str) and float in allowed
-        else ""
-    )
-    raise ConfigError(f"{name} must be {rule}; got {value!r}{hint_text}")
 
 
 def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
@@ -202,14 +198,13 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         return
     if not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number; got {value}")
-    bounds = (
-        ("ge", "at least", lambda bound: value >= bound),
-        ("le", "at most", lambda bound: value <= bound),
-        ("gt", "above", lambda bound: value > bound),
-    )
-    for key, words, holds in bounds:
-        bound = rule.get(key)
-        if bound is not None and not holds(bound):
+    for holds, words in (
+        (operator.ge, "at least"),
+        (operator.le, "at most"),
+        (operator.gt, "above"),
+    ):
+        bound = rule.get(holds.__name__)
+        if bound is not None and not holds(value, bound):
             raise ConfigError(f"{name} must be {words} {bound}; got {value}")
 
 
@@ -232,12 +227,10 @@ def lines_of(
     field: dataclasses.Field[Any], value: Any, indent: int
 ) -> list[str]:
     """YAML for one setting, under its meaning."""
-    pad = " " * indent
     comment = textwrap.wrap(field.metadata["meaning"], 76 - indent)
     text = yaml.safe_dump(
         _plain(value), default_flow_style=True, sort_keys=False, width=60
     )
     text = f"{field.name}: {text.removesuffix('...' + chr(10))}"
-    return [f"{pad}# {line}" for line in comment] + [
-        pad + line for line in text.splitlines()
-    ]
+    lines = [*(f"# {line}" for line in comment), *text.splitlines()]
+    return [" " * indent + line for line in lines]

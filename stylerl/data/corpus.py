@@ -20,6 +20,7 @@ import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -282,21 +283,14 @@ def _extractions(
     corpus: Path, origins: pd.DataFrame, config: FilterConfig
 ) -> Iterator[tuple[dict[str, str], Extraction]]:
     """Pair every origin with its extraction, in order, over all cores."""
-    jobs = ((content, config) for content in _contents(corpus, origins.index))
+    contents = _contents(corpus, origins.index)
     context = multiprocessing.get_context("forkserver")
     with context.Pool() as pool:
-        results = pool.imap(_extract_job, jobs, chunksize=32)
+        job = partial(extract, config=config)
+        results = pool.imap(job, contents, chunksize=32)
         bar = tqdm(results, desc="filter", unit=" files", total=len(origins))
-        yield from zip(_records(origins), bar, strict=True)
-
-
-def _records(table: pd.DataFrame) -> Iterator[dict[str, str]]:
-    for record in table.to_dict("records"):
-        yield {str(key): str(value) for key, value in record.items()}
-
-
-def _extract_job(job: tuple[bytes, FilterConfig]) -> Extraction:
-    return extract(*job)
+        records: Any = origins.to_dict("records")
+        yield from zip(records, bar, strict=True)
 
 
 def _contents(corpus: Path, rows: pd.Index) -> Iterator[bytes]:

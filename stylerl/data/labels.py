@@ -43,18 +43,14 @@ def label(
         for row in tqdm(drawn, desc="corrupt_style", unit=" snippets")
     ]
     table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)
-    texts = table["text"].tolist()
-    found = pd.DataFrame.from_records(
-        (
-            (
-                [violation.code for violation in each.violations],
-                each.score,
-                each.parsed,
-                each.compliant,
-            )
-            for each in judge.verdicts(texts, desc="label")
-        ),
-        columns=["codes", "score", "parsed", "compliant"],
+    found = pd.DataFrame(
+        {
+            "codes": [violation.code for violation in verdict.violations],
+            "score": verdict.score,
+            "parsed": verdict.parsed,
+            "compliant": verdict.compliant,
+        }
+        for verdict in judge.verdicts(table["text"].tolist(), desc="label")
     )
     labels = pd.concat([table, found], axis=1)
     labels.attrs["judge"] = judge.identity  # parquet keeps it

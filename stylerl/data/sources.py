@@ -27,15 +27,6 @@ from tqdm import tqdm
 from stylerl import storage
 from stylerl.errors import DataError, require
 
-SCHEMA = pa.schema(
-    [
-        ("distribution", pa.string()),
-        ("version", pa.string()),
-        ("licence", pa.string()),
-        ("path", pa.string()),
-        ("content", pa.binary()),
-    ]
-)
 ROWS_A_GROUP = 512
 HUB_DATASET = "codeparrot/codeparrot-clean"
 TEXT_COLUMNS = ("content", "text", "code")
@@ -52,6 +43,14 @@ class SourceFile(NamedTuple):
     content: bytes
 
 
+SCHEMA = pa.schema(
+    [
+        (name, pa.binary() if name == "content" else pa.string())
+        for name in SourceFile._fields
+    ]
+)
+
+
 def collect(files: Iterable[SourceFile], source: str, folder: Path) -> int:
     """Write corpus and manifest into `folder`; return the files written.
 
@@ -64,8 +63,8 @@ def collect(files: Iterable[SourceFile], source: str, folder: Path) -> int:
         with pq.ParquetWriter(
             scratch / "corpus.parquet", SCHEMA, compression="zstd"
         ) as writer:
-            bar = tqdm(files, desc="collect", unit=" files")
-            for group in _batched(bar, ROWS_A_GROUP):
+            bar = iter(tqdm(files, desc="collect", unit=" files"))
+            while group := list(itertools.islice(bar, ROWS_A_GROUP)):
                 columns = list(zip(*group, strict=True))
                 writer.write_table(pa.table(columns, schema=SCHEMA))
                 for file in group:
@@ -83,23 +82,10 @@ def collect(files: Iterable[SourceFile], source: str, folder: Path) -> int:
     return total
 
 
-def _batched(
-    files: Iterable[SourceFile], size: int
-) -> Iterator[list[SourceFile]]:
-    iterator = iter(files)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch
-
-
 def _count(counts: dict[str, dict[str, Any]], file: SourceFile) -> None:
+    origin = {"version": file.version, "licence": file.licence}
     entry = counts.setdefault(
-        file.distribution,
-        {
-            "version": file.version,
-            "licence": file.licence,
-            "files": 0,
-            "bytes": 0,
-        },
+        file.distribution, {**origin, "files": 0, "bytes": 0}
     )
     entry["files"] += 1
     entry["bytes"] += len(file.content)
@@ -258,7 +244,12 @@ def _folder_files(folder: Path) -> Iterator[SourceFile]:
         names = [name for name in listing.split("\0") if name]
     else:
         found = (f.relative_to(folder) for f in folder.rglob("*.py"))
-        names = [f.as_posix() for f in found if not _is_skipped(f)]
+        names = [
+            file.as_posix()
+            for file in found
+            if not SKIPPED_FOLDERS.intersection(file.parts)
+            if not any(part.startswith(".") for part in file.parts)
+        ]
     root = folder.resolve()
     for name in sorted(names):
         file = folder / name
@@ -267,12 +258,6 @@ def _folder_files(folder: Path) -> Iterator[SourceFile]:
             yield SourceFile(
                 root.name, (commit or "").strip(), "", name, file.read_bytes()
             )
-
-
-def _is_skipped(path: Path) -> bool:
-    return any(
-        part in SKIPPED_FOLDERS or part.startswith(".") for part in path.parts
-    )
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
@@ -300,9 +285,7 @@ def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
     """
     if limit < 0:
         raise DataError(f"--limit must be 0, for all, or more; got {limit}")
-    yield from itertools.islice(
-        _dataset_files(name, name), limit if limit else None
-    )
+    yield from itertools.islice(_dataset_files(name, name), limit or None)
 
 
 def _dataset_files(
@@ -321,11 +304,8 @@ def _dataset_files(
         raise DataError(
             f"the data set {origin!r} must have a row; it is empty"
         ) from error
-    except (
-        OSError,
-        ValueError,  # of a parser
-        datasets.exceptions.DatasetsError,
-    ) as error:
+    # ValueError: of a parser
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         remedy = (
             "it must be JSON lines, or a parquet table"
             if options

@@ -27,43 +27,45 @@ class Guard(NamedTuple):
     held: bool
     text: str
 
+    @property
+    def markdown(self) -> str:
+        """A line of a list."""
+        verdict = "held" if self.held else "**failed**"
+        return f"- {self.name}: {verdict}, {self.text}"
+
 
 def guards(metrics: Metrics) -> list[Guard]:
     """Whether PPO's gain cost parse rate, size, substance or distance."""
-    sft, ppo = metrics["sft"], metrics["ppo"]
-    kl = metric_of("kl")
+    sft, ppo, gain = (metrics[key] for key in ("sft", "ppo", "gain"))
+
+    def not_worse(name: str, key: str) -> Guard:
+        metric = metric_of(key)
+        return Guard(
+            name,
+            gain_sign(metric, gain) >= 0,
+            f"{show(metric, sft[key])}% to {show(metric, ppo[key])}%, "
+            f"{show_gain(metric, gain)} points; it must not be clearly worse",
+        )
+
     return [
-        _not_worse("parse rate", "parse_rate", metrics),
-        _not_worse("finished", "finished_rate", metrics),
-        _not_worse("trivial bodies", "trivial_share", metrics),
+        not_worse("parse rate", "parse_rate"),
+        not_worse("finished", "finished_rate"),
+        not_worse("trivial bodies", "trivial_share"),
         _near("median length", "length_median", SIZE_LIMIT, sft, ppo),
         _near("statements", "statements", SIZE_LIMIT, sft, ppo),
         _near("distinct-3", "distinct_3", DIVERSITY_LIMIT, sft, ppo),
         Guard(
             "KL to SFT",
             ppo["kl"] <= KL_LIMIT,
-            f"{show_gain(kl, metrics['gain'])} nats a response; the limit is "
-            f"{KL_LIMIT:g}",
+            f"{show_gain(metric_of('kl'), gain)} nats a response; the limit "
+            f"is {KL_LIMIT:g}",
         ),
         _forgotten(sft, ppo),
-        _not_worse("repeated lines", "repeated_lines", metrics),
-        _not_worse("comment lines", "comment_share", metrics),
-        _not_worse("noqa", "noqa_share", metrics),
-        _not_worse("copied prompts", "copied_share", metrics),
+        not_worse("repeated lines", "repeated_lines"),
+        not_worse("comment lines", "comment_share"),
+        not_worse("noqa", "noqa_share"),
+        not_worse("copied prompts", "copied_share"),
     ]
-
-
-def _not_worse(name: str, key: str, metrics: Metrics) -> Guard:
-    metric = metric_of(key)
-    before, after = (
-        show(metric, metrics[model][key]) for model in ("sft", "ppo")
-    )
-    return Guard(
-        name,
-        gain_sign(metric, metrics["gain"]) >= 0,
-        f"{before}% to {after}%, {show_gain(metric, metrics['gain'])} points; "
-        "it must not be clearly worse",
-    )
 
 
 def _forgotten(sft: Metrics, ppo: Metrics) -> Guard:

@@ -42,12 +42,8 @@ class Decision(NamedTuple):
     @property
     def markdown(self) -> str:
         """The sentence, and every line of the gate."""
-        verdicts = {True: "held", False: "**failed**"}
-        rows = [
-            f"- {line.name}: {verdicts[line.held]}, {line.text}"
-            for line in self.lines
-        ]
-        return "\n".join([f"**{self.text}**", "", *rows, ""])
+        lines = [line.markdown for line in self.lines]
+        return "\n".join([f"**{self.text}**", "", *lines, ""])
 
 
 def decide(

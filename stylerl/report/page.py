@@ -67,11 +67,7 @@ def render(evidence: Evidence) -> str:
         guards=guards.guards(metrics),
         models=display.MODELS,
         table=_table(metrics),
-        baseline_heads=[
-            metric.label
-            for metric in display.TABLE
-            if metric.key in summary.BASELINE_KEYS
-        ],
+        baseline_heads=[m.label for m in summary.BASELINE_METRICS],
         baselines=summary.baselines(metrics),
         frontier=charts.draw_frontier(metrics, evidence.updates),
         measured=len(charts.path_of(evidence.updates, charts.MEASURED)),
@@ -120,15 +116,13 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _outcomes(completions: pd.DataFrame) -> list[dict[str, Any]]:
     """Share of each outcome by model, in per cent."""
-    shares = []
-    for model, label in display.MODELS.items():
-        own = completions.loc[completions["model"] == model, "outcome"]
-        percent = {
-            str(outcome): 100 * float((own == outcome).mean())
-            for outcome in Outcome
-        }
-        shares.append({"label": label, "percent": percent})
-    return shares
+    shares = pd.crosstab(
+        completions["model"], completions["outcome"], normalize="index"
+    ).reindex(columns=[str(outcome) for outcome in Outcome], fill_value=0)
+    return [
+        {"label": label, "percent": (100 * shares.loc[model]).to_dict()}
+        for model, label in display.MODELS.items()
+    ]
 
 
 def _rules(rules: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -137,16 +131,12 @@ def _rules(rules: pd.DataFrame) -> list[dict[Any, Any]]:
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
     rows = []
     for row in rules.to_dict("records"):
-        sign = int(row["high"] < 0) - int(row["low"] > 0)
+        gain = {f"change{end}": row[key] for end, key in ENDS.items()}
         words = display.show(CHANGE, row["change"], signed=True)
         if np.isfinite(row["low"]):
-            words = display.show_gain(
-                CHANGE,
-                {f"change{end}": row[key] for end, key in ENDS.items()},
-            )
-        bars = [
-            (model, row[model], 100 * row[model] / most) for model in models
-        ]
+            words = display.show_gain(CHANGE, gain)
+        sign = display.gain_sign(CHANGE, gain)
+        bars = [(name, row[name], 100 * row[name] / most) for name in models]
         rows.append(row | {"bars": bars, "difference": words, "sign": sign})
     return rows
 

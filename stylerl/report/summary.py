@@ -31,7 +31,10 @@ FINDINGS = {
     "black": "the share of lines that black would change",
 }
 OVER_SFT = Metric("over_sft", "compliance over SFT, points", 100, 1, 1)
-BASELINE_KEYS = ("compliance", "score", "parse_rate", "length", "statements")
+BASELINE_METRICS = [
+    metric_of(key)
+    for key in ("compliance", "score", "parse_rate", "length", "statements")
+]
 
 
 def headline(metrics: Metrics) -> str:
@@ -149,44 +152,31 @@ def gain_table(
 
 def markdown(metrics: Metrics) -> str:
     """Headline, guards and table as Markdown."""
-    header = ["metric", *MODELS.values(), "PPO - SFT (95% interval)"]
-    lines = [
-        f"**{headline(metrics)}**",
-        "",
-        external_linters(metrics),
-        "",
-        basis(metrics),
-        "",
-        f"| {' | '.join(header)} |",
-        "|---" + "|---:" * (len(header) - 1) + "|",
-    ]
+    gain = metrics["gain"]
+    table = [["metric", *MODELS.values(), "PPO - SFT (95% interval)"]]
     for metric in TABLE:
         values = [show(metric, metrics[m].get(metric.key)) for m in MODELS]
-        cells = [metric.label, *values, show_gain(metric, metrics["gain"])]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines.append("")
-    for guard in guards(metrics):
-        verdict = "held" if guard.held else "**failed**"
-        lines.append(f"- {guard.name}: {verdict}, {guard.text}")
-    if rows := baselines(metrics):
-        lines += ["", *_baseline_table(rows)]
-    return "\n".join(lines) + "\n"
+        table.append([metric.label, *values, show_gain(metric, gain)])
+    parts = [f"**{headline(metrics)}**", external_linters(metrics)]
+    parts += [basis(metrics), _markdown_table(table)]
+    parts.append("\n".join(guard.markdown for guard in guards(metrics)))
+    if found := baselines(metrics):
+        rows = [[label, *cells] for label, cells in found]
+        heads = ["baseline", "prompts", OVER_SFT.label]
+        heads += [metric.label for metric in BASELINE_METRICS]
+        parts.append(_markdown_table([heads, *rows]))
+    return "\n\n".join(parts) + "\n"
 
 
-def _baseline_table(rows: list[tuple[str, list[str]]]) -> list[str]:
-    """The baselines as lines of Markdown."""
-    labels = [metric.label for metric in TABLE if metric.key in BASELINE_KEYS]
-    header = ["baseline", "prompts", OVER_SFT.label, *labels]
-    return [
-        f"| {' | '.join(header)} |",
-        "|---" + "|---:" * (len(header) - 1) + "|",
-        *(f"| {' | '.join([label, *cells])} |" for label, cells in rows),
-    ]
+def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Header and rows as Markdown, numbers to the right."""
+    head, *others = (f"| {' | '.join(cells)} |" for cells in rows)
+    rule = "|---" + "|---:" * (len(rows[0]) - 1) + "|"
+    return "\n".join([head, rule, *others])
 
 
 def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
-    """Label, prompts, gain and values, as BASELINE_KEYS, of each baseline."""
-    shown = [metric for metric in TABLE if metric.key in BASELINE_KEYS]
+    """Label, and prompts, gain and BASELINE_METRICS, of each baseline."""
     chosen = {
         name: f"SFT, best of {n} by the classifier"
         for n, name in best_of(metrics)
@@ -197,7 +187,7 @@ def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
             [
                 f"{metrics[name]['prompts']:g}",
                 show_gain(OVER_SFT, metrics[name]),
-                *(show(m, metrics[name].get(m.key)) for m in shown),
+                *(show(m, metrics[name].get(m.key)) for m in BASELINE_METRICS),
             ],
         )
         for name, label in {**BASELINES, **chosen}.items()

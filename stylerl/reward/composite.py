@@ -257,13 +257,11 @@ class Monitor:
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
         found = [substance.measure(*pair) for pair in pairs]
-        predicted = (
-            {"predicted_compliance": [*self.learned(prompts, completions)]}
-            if self.learned
-            else {}
-        )
-        return {
-            **predicted,
+        numbers: dict[str, list[float]] = {}
+        if self.learned:
+            predicted = [*self.learned(prompts, completions)]
+            numbers["predicted_compliance"] = predicted
+        return numbers | {
             "score": [v.score for v in verdicts],
             "compliance": [
                 float(v.outcome is Outcome.COMPLIANT) for v in verdicts

@@ -88,13 +88,21 @@ def train_classifier(
             "labels": [[float(label)] for label in labels["compliant"]],
         }
     )
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        ids, mask = training.pad_right(
+            [row["input_ids"] for row in rows], tokenizer.pad_token_id
+        )
+        labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
     with tempfile.TemporaryDirectory() as scratch:
         settings = _arguments(config, seed, Path(scratch))
         trainer = Trainer(
             model=model,
             args=TrainingArguments(**settings),
             train_dataset=dataset,
-            data_collator=_Collator(tokenizer),
+            data_collator=collate,
         )
         # Trainer would add up the mean losses of the parts of a step.
         trainer.model_accepts_loss_kwargs = False
@@ -248,20 +256,6 @@ def score_texts(
     if model.config.problem_type == CLASSIFIES:
         return 1 / (1 + np.exp(-scores))
     return scores - getattr(model.config, CENTRE, 0.0)
-
-
-class _Collator:
-    """Rows of the classifier's dataset to tensors, padded on the right."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.pad_token_id = tokenizer.pad_token_id
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        ids, mask = training.pad_right(
-            [row["input_ids"] for row in rows], self.pad_token_id
-        )
-        labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def encode_texts(

@@ -11,9 +11,10 @@ statements.  Code is parsed, never run.
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Position = tuple[int, int]  # row from 1, column from 0 in bytes
 
 
@@ -99,24 +100,15 @@ def _added(prompt: str, completion: str) -> dict[str, int]:
     }
 
 
-def _size(statement: ast.stmt) -> int:
-    """Nodes below a statement, without those of statements inside it.
+def _size(node: ast.AST) -> int:
+    """Nodes with a place in the source below a statement, or a part of one.
 
-    `x = f(y)` has 4: x, the call, f and y.  The statement itself counts
-    nothing, or one long line would be worth less than two short ones.
+    Without those of statements inside it.  `x = f(y)` has 4: x, the call, f
+    and y.  The statement itself counts nothing, or one long line would be
+    worth less than two short ones.
     """
     return sum(
-        _size_of_part(child)
-        for child in ast.iter_child_nodes(statement)
-        if not isinstance(child, ast.stmt)
-    )
-
-
-def _size_of_part(node: ast.AST) -> int:
-    """Nodes with a place in the source, below a statement."""
-    here = hasattr(node, "lineno")
-    return here + sum(
-        _size_of_part(child)
+        hasattr(child, "lineno") + _size(child)
         for child in ast.iter_child_nodes(node)
         if not isinstance(child, ast.stmt)
     )
@@ -130,16 +122,12 @@ def _end(prompt: str) -> Position:
 
 def _opened(tree: ast.Module, end: Position) -> ast.AST:
     """The last definition that begins before `end`; else the module."""
-    found = [node for node in _definitions(tree) if _position(node) < end]
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, DEFINITIONS) and _position(node) < end
+    ]
     return max(found, key=_position) if found else tree
-
-
-def _definitions(tree: ast.Module) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
-        if isinstance(
-            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        ):
-            yield node
 
 
 def _position(node: ast.stmt) -> Position:

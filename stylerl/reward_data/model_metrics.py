@@ -111,13 +111,11 @@ def _same_length(
     pairs: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 ) -> NDArray[np.bool_]:
     """Whether the two texts of a pair differ by at most a token in length."""
-
-    def lengths(column: str) -> NDArray[np.int_]:
-        texts = pairs[column].tolist()
-        rows = encode_texts(tokenizer, texts, limit=sys.maxsize)  # none is cut
-        return np.array([len(row) for row in rows])
-
-    chosen, rejected = lengths("chosen"), lengths("rejected")
+    limit = sys.maxsize  # none is cut
+    chosen, rejected = (
+        np.array([*map(len, encode_texts(tokenizer, [*texts], limit))])
+        for texts in (pairs["chosen"], pairs["rejected"])
+    )
     return np.asarray(np.abs(chosen - rejected) <= 1)
 
 

@@ -9,7 +9,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -20,7 +20,7 @@ from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.reward.preference_pair import UNPARSABLE, Preference
 
 if TYPE_CHECKING:
-    from stylerl.judge import Judge
+    from stylerl.judge import Judge, Verdict
 
 SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
 
@@ -53,11 +53,9 @@ def minimal(
     """Up to `count` minimal pairs, as many for each rule as can be had."""
     rng = random.Random(f"{seed}:minimal")
     drafts = _balanced(clean_rows(labels), SPARE * count, rng)
-    sources = [draft.corrupted for draft in drafts]
-    verdicts = judge.verdicts(sources, desc="reward: pairs")
     confirmed = [
         Preference(*draft, gap=1 - verdict.score)
-        for draft, verdict in zip(drafts, verdicts, strict=True)
+        for draft, verdict in _judged(drafts, judge)
         if breaks_only(draft.rule, verdict)
     ]
     return confirmed[:count]
@@ -67,16 +65,14 @@ def corrupted(
     labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
 ) -> list[Preference]:
     """Up to `count` compliant snippets beside a corrupted version."""
-    drafts = []
-    for text, start in clean_rows(labels)[:count]:
-        changed, rules = corrupt_style(text, start, rng)
-        if rules:
-            drafts.append((text, changed))
-    sources = [changed for _, changed in drafts]
-    verdicts = judge.verdicts(sources, desc="reward: pairs")
+    drafts = [
+        Pair("", text, corrupt_style(text, start, rng)[0])
+        for text, start in clean_rows(labels)[:count]
+    ]
+    changed = [draft for draft in drafts if draft.corrupted != draft.clean]
     return [
-        Preference("", text, changed, 1 - verdict.score)
-        for (text, changed), verdict in zip(drafts, verdicts, strict=True)
+        Preference(*draft, gap=1 - verdict.score)
+        for draft, verdict in _judged(changed, judge)
         if verdict.parsed and verdict.violations
     ]
 
@@ -93,14 +89,21 @@ def unparsable(
     for text, start in rng.sample(snippets, min(count, len(snippets))):
         changed = break_syntax(text, start, rng)
         if changed is not None:
-            drafts.append((text, changed))
-    sources = [changed for _, changed in drafts]
-    verdicts = judge.verdicts(sources, desc="reward: pairs")
+            drafts.append(Pair(UNPARSABLE, text, changed))
     return [
-        Preference(UNPARSABLE, text, changed, gap=1.0)
-        for (text, changed), verdict in zip(drafts, verdicts, strict=True)
+        Preference(*draft, gap=1.0)
+        for draft, verdict in _judged(drafts, judge)
         if not verdict.parsed
     ]
+
+
+def _judged(
+    drafts: Sequence[Pair], judge: "Judge"
+) -> Iterator[tuple[Pair, "Verdict"]]:
+    """Each draft with the verdict on its worse text."""
+    texts = [draft.corrupted for draft in drafts]
+    verdicts = judge.verdicts(texts, desc="reward: pairs")
+    return zip(drafts, verdicts, strict=True)
 
 
 def _balanced(
@@ -117,7 +120,6 @@ def _balanced(
         chosen = list(itertools.islice(made, each))
         used.update(draft.rule for draft in chosen)
         drafts += chosen
-        used = Counter(draft.rule for draft in drafts)
         if len(drafts) >= count:
             break
     return drafts

@@ -23,7 +23,7 @@ from stylerl.errors import DataError
 from stylerl.reward.preference_pair import Preference
 
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
-TEXTS = ("prompt", "a", "b")
+TEXTS = {"prompt": str, "a": str, "b": str}
 
 
 class Choice(StrEnum):
@@ -100,12 +100,10 @@ def read_pairs(path: Path) -> list[Pair]:
     Raises:
         DataError: the file is missing, or a line is not such an object.
     """
-    found: dict[Pair, None] = {}
-    for where, text in _lines(path):
-        pair = Pair.of(*_texts(_object(where, text), where))
-        if pair.a != pair.b:
-            found[pair] = None
-    return list(found)
+    remedy = "write one object a line, with prompt, a and b"
+    rows = storage.read_json_lines(path, TEXTS, remedy)
+    pairs = dict.fromkeys(Pair.of(*_pair(row)) for _, row in rows)
+    return [pair for pair in pairs if pair.a != pair.b]
 
 
 # ---- Storing ---------------------------------------------------------------
@@ -169,17 +167,13 @@ def load(path: Path) -> list[Answer]:
     Raises:
         DataError: the file is missing, or a line is no answer.
     """
-    if not path.exists():
-        raise DataError(
-            f"reward.preferences must be a file; {path} does not exist: "
-            "answer `stylerl prefer`, or make it with `echo > "
-            f"{path}`"
-        )
-    found: dict[tuple[str, str], Answer] = {}
-    for where, text in _lines(path):
-        answer = _answer(_object(where, text), where)
-        found[answer.annotator, answer.pair.id] = answer
-    return list(found.values())
+    remedy = (
+        "`stylerl prefer` writes it (reward.preferences) and takes off a "
+        f"last line that was cut short; `echo > {path}` makes one for none"
+    )
+    rows = storage.read_json_lines(path, TEXTS, remedy)
+    answers = [_answer(*row) for row in rows]
+    return list({(a.annotator, a.pair.id): a for a in answers}.values())
 
 
 def learnable(answers: Iterable[Answer]) -> list[Preference]:
@@ -271,52 +265,8 @@ def _unlike(counts: Counter[Choice]) -> int:
 # ---- Reading lines ---------------------------------------------------------
 
 
-def _lines(path: Path) -> list[tuple[str, str]]:
-    """Each line that is not blank, after "FILE, line N"."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{path} does not exist; it must be a JSONL file, one object a "
-            "line"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} must be readable UTF-8 text: {error}"
-        ) from error
-    return [
-        (f"{path}, line {number}", line)
-        for number, line in enumerate(text.split("\n"), start=1)
-        if line.strip()
-    ]
-
-
-def _object(where: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise DataError(
-            f"{where} must be a JSON object; got {text[:60]!r}: mend or "
-            "remove the line (`stylerl prefer` takes off a last line that "
-            "was cut short)"
-        ) from error
-    if not isinstance(value, dict):
-        raise DataError(f"{where} must be a JSON object; got {text[:60]!r}")
-    return value
-
-
-def _texts(record: Mapping[str, Any], where: str) -> list[str]:
-    for name in TEXTS:
-        if not isinstance(record.get(name), str):
-            raise DataError(
-                f"{where} must have the texts prompt, a and b; {name} is "
-                f"{record.get(name)!r}"
-            )
-    return [record[name] for name in TEXTS]
-
-
-def _answer(record: Mapping[str, Any], where: str) -> Answer:
-    pair = Pair(*_texts(record, where))
+def _answer(where: str, record: Mapping[str, Any]) -> Answer:
+    pair = _pair(record)
     name, choice, sure = map(record.get, ("annotator", "choice", "confidence"))
     rules = (
         ("pair", record.get("pair") == pair.id, "the digest of the texts"),
@@ -329,9 +279,8 @@ def _answer(record: Mapping[str, Any], where: str) -> Answer:
             raise DataError(
                 f"{where}: {key} must be {rule}; got {record.get(key)!r}"
             )
-    return Answer(
-        record["annotator"],
-        pair,
-        Choice(record["choice"]),
-        int(record["confidence"]),
-    )
+    return Answer(str(name), pair, Choice(str(choice)), record["confidence"])
+
+
+def _pair(record: Mapping[str, Any]) -> Pair:
+    return Pair(*(record[name] for name in TEXTS))

@@ -6,60 +6,35 @@ collect new comparisons from the newest policy).  The stage `ppo` leaves
 completions of the policy it made; `reward.rollouts` names such a file.
 """
 
-import json
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from stylerl.errors import DataError
+from stylerl import storage
 from stylerl.judge.outcome import Outcome, assess
 from stylerl.reward.preference_pair import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
-COLUMNS = {"prompt": str, "completion": str, "finished": bool}
+KINDS = {"prompt": str, "completion": str, "finished": bool}
 HELD_OUT = 5  # one prompt of so many measures
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The rollouts of a JSON lines file: prompt, completion, finished.
 
-    Blank lines are passed over: the file is committed with one, since DVC
-    warns of an empty one.
-
     Raises:
         DataError: the file is missing, or a line is no such object.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"reward.rollouts must name a file of rollouts; {path} cannot be "
-            f"read ({error}): copy artifacts/ppo/rollouts.jsonl there, or an "
-            "empty file for none"
-        ) from error
-    return [
-        _row(line, f"{path}:{number}")
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    ]
-
-
-def _row(line: str, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where} is not valid JSON: {error}") from error
-    for name, kind in COLUMNS.items():
-        if not isinstance(row, dict) or not isinstance(row.get(name), kind):
-            raise DataError(
-                f"{where} must be an object with {', '.join(COLUMNS)}; its "
-                f"{name} is no {kind.__name__}"
-            )
-    return {name: row[name] for name in COLUMNS}
+    remedy = (
+        "copy artifacts/ppo/rollouts.jsonl there (reward.rollouts), or an "
+        "empty file for none"
+    )
+    rows = storage.read_json_lines(path, KINDS, remedy)
+    return [{name: row[name] for name in KINDS} for _, row in rows]
 
 
 def label(rollouts: list[dict[str, Any]], judge: "Judge") -> pd.DataFrame:

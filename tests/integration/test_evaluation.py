@@ -132,7 +132,13 @@ def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
         return float(logs[range(len(response)), response].sum())
 
     rows = generations.complete_prompts(
-        "base", base, sft, literal_prompts([text]), config, 0, range(1)
+        "base",
+        base,
+        literal_prompts([text]),
+        range(1),
+        reference=sft,
+        config=config,
+        seed=0,
     )
 
     row = rows.iloc[0]
@@ -243,7 +249,7 @@ def test_samples_of_a_prompt_are_drawn_by_number(sources):
 
     every, last = (
         generations.complete_prompts(
-            "sft", sft, sft, prompts, CONFIG, 0, numbers
+            "sft", sft, prompts, numbers, reference=sft, config=CONFIG, seed=0
         )
         for numbers in (range(3), range(2, 3))
     )

@@ -79,10 +79,13 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
     [
         ("{", "line 1 must be a JSON object; got '{'"),
         ("[1]", r"line 1 must be a JSON object; got '\[1\]'"),
-        ('{"prompt": "p", "a": "x"}', "line 1 must have .* b is None"),
+        (
+            '{"prompt": "p", "a": "x"}',
+            "its b must be a str, and is None",
+        ),
         (
             '{"prompt": "p", "a": "x", "b": "y"}\n{"prompt": 1}',
-            "line 2 must have the texts prompt, a and b; prompt is 1",
+            "line 2 must have prompt, a, b; its prompt .* is 1",
         ),
     ],
 )

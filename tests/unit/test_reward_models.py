@@ -285,10 +285,13 @@ def test_rollouts_are_labelled_by_the_judge(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "rollouts.jsonl:1 is not valid JSON"),
-        ("[]", "its prompt is no str"),
-        ('{"prompt": "", "completion": "", "finished": 1}', "no bool"),
-        ('{"prompt": "", "finished": true}', "its completion is no str"),
+        ("{", "rollouts.jsonl, line 1 must be a JSON object"),
+        ("[]", "line 1 must be a JSON object"),
+        (
+            '{"prompt": "", "completion": "", "finished": 1}',
+            "must be a bool",
+        ),
+        ('{"prompt": "", "finished": true}', "its completion must be a str"),
     ],
 )
 def test_a_line_that_is_no_rollout_is_an_error(

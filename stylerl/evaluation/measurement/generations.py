@@ -8,6 +8,7 @@ Notation: P prompts, S samples of each, so P x S completions a model.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -71,18 +72,14 @@ def generate_completions(
             "evaluate.prompts, or write some in evaluate.prompt_texts"
         )
     reference = load_model(sources[REFERENCE])
-
-    def complete(
-        name: str, loaded: LoadedModel, some: Sequence[Prompt], numbers: range
-    ) -> pd.DataFrame:
-        return complete_prompts(
-            name, loaded, reference, some, config, seed, numbers
-        )
-
+    complete = partial(
+        complete_prompts, reference=reference, config=config, seed=seed
+    )
     tables, bits = [], {}
     for name, source in sources.items():
         loaded = reference if name == REFERENCE else load_model(source)
-        tables.append(complete(name, loaded, prompts, range(config.samples)))
+        numbers = range(config.samples)
+        tables.append(complete(name, loaded, prompts, numbers))
         bits[name] = bits_per_byte(
             loaded, texts, SCORED, f"evaluate: human code, {name}"
         )
@@ -112,11 +109,12 @@ def load_model(source: Source) -> LoadedModel:
 def complete_prompts(
     name: str,
     loaded: LoadedModel,
-    reference: LoadedModel,
     prompts: Sequence[Prompt],
+    numbers: range,
+    *,
+    reference: LoadedModel,
     config: EvaluateConfig,
     seed: int,
-    numbers: range,
 ) -> pd.DataFrame:
     """One model's rows: of each prompt the samples with these numbers.
 

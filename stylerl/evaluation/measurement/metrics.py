@@ -20,25 +20,7 @@ from stylerl.evaluation.measurement.bootstrap import (
 from stylerl.judge.outcome import Outcome
 from stylerl.reward import gaming
 
-GAINS = (
-    "compliance",
-    "non_trivial_compliance",
-    "score",
-    "violations",
-    "parse_rate",
-    "finished_rate",
-    "length",
-    "statements",
-    "trivial_share",
-    "repeated_lines",
-    "comment_share",
-    "noqa_share",
-    "copied_share",
-    "kl",
-    "ruff",
-    "ruff_docstrings",
-    "black",
-)
+PREDICTED = "predicted_compliance"  # of which no gain is reported
 ENDS = ("", "_low", "_high")
 RARE = 5  # prompts; a rule seen on fewer gets no interval
 DIGITS = 6  # kept, so that the last bits of a sum change no file
@@ -77,13 +59,13 @@ def compute_gains(
 ) -> dict[str, float]:
     """What one model has over another on the same prompts.
 
-    For each key of GAINS the difference, and `KEY_low` and `KEY_high`: its
-    paired bootstrap 95% interval by prompt.
+    For each mean but PREDICTED the difference, and `KEY_low` and `KEY_high`:
+    its paired bootstrap 95% interval by prompt.
     """
     later, earlier = _by_prompt(after), _by_prompt(before)
     _check_paired(later, earlier)
     result: dict[str, float] = {}
-    for key in GAINS:
+    for key in later.columns.drop(PREDICTED, errors="ignore"):
         # ruff and black say nothing of a prompt where nothing parses
         differences = (later[key] - earlier[key]).dropna().to_numpy()
         if len(differences):
@@ -201,7 +183,7 @@ def _external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         "black": rows["black"].where(readable),
     }
     if "reward" in rows:
-        found["predicted_compliance"] = rows["reward"]
+        found[PREDICTED] = rows["reward"]
     return found
 
 
