@@ -25,6 +25,8 @@ REFUSALS = {
     errno.ENOSPC: "the disk is full; make room, `dvc gc --workspace` drops "
     "the results of earlier parameters",
     errno.EDQUOT: "the disk quota is used up; make room",
+    errno.EFBIG: "a file may not grow that large here; make room, or raise "
+    "the limit (ulimit -f)",
     errno.EROFS: "the disk is read-only; work in a folder of your own",
     errno.EACCES: "the folder does not permit it; work in one of your own",
 }

@@ -1,12 +1,13 @@
 """Checkpoints to resume from: complete, checked, and few.
 
 A checkpoint is a folder of safetensors files and one state.json, which holds
-the digest of each file.  It appears under its final name only when all of it
-is on disk; one that is torn all the same (a full disk, a lost power supply)
-is noticed by its digests, and the one before it is used.
+the digest of each file and its own.  It appears under its final name only when
+all of it is on disk; one that is torn all the same (a full disk, a lost power
+supply) is noticed by its digests, and the one before it is used.
 """
 
 import hashlib
+import json
 import logging
 import random
 import shutil
@@ -48,9 +49,9 @@ def save(folder: Path, checkpoint: Checkpoint, kept: int = KEPT) -> Path:
             file = scratch / f"{name}.safetensors"
             save_file({k: v.contiguous() for k, v in tensors.items()}, file)
             digests[file.name] = digest_of(file)
-        write_json(
-            scratch / STATE, {"digests": digests, "state": checkpoint.state}
-        )
+        content = {"digests": digests, "state": checkpoint.state}
+        own = {"digest": _digest_of_json(content)}
+        write_json(scratch / STATE, content | own)
     for old in [*_newest_first(folder)][kept:]:
         shutil.rmtree(old)
     return path
@@ -132,6 +133,12 @@ def restore_random_state(state: Mapping[str, Any]) -> None:
 
 def _read(path: Path) -> Checkpoint:
     content = read_json(path / STATE)
+    if not isinstance(content, dict):
+        raise DataError(f"{STATE} is not what was written")
+    # Up to 0.1.0 a state had no digest of its own.
+    digest = content.pop("digest", None)
+    if digest not in (None, _digest_of_json(content)):
+        raise DataError(f"{STATE} is not what was written")
     tensors = {}
     for name, digest in content["digests"].items():
         if digest_of(path / name) != digest:
@@ -147,6 +154,13 @@ def _newest_first(folder: Path) -> Iterator[Path]:
     )
     for name in names:
         yield folder / name
+
+
+def _digest_of_json(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of what a file says, however it is laid out."""
+    # Keys that are no strings are read back as strings.
+    text = json.dumps(json.loads(json.dumps(content)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest_of(path: Path) -> str:

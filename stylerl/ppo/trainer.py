@@ -25,8 +25,6 @@ Where this departs from the papers, and from TRL's PPOTrainer
 
 import copy
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +39,14 @@ from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.lm import checkpoint
 from stylerl.lm.sampling import Completions, generate
-from stylerl.ppo import health, preconditions, rollouts, selection, sharding
+from stylerl.ppo import (
+    health,
+    identity,
+    preconditions,
+    rollouts,
+    selection,
+    sharding,
+)
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
@@ -49,6 +54,7 @@ from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Monitor, Reward, Rollouts, SampledRollouts
 from stylerl.ppo.token_rewards import assign_to_tokens
+from stylerl.reward import functions
 from stylerl.reward.functions import Credit, TokenReward
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
@@ -159,6 +165,7 @@ class PPOTrainer:
         if not isinstance(policy, PolicyWithValue):
             policy = PolicyWithValue(policy.float())
         self.policy = policy.eval().float().to(self.ranks.device)
+        given = reference
         if reference is None and not config.lora_rank:
             reference = copy.deepcopy(self.policy.model)
         self.reference = reference
@@ -174,9 +181,19 @@ class PPOTrainer:
             )
         if config.gradient_checkpointing:
             self.policy.enable_gradient_checkpointing()
-        # The digest reads full weights, and the optimiser is made of
+        # The identity is of full weights, and the optimiser is made of
         # sharded ones: so sharding comes between the two.
-        self._identity = self._identify()
+        self._identity = {}
+        if checkpoints is not None:
+            named = {n: functions.load(n) for n in config.reward if ":" in n}
+            self._identity = identity.identify(
+                config,
+                {"the policy": self.policy, "the reference": given},
+                {"reward": reward, "credit": credit, **named},
+                {"prompts": self.prompts, "validation": self.validation},
+                seed=seed,
+                whole_lines=whole_lines,
+            )
         if self.ranks.sharded:
             sharding.shard(self.policy)
         self.compute = Compute.of(config, self.ranks.device)
@@ -345,18 +362,20 @@ class PPOTrainer:
         """Continue from the newest intact checkpoint, if there is one.
 
         Raises:
-            ConfigError: it was made with other settings, prompts or weights.
+            ConfigError: it was made with other settings, prompts, weights or
+                functions, which are named (but for `identity.FREE`).
         """
         if self.checkpoints is None:
             return
         found = checkpoint.latest(self.checkpoints)
         if found is None:
             return
-        if found.state["identity"] != self._identity:
+        changed = identity.differences(found.state["identity"], self._identity)
+        if changed:
             raise ConfigError(
                 f"checkpoints in {self.checkpoints} must be of this run; "
-                "they were made with other settings, prompts or models: "
-                "remove the folder or name another one"
+                f"{changed}: change it back, remove the folder or name "
+                "another one"
             )
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]
@@ -453,23 +472,6 @@ class PPOTrainer:
             self.done * size, size, len(self.prompts), self.seed
         )
         return [self.prompts[place] for place in places]
-
-    def _identify(self) -> str:
-        """A digest of what a checkpoint must have in common with this run.
-
-        `checkpoint_every` may differ: it changes no update.
-        """
-        settings = dataclasses.asdict(self.config)
-        del settings["checkpoint_every"]
-        digest = hashlib.sha256(
-            json.dumps(
-                [settings, self.seed, self.prompts, self.validation]
-            ).encode()
-        )
-        for model in filter(None, (self.policy, self.reference)):
-            for weight in model.parameters():
-                digest.update(weight.detach().cpu().numpy().tobytes())
-        return digest.hexdigest()
 
 
 def _headline(metrics: dict[str, float]) -> dict[str, str]:

@@ -9,10 +9,6 @@ from pathlib import Path
 
 import ppo_run
 import pytest
-from conftest import build_llama, build_tokenizer
-
-from stylerl.errors import ConfigError
-from stylerl.ppo import PPOTrainer
 
 KILLS = 20
 PHASES = ("rollout", "judge", "score", "learn", "save")
@@ -89,19 +85,3 @@ def test_a_killed_run_ends_as_one_that_was_not(context, whole, tmp_path):
     for name in ("weights.safetensors", "end.json"):
         expected = (folder / name).read_bytes()
         assert (tmp_path / "killed" / name).read_bytes() == expected
-
-
-def test_a_run_with_other_weights_does_not_go_on(whole):
-    """The digest covers settings, prompts, seed and weights."""
-    tokenizer = build_tokenizer()
-    trainer = PPOTrainer(
-        ppo_run.CONFIG,
-        policy=build_llama(len(tokenizer), seed=1),
-        tokenizer=tokenizer,
-        reward=lambda prompts, completions: [0.0] * len(prompts),
-        prompts=["def add(a, b):\n", "x", "def f():\n"],
-        validation=["def g():\n", "y"],
-        checkpoints=whole[0] / "checkpoints",
-    )
-    with pytest.raises(ConfigError, match="other settings, prompts or models"):
-        trainer.resume()

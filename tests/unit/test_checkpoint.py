@@ -42,8 +42,15 @@ def test_without_a_checkpoint_there_is_none(tmp_path):
         lambda p: (p / "state.json").unlink(),
         lambda p: (p / "state.json").write_text('{"digests": {'),
         lambda p: (p / "state.json").write_text("{}"),
+        lambda p: (p / "state.json").write_text("[]"),
+        lambda p: (p / "state.json").write_text(
+            (p / "state.json").read_text().replace("1.0", "1.5")
+        ),
     ],
-    ids=["empty", "missing", "one bit", "no state", "torn state", "no keys"],
+    ids=[
+        *("empty", "missing", "one bit", "no state", "torn state", "no keys"),
+        *("a list", "one digit"),
+    ],
 )
 def test_a_torn_checkpoint_is_noticed_and_the_one_before_used(
     tmp_path, damage, caplog

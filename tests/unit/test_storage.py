@@ -1,14 +1,18 @@
 """Files are written whole or not at all."""
 
 import errno
+import resource
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from stylerl import storage
 from stylerl.errors import DataError, DiskError
+from stylerl.lm import checkpoint
 
 FULL = Path("/dev/full")  # every write fails for want of room
 
@@ -46,6 +50,7 @@ def test_a_full_disk_is_one_sentence(tmp_path):
         (OSError(errno.EROFS, "refused"), DiskError),
         (OSError(errno.EACCES, "refused"), DiskError),
         (OSError(errno.EDQUOT, "refused"), DiskError),
+        (OSError(errno.EFBIG, "refused"), DiskError),
         (SafetensorError("No space left on device (os error 28)"), DiskError),
         (OSError(errno.EIO, "refused"), OSError),  # not ours to explain
         (ValueError("28"), ValueError),
@@ -54,6 +59,37 @@ def test_a_full_disk_is_one_sentence(tmp_path):
 def test_other_refusals_of_the_system(tmp_path, error, raised):
     with pytest.raises(raised), storage.writing(tmp_path):
         raise error
+
+
+@pytest.fixture
+def short_files():
+    """No file may grow beyond 4 KiB, as under `ulimit -f`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: storage.write_text(path, "x" * 9999),
+        lambda path: storage.write_json(path, ["x"] * 9999),
+        lambda path: storage.write_table(
+            path, pd.DataFrame({"x": np.random.default_rng(0).random(9999)})
+        ),
+        lambda path: checkpoint.save(
+            path, checkpoint.Checkpoint(1, {"w": {"w": torch.ones(9999)}}, {})
+        ),
+    ],
+    ids=["text", "json", "table", "checkpoint"],
+)
+def test_a_file_that_may_not_grow_is_one_sentence(
+    tmp_path, short_files, write
+):
+    with pytest.raises(DiskError, match="raise the limit .ulimit -f."):
+        write(tmp_path / "file")
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
 def test_a_folder_is_replaced_whole(tmp_path):
