@@ -9,12 +9,15 @@ is sent.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
+from stylerl.errors import ConfigError
+
+MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 T = TypeVar("T")
 
 
@@ -25,10 +28,15 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        """Join the other ranks, if a launcher has started any."""
+        """Join the other ranks, if a launcher has started any.
+
+        Raises:
+            ConfigError: several were asked for, and this one stands alone.
+        """
         self.world_size, self.rank, self.sharded = 1, 0, False
         cuda = torch.cuda.is_available()
         self.device = torch.device("cuda" if cuda else "cpu")
+        _check_launcher(os.environ)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
             from accelerate.utils import parse_flag_from_env
@@ -78,3 +86,22 @@ class Ranks:
         """Return when every rank has called this."""
         if self.world_size > 1:
             distributed.barrier()
+
+
+def _check_launcher(environment: Mapping[str, str]) -> None:
+    """Notice a launcher whose processes do not know of each other.
+
+    On a CPU accelerate's own launcher leaves it to mpirun to start several,
+    and starts one, for which it has set an address to meet at.
+    """
+    accelerate = {"ACCELERATE_MIXED_PRECISION", "MASTER_ADDR"}
+    several = accelerate <= {*environment} or any(
+        int(environment.get(name, 1)) > 1 for name in MPI_SIZES
+    )
+    if several and "WORLD_SIZE" not in environment:
+        raise ConfigError(
+            "several processes must be started so that they find each other; "
+            "this one was not (accelerate's launcher for a CPU starts one, "
+            "and mpirun's are not joined): use accelerate launch --multi_gpu "
+            "--num_processes N, which needs no GPU"
+        )

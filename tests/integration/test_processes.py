@@ -6,13 +6,16 @@ With their weights replicated, or cut up between them (FSDP).
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from stylerl.errors import ConfigError
 from stylerl.lm.models import load_causal_lm
+from stylerl.ppo import ranks
 
 HERE = Path(__file__).parent
 
@@ -42,8 +45,37 @@ def launch(folder, processes, way="--multi_gpu"):
         env=env,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert (done.returncode == 0) == (way != "--cpu"), done.stderr[-3000:]
     return done
+
+
+def test_a_launcher_that_starts_one_of_two_says_why_not(tmp_path):
+    """accelerate's own launcher for a CPU, which wants mpirun."""
+    done = launch(tmp_path, 2, "--cpu")
+    assert "use accelerate launch --multi_gpu --num_processes N" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("environment", "refused"),
+    [
+        ({}, False),
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, False),  # one process of one
+        ({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}, False),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "MASTER_ADDR": "::1"}, True),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, True),
+        ({"PMI_SIZE": "1"}, False),
+    ],
+)
+def test_how_a_process_was_started(environment, refused, monkeypatch):
+    for name in (*ranks.MPI_SIZES, "MASTER_ADDR", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) if refused else nullcontext():
+        assert ranks.Ranks().world_size == 1
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert ranks.Ranks().is_main
 
 
 def weights(folder, index=0):
