@@ -50,13 +50,8 @@ def save(folder: Path, checkpoint: Checkpoint, kept: int = KEPT) -> Path:
             save_file({k: v.contiguous() for k, v in tensors.items()}, file)
             digests[file.name] = digest_of(file)
         content = {"digests": digests, "state": checkpoint.state}
-<<<<<<< Updated upstream
         own = {"digest": _digest_of_json(content)}
         write_json(scratch / STATE, content | own)
-=======
-        content["digest"] = _digest_of_json(content)
-        write_json(scratch / STATE, content)
->>>>>>> Stashed changes
     for old in [*_newest_first(folder)][kept:]:
         shutil.rmtree(old)
     return path
