@@ -6,7 +6,7 @@ model, syntax colours, and what the judge charged underlined.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -42,16 +42,13 @@ def complete(
     prompt: str,
     sources: Mapping[str, str],
     judge: Judge,
-    *,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
-    stop_strings: Sequence[str] = (),
+    options: Mapping[str, Any],
     revision: str = "main",
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
 
-    Folders that do not exist yet are passed over.
+    Folders that do not exist yet are passed over; `options` are those of
+    `sampling.generate`.
 
     Raises:
         ModelError: none of the models exists, or one cannot be loaded.
@@ -73,10 +70,7 @@ def complete(
             models.load_causal_lm(name, revision, tokenizer),
             tokenizer,
             [prompt],
-            max_new_tokens=max_new_tokens,
-            stop_strings=stop_strings,
-            temperature=temperature,
-            seed=seed,
+            **options,
         )
         verdict = judge.verdict(prompt + drawn.judged[0])
         assessment = assess(prompt, drawn.finished[0], verdict)

@@ -52,24 +52,16 @@ class Finding(NamedTuple):
     """One line of the doctor's table."""
 
     check: str
-    status: Status
     detail: str
-    remedy: str = ""
+    remedy: str = ""  # where it is not well
+    fatal: bool = True  # a run would fail, not only be worse than it could
 
-
-def passed(check: str, detail: str) -> Finding:
-    """All is well."""
-    return Finding(check, Status.OK, detail)
-
-
-def warning(check: str, detail: str, remedy: str) -> Finding:
-    """A run is possible, and something about it is worse than it could be."""
-    return Finding(check, Status.WARN, detail, remedy)
-
-
-def failed(check: str, detail: str, remedy: str) -> Finding:
-    """A run would fail."""
-    return Finding(check, Status.FAIL, detail, remedy)
+    @property
+    def status(self) -> Status:
+        """OK without a remedy."""
+        if not self.remedy:
+            return Status.OK
+        return Status.FAIL if self.fatal else Status.WARN
 
 
 def examine(root: Path) -> Iterator[Finding]:
@@ -101,11 +93,12 @@ def _outside(root: Path) -> Finding:
     """What is not there, where the working directory is no checkout."""
     needed = ("dvc.yaml", "data", "params.yaml")
     absent = [name for name in needed if not (root / name).exists()]
-    return warning(
+    return Finding(
         "checkout",
         f"none here: no {', no '.join(absent)}",
         "judge, complete --model and the trainer need none; `git clone` "
         "stylerl and run there for the pipeline",
+        fatal=False,
     )
 
 
@@ -154,7 +147,7 @@ def check_packages(needed: str = "") -> Finding:
                 "pip install -r requirements.lock, or remove .venv and run "
                 "make"
             )
-        return failed("packages", "; ".join(unmet), remedy)
+        return Finding("packages", "; ".join(unmet), remedy)
     complete = [extra for extra in EXTRAS if not wrong[extra]]
     absent = [f"stylerl[{extra}]" for extra in EXTRAS if wrong[extra]]
     detail = "as pyproject.toml asks"
@@ -162,7 +155,7 @@ def check_packages(needed: str = "") -> Finding:
         detail += f", with {', '.join(complete)}"
     if absent:
         detail += f"; not installed: {', '.join(absent)}"
-    return passed("packages", detail)
+    return Finding("packages", detail)
 
 
 def _unmet(extra: str) -> list[str]:
@@ -193,27 +186,27 @@ def check_torch() -> Finding:
     else:
         place = f"CPU, {torch.get_num_threads()} threads"
     python = sys.version.split()[0]
-    return passed("torch", f"{torch.__version__} on {place}, Python {python}")
+    return Finding("torch", f"{torch.__version__} on {place}, Python {python}")
 
 
 def check_git() -> Finding:
     """`git` can be called: the commit of a run is recorded by it."""
     if shutil.which("git") is None:
-        return warning(
+        return Finding(
             "git",
             "not on PATH; runs will not record their commit",
             "install git from your system's packages",
+            fatal=False,
         )
-    return passed("git", "on PATH")
+    return Finding("git", "on PATH")
 
 
 def check_disk(root: Path, needed: float = DISK_GIB) -> Finding:
     """There is room for one run."""
     free = shutil.disk_usage(root).free / 2**30
     detail = f"{free:.1f} GiB free; a default run takes about {needed:g}"
-    if free < needed:
-        return failed("disk", detail, "free some, or move")
-    return passed("disk", detail)
+    remedy = "free some, or move" if free < needed else ""
+    return Finding("disk", detail, remedy)
 
 
 def check_port(port: int, server: str) -> Finding:
@@ -223,12 +216,13 @@ def check_port(port: int, server: str) -> Finding:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return warning(
+            return Finding(
                 f"port {port}",
                 f"taken; {server} would listen here",
                 "it may be running already; if not, stop what holds the port",
+                fatal=False,
             )
-    return passed(f"port {port}", f"free for the {server}")
+    return Finding(f"port {port}", f"free for the {server}")
 
 
 def check_data(folder: Path) -> Finding:
@@ -238,15 +232,15 @@ def check_data(folder: Path) -> Finding:
         rows = pq.read_metadata(folder / "corpus.parquet").num_rows
     except (DataError, OSError, ValueError) as error:
         cause = str(error).splitlines()[0]
-        return failed("data", cause, "stylerl collect")
+        return Finding("data", cause, "stylerl collect")
     if rows != manifest["files"]:
-        return failed(
+        return Finding(
             "data",
             f"corpus.parquet holds {rows} files, manifest.json says "
             f"{manifest['files']}",
             "rm -r data, then stylerl collect",
         )
-    return passed("data", f"{rows} files, as its manifest says")
+    return Finding("data", f"{rows} files, as its manifest says")
 
 
 def check_parameters(path: Path) -> Finding:
@@ -254,12 +248,12 @@ def check_parameters(path: Path) -> Finding:
     try:
         params = config.load(path)
     except ConfigError as error:
-        return failed(
+        return Finding(
             "params.yaml",
             str(error),
             "correct it, or stylerl params --preset default",
         )
-    return passed("params.yaml", f"preset {params.preset}")
+    return Finding("params.yaml", f"preset {params.preset}")
 
 
 def check_model(name: str, revision: str) -> Finding:
@@ -267,13 +261,13 @@ def check_model(name: str, revision: str) -> Finding:
     try:
         size = memory.shape_of(name, revision)
     except ModelError as error:
-        return failed(
+        return Finding(
             "base model",
             str(error),
             "dvc pull pretrain brings the embedded one; or name another in "
             "sft.base",
         )
-    return passed("base model", f"{size.parameters / 1e6:.1f}M parameters")
+    return Finding("base model", f"{size.parameters / 1e6:.1f}M parameters")
 
 
 def check_tokenizer(name: str, revision: str) -> Finding:
@@ -282,19 +276,19 @@ def check_tokenizer(name: str, revision: str) -> Finding:
     ids = tokenizer.encode(WHITESPACE, add_special_tokens=False)
     back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     if back != WHITESPACE:
-        return failed(
+        return Finding(
             "tokenizer",
             f"{WHITESPACE!r} comes back as {back!r}",
             "style lives in whitespace: choose a model whose tokenizer is "
             "byte-level",
         )
     if tokenizer.pad_token_id == tokenizer.eos_token_id:
-        return failed(
+        return Finding(
             "tokenizer",
             "pad is eos, so the end of a text could not be learnt",
             "give the tokenizer a pad token of its own",
         )
-    return passed("tokenizer", "keeps whitespace; pad is not eos")
+    return Finding("tokenizer", "keeps whitespace; pad is not eos")
 
 
 def check_attention(name: str, revision: str) -> Finding:
@@ -309,12 +303,12 @@ def check_attention(name: str, revision: str) -> Finding:
             logits.append(model(input_ids=ids, attention_mask=mask).logits)
     gap = float((logits[0] - logits[1]).abs().max())
     if gap > ATTENTION_TOLERANCE:
-        return failed(
+        return Finding(
             "attention",
             f"sdpa and eager differ by {gap:.2g} in the logits",
             "update transformers: pip install -r requirements.lock",
         )
-    return passed("attention", f"sdpa = eager to {gap:.1g}")
+    return Finding("attention", f"sdpa = eager to {gap:.1g}")
 
 
 def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
@@ -325,7 +319,7 @@ def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
     try:
         found = rehearsal.rehearse(name, revision, params)
     except ModelError as error:
-        yield failed(
+        yield Finding(
             "rehearsal",
             str(error),
             "lower ppo.max_new_tokens, or choose another model",
@@ -339,57 +333,55 @@ def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
 
 def _ratio(found: Rehearsal) -> Finding:
     if not abs(found.ratio) < RATIO_TOLERANCE:
-        return failed(
+        return Finding(
             "ratio",
             "the same weights give a text another probability the second "
             f"time: {1 + found.ratio:.4g} times the first",
             "something in the model is random, such as a dropout of its "
             "own: choose a stock Llama, GPT-2 or similar model",
         )
-    return passed("ratio", "1 before the first step")
+    return Finding("ratio", "1 before the first step")
 
 
 def _padding(found: Rehearsal) -> Finding:
     if not (found.padding < RATIO_TOLERANCE and found.alike):
-        return failed(
+        return Finding(
             "padding",
             "a text is scored or sampled differently next to a longer one "
             f"(log-probabilities differ by {found.padding:.2g})",
             "the model ignores attention_mask or position_ids: choose "
             "a stock Llama, GPT-2 or similar model",
         )
-    return passed("padding", "changes no score and no sample")
+    return Finding("padding", "changes no score and no sample")
 
 
 def _endings(found: Rehearsal, limit: int) -> Finding:
-    detail = (
-        f"{found.ended:.0%} of {rehearsal.SAMPLES} samples end within "
-        f"{limit} tokens"
+    samples = f"{found.ended:.0%} of {rehearsal.SAMPLES} samples"
+    remedy = (
+        "ppo.missing_eos_penalty would charge most: raise "
+        "ppo.max_new_tokens, or let SFT teach it to end"
     )
-    if found.ended < 0.5:
-        return warning(
-            "endings",
-            detail,
-            "ppo.missing_eos_penalty would charge most: raise "
-            "ppo.max_new_tokens, or let SFT teach it to end",
-        )
-    return passed("endings", detail)
+    return Finding(
+        "endings",
+        f"{samples} end within {limit} tokens",
+        remedy if found.ended < 0.5 else "",
+        fatal=False,
+    )
 
 
 def _reward(found: Rehearsal) -> Finding:
-    detail = (
-        f"the linter's rewards of {rehearsal.SAMPLES} samples have a "
-        f"standard deviation of {found.spread:.2f}"
+    remedy = (
+        "all texts are worth the same, so there is nothing to learn: lower "
+        "ppo.temperature, or train the base or SFT model longer so that its "
+        "texts parse"
     )
-    if found.spread < health.FLAT:
-        return warning(
-            "reward",
-            detail,
-            "all texts are worth the same, so there is nothing to learn: "
-            "lower ppo.temperature, or train the base or SFT model longer "
-            "so that its texts parse",
-        )
-    return passed("reward", detail)
+    return Finding(
+        "reward",
+        f"the linter's rewards of {rehearsal.SAMPLES} samples have a "
+        f"standard deviation of {found.spread:.2f}",
+        remedy if found.spread < health.FLAT else "",
+        fatal=False,
+    )
 
 
 def check_adapters(name: str, params: Params) -> Finding:
@@ -399,13 +391,13 @@ def check_adapters(name: str, params: Params) -> Finding:
     try:
         policy.add_adapters(ppo.lora_rank, ppo.lora_alpha, ppo.lora_targets, 0)
     except ConfigError as error:
-        return failed(
+        return Finding(
             "adapters",
             str(error),
             "set ppo.lora_targets to [all-linear], or ppo.lora_rank to 0",
         )
     trained = sum(weight.numel() for weight in policy.trained().values())
-    return passed(
+    return Finding(
         "adapters", f"LoRA trains {trained:,} of {size:,} parameters"
     )
 
@@ -419,13 +411,8 @@ def check_memory(name: str, params: Params) -> Finding:
     detail = (
         f"{free / 2**30:.1f} GiB free; PPO takes about {needed / 2**30:.1f}"
     )
-    if needed > free:
-        return failed(
-            "memory",
-            detail,
-            "set ppo.micro_batch to a smaller number than it is, but not 0",
-        )
-    return passed("memory", detail)
+    remedy = "set ppo.micro_batch to a smaller number than it is, but not 0"
+    return Finding("memory", detail, remedy if needed > free else "")
 
 
 def _rooted(root: Path, name: str) -> str:

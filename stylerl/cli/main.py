@@ -423,11 +423,8 @@ def _complete(options: argparse.Namespace) -> None:
         options.prompt,
         sources,
         Judge(params.judge),
-        max_new_tokens=params.evaluate.max_new_tokens,
-        temperature=params.evaluate.temperature,
-        stop_strings=params.evaluate.stop_strings,
-        seed=options.seed,
-        revision=params.sft.revision,
+        {**params.evaluate.sampling, "seed": options.seed},
+        params.sft.revision,
     )
     completion.show(answers, Console())
 

@@ -200,9 +200,7 @@ def sample(params: Params, count: int) -> list[Pair]:
                 models.load_causal_lm(folder, tokenizer=tokenizer),
                 tokenizer,
                 prompts,
-                max_new_tokens=params.ppo.max_new_tokens,
-                stop_strings=params.ppo.stop_strings,
-                temperature=params.ppo.temperature,
+                **params.ppo.sampling,
                 seed=draws.seed_of(params.seed, f"prefer {side}"),
                 desc=f"{folder.name}: completions",
             )

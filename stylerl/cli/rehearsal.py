@@ -79,9 +79,7 @@ def rehearse(name: str | Path, revision: str, params: Params) -> Rehearsal:
 def _one_update(ppo: PPOConfig) -> PPOConfig:
     """The settings of sampling; one step, in fp32, on all weights."""
     return PPOConfig(
-        temperature=ppo.temperature,
-        max_new_tokens=ppo.max_new_tokens,
-        stop_strings=ppo.stop_strings,
+        **ppo.sampling,
         updates=1,
         batch_size=SAMPLES,
         num_minibatches=1,

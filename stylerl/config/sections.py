@@ -7,7 +7,7 @@ keeps its old one in `was`, and one that goes is listed in REMOVED.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stylerl.config.settings import Section, setting
 from stylerl.errors import ConfigError
@@ -19,6 +19,12 @@ def _check_stop_strings(name: str, texts: tuple[str, ...]) -> None:
             f"{name} must not be empty texts; every text would end at once: "
             "remove ''"
         )
+
+
+def _sampling(config: Any) -> dict[str, Any]:
+    """What `stylerl.lm.sampling.generate` takes of a section."""
+    names = ("max_new_tokens", "stop_strings", "temperature")
+    return {name: getattr(config, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -426,6 +432,8 @@ class PPOConfig(Section):
         choices=("warn", "stop", "rollback"),
     )
 
+    sampling = property(_sampling)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_minibatches > self.batch_size:
@@ -485,6 +493,8 @@ class EvaluateConfig(Section):
     human_snippets: int = setting(
         200, "held-out snippets for bits per byte", ge=1
     )
+
+    sampling = property(_sampling)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -67,18 +67,19 @@ def headline(metrics: Metrics) -> str:
 def basis(metrics: Metrics) -> str:
     """What the headline rests on."""
     size = metrics["size"]
-    validation = (
-        " The prompts are of the validation split, where settings are "
-        "chosen: these numbers are no report."
-    )
     literal = size.get("literal")
     kind = "literal prompt" if literal else "held-out prompt"
-    return (
+    words = (
         f"{_count(size['prompts'], kind)}, "
         f"{_count(size['samples'], 'completion')} each, the same prompts and "
         "seeds for every model; intervals by paired bootstrap over prompts."
-        + (validation if size.get("validation") and not literal else "")
     )
+    if size.get("validation") and not literal:
+        words += (
+            " The prompts are of the validation split, where settings are "
+            "chosen: these numbers are no report."
+        )
+    return words
 
 
 def external_linters(metrics: Metrics) -> str:

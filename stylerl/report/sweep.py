@@ -7,7 +7,6 @@ is put into a copy, since a sweep is no input of an evaluation.
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -32,15 +31,6 @@ SECTION = Markup("""<h3>The last sweep</h3>
 REPORT = Path("artifacts/report/report.html")
 SWEEP = Path("artifacts/sweep/sweep.json")
 WITH_SWEEP = Path("artifacts/sweep/report.html")
-
-
-class Sweep(NamedTuple):
-    """The points of one sweep, and what they rest on."""
-
-    points: Sequence[Point]
-    date: str
-    basis: str  # the prompts, in words
-    judge: str  # its identity
 
 
 def keep_sweep(points: Sequence[Point], basis: str, judge: str) -> None:
@@ -69,7 +59,7 @@ def write_page() -> Path:
         return REPORT
     kept = storage.read_json(SWEEP)
     points = [Point(**row) for row in kept.pop("points")]
-    found = section(Sweep(points=points, **kept))
+    found = section(points, **kept)
     text = REPORT.read_text(encoding="utf-8")
     storage.write_text(WITH_SWEEP, text.replace(PLACE, found, 1))
     return WITH_SWEEP
@@ -88,9 +78,10 @@ def markdown(points: Sequence[Point]) -> str:
     )
 
 
-def section(sweep: Sweep) -> Markup:
-    """A section of the report: the plot and its values."""
-    points = sweep.points
+def section(
+    points: Sequence[Point], date: str, basis: str, judge: str
+) -> Markup:
+    """A section of the report: the plot and its values; as `keep_sweep`."""
     ranked = sorted(points, key=lambda p: (p.kl, p.compliance))
     best = frontier(ranked)
     # The plot: a numbered dot a point, a line through the frontier.
@@ -120,9 +111,9 @@ def section(sweep: Sweep) -> Markup:
         for number, point in enumerate(ranked, start=1)
     ]
     return SECTION.format(
-        date=sweep.date,
-        judge=sweep.judge[:12],
-        basis=sweep.basis,
+        date=date,
+        judge=judge[:12],
+        basis=basis,
         chart=chart,
         header=Markup("").join(map(head.format, ["", *HEADER])),
         rows=Markup("").join(rows),

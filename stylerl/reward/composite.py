@@ -22,6 +22,7 @@ that was cut at the token limit.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
 from stylerl.lm.sampling import generate
 from stylerl.reward import functions, gaming, substance
-from stylerl.reward.functions import Named
+from stylerl.reward.functions import Named, RewardFunction
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
 USUAL_REPETITION = 0.25  # of lines: `else:`, `try:`, `return None`
@@ -97,13 +98,13 @@ def compose(
 
     def part(name: str) -> Part:
         if name == "substance":
-            return _substance(expected)
+            return partial(_substance, expected)
         if name in SIGNED:
             return SIGNED[name]
         if ":" in name:
-            return _function(name)
+            return partial(_own, name, functions.load(name))
         label = "style" if len(styles) == 1 else f"style/{name}"
-        return _style_unless_trivial(label, _style(name, model))
+        return partial(_style_unless_trivial, label, _style(name, model))
 
     return Composite(
         [(weight, part(name)) for name, weight in weights.items()]
@@ -132,33 +133,28 @@ def _style(name: str, model: Callable[[str], Style]) -> Style:
     return style
 
 
-def _style_unless_trivial(name: str, style: Style) -> Part:
+def _style_unless_trivial(
+    name: str, style: Style, episodes: Episodes
+) -> Named:
     """Style; 0 for text that is trivial or does not parse."""
-
-    def part(episodes: Episodes) -> Named:
-        scores = style(episodes.prompts, episodes.completions)
-        pairs = zip(scores, episodes.found, strict=True)
-        return {
-            name: [
-                float(score) if each.parsed and not each.trivial else 0.0
-                for score, each in pairs
-            ]
-        }
-
-    return part
+    scores = style(episodes.prompts, episodes.completions)
+    pairs = zip(scores, episodes.found, strict=True)
+    return {
+        name: [
+            float(score) if each.parsed and not each.trivial else 0.0
+            for score, each in pairs
+        ]
+    }
 
 
-def _substance(expected: Mapping[str, float]) -> Part:
-    def part(episodes: Episodes) -> Named:
-        pairs = zip(episodes.prompts, episodes.found, strict=True)
-        return {
-            "substance": [
-                substance.share_of_expected(each.size, expected[prompt])
-                for prompt, each in pairs
-            ]
-        }
-
-    return part
+def _substance(expected: Mapping[str, float], episodes: Episodes) -> Named:
+    pairs = zip(episodes.prompts, episodes.found, strict=True)
+    return {
+        "substance": [
+            substance.share_of_expected(each.size, expected[prompt])
+            for prompt, each in pairs
+        ]
+    }
 
 
 def _repetition(episodes: Episodes) -> Named:
@@ -180,18 +176,13 @@ SIGNED: dict[str, Part] = {
 }
 
 
-def _function(name: str) -> Part:
+def _own(name: str, function: RewardFunction, episodes: Episodes) -> Named:
     """A function of the user's own; its named numbers become `NAME/KEY`."""
-    function = functions.load(name)
-
-    def part(episodes: Episodes) -> Named:
-        given = function(list(episodes.prompts), list(episodes.completions))
-        found = functions.columns(given, len(episodes.prompts), name)
-        if isinstance(given, Mapping):
-            return {f"{name}/{key}": values for key, values in found.items()}
-        return found
-
-    return part
+    given = function(list(episodes.prompts), list(episodes.completions))
+    found = functions.columns(given, len(episodes.prompts), name)
+    if isinstance(given, Mapping):
+        return {f"{name}/{key}": values for key, values in found.items()}
+    return found
 
 
 def repetition(prompt: str, completion: str) -> float:
@@ -319,9 +310,7 @@ def expected_sizes(
         reference,
         tokenizer,
         repeated,
-        max_new_tokens=config.max_new_tokens,
-        stop_strings=config.stop_strings,
-        temperature=config.temperature,
+        **config.sampling,
         seed=seed,
         batch_size=config.batch_size,
         bf16=bf16,

@@ -407,7 +407,7 @@ def test_details_are_not_read_as_markup(tmp_path):
     from rich.console import Console
 
     out = StringIO()
-    finding = doctor.Finding("x", Status.FAIL, "[/bold] a", "pip [dev]")
+    finding = doctor.Finding("x", "[/bold] a", "pip [dev]")
     Console(file=out, width=80).print(doctor.render([finding]))
 
     assert "[/bold] a" in out.getvalue()

@@ -40,8 +40,8 @@ def test_the_same_model_and_seed_give_the_same_answer(llama_folder):
     judge = Judge(JudgeConfig())
     sources = {"base": str(llama_folder), "SFT": str(llama_folder)}
 
-    base, sft = complete(PROMPT, sources, judge, **options())
-    other, _ = complete(PROMPT, sources, judge, **options(seed=1))
+    base, sft = complete(PROMPT, sources, judge, options())
+    other, _ = complete(PROMPT, sources, judge, options(seed=1))
 
     assert (base.label, sft.label) == ("base", "SFT")
     assert base.completion == sft.completion
@@ -52,7 +52,7 @@ def test_a_prompts_line_end_is_left_to_the_completion(llama_folder):
     judge = Judge(JudgeConfig())
 
     (found,) = complete(
-        "def add(a, b):", {"base": str(llama_folder)}, judge, **options()
+        "def add(a, b):", {"base": str(llama_folder)}, judge, options()
     )
 
     assert found.prompt == "def add(a, b):"
@@ -62,7 +62,7 @@ def test_models_not_made_yet_are_passed_over(llama_folder, tmp_path):
     judge = Judge(JudgeConfig())
     sources = {"base": str(llama_folder), "PPO": str(tmp_path / "ppo")}
 
-    found = complete(PROMPT, sources, judge, **options())
+    found = complete(PROMPT, sources, judge, options())
 
     assert [each.label for each in found] == ["base"]
 
@@ -73,7 +73,7 @@ def test_without_any_model_the_error_says_what_to_run(tmp_path):
             PROMPT,
             {"base": str(tmp_path / "absent")},
             Judge(JudgeConfig()),
-            **options(),
+            options(),
         )
 
 

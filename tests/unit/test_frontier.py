@@ -9,7 +9,6 @@ from stylerl.errors import ConfigError
 from stylerl.evaluation import frontier
 from stylerl.evaluation.frontier import Point
 from stylerl.report import sweep as report
-from stylerl.report.sweep import Sweep
 
 
 def point(name, kl, compliance):
@@ -57,7 +56,7 @@ def test_the_table_rises_with_kl_and_marks_the_frontier():
 def test_the_section_draws_every_point_and_joins_the_frontier():
     # by KL: 1 and 3 stand on the frontier, 2 is beaten by 1
     points = [point("a", 1, 0.5), point("<b>", 2, 0.4), point("c", 3, 0.7)]
-    page = report.section(Sweep(points, "2026-11-22", "On <2>.", "j" * 64))
+    page = report.section(points, "2026-11-22", "On <2>.", "j" * 64)
     assert page.count('class="dot ppo"') == 2
     assert page.count('class="dot sft"') == 1
     assert page.count('class="line ppo"') == 1

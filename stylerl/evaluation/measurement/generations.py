@@ -128,9 +128,7 @@ def complete_prompts(
     drawn = sampling.generate(
         *loaded,
         [prompt.text for prompt in repeated],
-        max_new_tokens=config.max_new_tokens,
-        stop_strings=config.stop_strings,
-        temperature=config.temperature,
+        **config.sampling,
         seed=seed,
         rows=[
             number * STREAMS + place
