@@ -33,10 +33,16 @@ class Compute:
 
     @classmethod
     def of(cls, config: PPOConfig, device: torch.device) -> "Compute":
-        """The settings of a config; `auto` is decided here."""
+        """The settings of a config; `auto` is decided here.
+
+        Beside bf16, what is left in fp32 on a GPU (reward models, heads) may
+        be multiplied in TF32: eight times as fast, and still finer than bf16.
+        """
         bf16 = config.precision == "bf16" or (
             config.precision == "auto" and multiplies_bf16()
         )
+        if bf16 and device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
         return cls(bf16, config.micro_batch, config.temperature, device)
 
     def autocast(self, *, enabled: bool = True) -> torch.autocast:

@@ -171,7 +171,7 @@ class Learner:
             )
         self.optimiser.step()
         step_sums.count("policy/steps")
-        step_sums.add({"grad_norm": torch.tensor(norm)})
+        step_sums.sums["grad_norm"], step_sums.sizes["grad_norm"] = norm, 1
         sums.merge(step_sums)
         return True
 
@@ -208,7 +208,7 @@ class Learner:
                 self._idle_pass(batch, longest)
         self.ranks.add_gradients(self.policy.parameters())
         step_sums = MetricSums()
-        for each in self.ranks.gather(own_sums):
+        for each in self.ranks.gather(own_sums.on_host()):
             step_sums.merge(each)
         return step_sums
 

@@ -4,7 +4,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -13,24 +15,40 @@ class MetricSums:
 
     A mean of micro-batch means would weigh short responses more; here sums
     and counts are added up, over micro-batches and ranks, and divided once.
+    A GPU is not waited for until they are read: see `on_host`.
     """
 
     def __init__(self) -> None:
-        self.sums: defaultdict[str, float] = defaultdict(float)
+        self.sums: dict[str, Any] = {}  # numbers, or tensors () of a device
         self.sizes: defaultdict[str, int] = defaultdict(int)
-        self.maxima: dict[str, float] = {}
+        self.maxima: dict[str, Any] = {}
         self.counts: defaultdict[str, float] = defaultdict(float)
 
     def add(self, values: Mapping[str, Tensor]) -> None:
         """Add one value for each token, (N,) each, without padding."""
         for name, each in values.items():
-            self.sums[name] += each.double().sum().item()
+            total = each.detach().double().sum()
+            self.sums[name] = self.sums.get(name, 0.0) + total
             self.sizes[name] += each.numel()
 
     def maximum(self, name: str, values: Tensor) -> None:
         """Keep the largest of `values`, (N,), under `name`."""
-        value = values.max().item()
-        self.maxima[name] = max(value, self.maxima.get(name, value))
+        value = values.detach().max()
+        old = self.maxima.get(name, value)
+        self.maxima[name] = torch.maximum(value, old)
+
+    def on_host(self) -> "MetricSums":
+        """The same as numbers: one transfer for the sums, one for maxima."""
+        found = MetricSums()
+        found.sizes, found.counts = self.sizes, self.counts
+        for kept, numbers in (
+            (self.sums, found.sums),
+            (self.maxima, found.maxima),
+        ):
+            if kept:
+                values = torch.stack(list(kept.values())).tolist()
+                numbers.update(zip(kept, values, strict=True))
+        return found
 
     def count(self, name: str) -> None:
         """Count an event."""
@@ -38,8 +56,8 @@ class MetricSums:
 
     def merge(self, other: "MetricSums") -> None:
         """Add the sums of another micro-batch, step or rank."""
-        for name in other.sums:
-            self.sums[name] += other.sums[name]
+        for name, value in other.sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
             self.sizes[name] += other.sizes[name]
         for name in other.counts:
             self.counts[name] += other.counts[name]
