@@ -117,17 +117,13 @@ def record(
     parent.log_tag("mlflow.note.content", summary.markdown(metrics))
     if REPORT.exists():
         parent.log_file(REPORT)
-    made = {
-        path: digest
-        for result in results.values()
-        for path, digest in result["outs"].items()
-    }
-    read = {
+    made = {path for result in results.values() for path in result["outs"]}
+    raw = {
         path: digest
         for stage in graph.load_stages()
         for path, digest in graph.datasets(stage).items()
+        if path not in made
     }
-    raw = {path: read[path] for path in read if path not in made}
     parent.log_inputs(raw)
     return {"flow": parent.id, "judge": judge, **raw}
 

@@ -66,18 +66,13 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
     A file that is huge, generated, undecodable or unparsable gives none and
     counts once under its reason (`file: ...`).
     """
-    dropped: Counter[str] = Counter()
     try:
         source = _decode(content)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+        tree = _parse(source)
     except _Unusable as unusable:
-        dropped[f"file: {unusable}"] += 1
-        return Extraction([], dropped)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        dropped["file: unparsable"] += 1
-        return Extraction([], dropped)
+        return Extraction([], Counter([f"file: {unusable}"]))
+    except (ValueError, RecursionError, MemoryError, SyntaxError):
+        return Extraction([], Counter(["file: unparsable"]))
     if config.unit == "file":
         found: list[Snippet | None] = [
             Snippet(source.rstrip("\n") + "\n", -1, 1)
@@ -86,6 +81,7 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
         lines = source.split("\n")
         found = [_cut(lines, node) for node in _functions(tree)]
     kept = []
+    dropped: Counter[str] = Counter()
     for snippet in found:
         if reason := _fault(snippet, config):
             dropped[reason] += 1
@@ -112,6 +108,12 @@ def _decode(content: bytes) -> str:
     if "\0" in text:
         raise _Unusable("undecodable")
     return text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+
+
+def _parse(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 def _functions(
@@ -183,9 +185,7 @@ def _fault(snippet: Snippet | None, config: FilterConfig) -> str | None:
     if len(snippet.text) > config.max_chars:
         return "snippet: too long"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(snippet.text)
+        _parse(snippet.text)
     except SyntaxError:
         return "snippet: unparsable once cut out"
     return None

@@ -38,7 +38,6 @@ def compare(
     before: pd.DataFrame,
     after: pd.DataFrame,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> list[Difference]:
     """The SFT models and the policies of two runs, second less first.
 
@@ -46,7 +45,6 @@ def compare(
         before: the first run's table of completions.
         after: the second run's.
         resamples: of the paired bootstrap by prompt.
-        seed: of the resampling.
 
     Raises:
         DataError: the tables have not the same judge, data and sampling.
@@ -57,7 +55,7 @@ def compare(
             model,
             metrics.compute_metrics(first),
             metrics.compute_metrics(second),
-            metrics.compute_gains(second, first, resamples, seed),
+            metrics.compute_gains(second, first, resamples, seed=0),
         )
         for model in MODELS
         for first, second in [(_of(before, model), _of(after, model))]

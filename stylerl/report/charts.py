@@ -41,7 +41,6 @@ CURVES = {
 
 def draw_distributions(completions: pd.DataFrame) -> list[Markup]:
     """Histograms of score and length, one colour a model."""
-    grid = [round(0.1 * tenth, 1) for tenth in range(11)]
     longest = max(int(completions["tokens"].max()), 1)
     edges = np.linspace(0, longest, LENGTH_BINS + 1)
     scores, lengths = [], []
@@ -57,7 +56,7 @@ def draw_distributions(completions: pd.DataFrame) -> list[Markup]:
     return [
         plots.bars(
             "Style score, % of completions",
-            [f"{tick:g}" for tick in grid],
+            [f"{tenth / 10:g}" for tenth in range(11)],
             scores,
         ),
         plots.lines("Length in tokens, % of completions", middles, lengths),
@@ -69,10 +68,8 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
     if updates is None or updates.empty:
         return []
     steps = updates["update"].astype(float).tolist()
-    marks = [
-        plots.Mark(found[0], name)
-        for name, found in find_alarms(updates).items()
-    ]
+    alarms = find_alarms(updates).items()
+    marks = [plots.Mark(found[0], name) for name, found in alarms]
     return [
         plots.lines(
             title,
@@ -150,7 +147,6 @@ def draw_calibration(table: pd.DataFrame | None) -> list[Markup]:
         "On held-out labels: predicted P(compliant), the judge's share",
         table["predicted"].tolist(),
         [plots.Series("observed", "ppo", table["observed"].tolist())],
-        bounds=(0.0, 1.0),
         diagonal=True,
     )
     return [chart]
@@ -172,7 +168,6 @@ def draw_predictions(completions: pd.DataFrame) -> list[Markup]:
         "On the models' completions: predicted, the judge's share",
         middles,
         series,
-        bounds=(0.0, 1.0),
         diagonal=True,
     )
     return [chart]

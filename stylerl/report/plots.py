@@ -65,16 +65,19 @@ def lines(
     *,
     marks: Sequence[Mark] = (),
     dots: Sequence[Dot] = (),
-    bounds: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Markup:
-    """Lines over shared `xs`; a gap where a value is not finite."""
+    """Lines over shared `xs`; a gap where a value is not finite.
+
+    With `diagonal`, the values are shares, and equal shares make a line.
+    """
     places = [*xs, *(dot.x for dot in dots)]
     places += [x for each in series for x in each.xs or ()]
     x = _scale(places, LEFT, WIDTH - RIGHT)
     values = [y for each in series for y in each.ys]
     values += [dot.y for dot in dots]
-    y = _scale(bounds or values, HEIGHT - BOTTOM, TOP)
+    values += [0, 1] if diagonal else []
+    y = _scale(values, HEIGHT - BOTTOM, TOP)
     body = [_axes(x, y)]
     if diagonal:
         body.append(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from stylerl.errors import DataError
 
 Floats = NDArray[np.float64]
+LEVEL = 0.95
 
 
 class Interval(NamedTuple):
@@ -26,7 +27,7 @@ class Interval(NamedTuple):
 
 
 def paired_intervals(
-    differences: Floats, resamples: int, seed: int, level: float = 0.95
+    differences: Floats, resamples: int, seed: int, level: float = LEVEL
 ) -> list[Interval]:
     """Percentile interval of each column's mean, one at a time.
 
@@ -43,11 +44,11 @@ def paired_intervals(
 
 
 def simultaneous_intervals(
-    differences: Floats, resamples: int, seed: int, level: float = 0.95
+    differences: Floats, resamples: int, seed: int
 ) -> list[Interval]:
     """Intervals that hold all M means at once, for looking at many rules.
 
-    Half width = c x standard error, with c the `level` quantile of the
+    Half width = c x standard error, with c the 0.95 quantile of the
     largest studentised deviation over the columns (the max-t bootstrap;
     Romano and Wolf, Econometrica 73, 2005).  A column that never varies
     gets an interval of no width.
@@ -62,7 +63,7 @@ def simultaneous_intervals(
     half = np.zeros_like(centre)
     if moves.any():
         deviation = np.abs(means - centre)[:, moves] / error[moves]
-        half[moves] = np.quantile(deviation.max(axis=1), level) * error[moves]
+        half[moves] = np.quantile(deviation.max(axis=1), LEVEL) * error[moves]
     return _intervals(centre, centre - half, centre + half)
 
 
