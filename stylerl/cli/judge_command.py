@@ -1,28 +1,36 @@
 """`stylerl judge PATH...`: the judge's verdicts on files and folders.
 
 Exit codes: 0 every file complies, 1 some do not, 2 a file cannot be read or
-an option makes no sense.
+an option makes no sense, 141 the reader of the output left before either was
+known.
 """
 
 import argparse
+import errno
 import json
 import os
+import stat
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from importlib import metadata
+from typing import NamedTuple, TextIO
 
 from flake8.discover_files import expand_paths
 from tqdm import tqdm
 
 from stylerl.config import JudgeConfig, Params, override
-from stylerl.errors import ConfigError, DataError
-from stylerl.judge.engine import Engine
+from stylerl.errors import ConfigError, DataError, DiskError
 from stylerl.judge.judge import BAR_AFTER, Judge
+from stylerl.judge.pool import cores, shared_pool
 from stylerl.judge.verdict import Verdict, Violation
 
 LISTED = 10  # files that flake8 could not read, named below the table
+MAX_JOBS = 256
+MAX_BYTES = 2**28  # of a file; larger ones fill the memory
+STDIN = "stdin"  # what flake8 calls it
+GROUP = "flake8.extension"  # of a plugin's entry points
+READER_LEFT = 141  # what a shell says of a command that SIGPIPE ended
 
 
 class Judged(NamedTuple):
@@ -37,29 +45,63 @@ def run(args: argparse.Namespace) -> int:
     """Judge, print, and return the exit code.
 
     Raises:
-        ConfigError: an option is out of range or contradicts another.
-        DataError: there is no Python file below the paths, or the cache is
-            some other file.
+        ConfigError: an option is out of range or contradicts another, or the
+            rules find nothing.
+        DataError: there is no Python file below the paths, or the cache
+            cannot be used.
+        DiskError: the output cannot be written.
     """
-    if args.jobs < 0:
+    if not 0 <= args.jobs <= MAX_JOBS:
         raise ConfigError(
-            f"--jobs must be at least 0, which is one a core; got {args.jobs}"
+            f"--jobs must be at least 0, which is one a core, and at most "
+            f"{MAX_JOBS}; got {args.jobs}"
         )
+    if sys.stdout is None:
+        raise DiskError("the output must be open; it is closed")
     judge = Judge(configuration(args), args.cache)
-    judged = []
+    judged: list[Judged] = []
+    lines = report(judge_paths(args.paths, judge, args.jobs), judged, args)
     try:
-        for file in judge_paths(args.paths, judge, args.jobs):
-            judged.append(file)
-            if file.verdict is None:
-                print(f"stylerl: {file.problem}", file=sys.stderr)
-            elif args.format == "json":
-                print(as_json(file.path, file.verdict))
-        if args.format == "table":
-            print(table(judged))
+        for line in lines:
+            # A file's name need not be text that can be printed.
+            print(line.encode(errors="backslashreplace").decode())
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        lines.close()
+        silence(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise DiskError(
+                f"the output must be written: {error.strerror}"
+            ) from error
+        return exit_code(judged) or READER_LEFT
     return exit_code(judged)
+
+
+def report(
+    files: Iterable[Judged], judged: list[Judged], args: argparse.Namespace
+) -> Generator[str]:
+    """The lines to print; `judged` collects the files on the way."""
+    for file in files:
+        judged.append(file)
+        if file.verdict is None:
+            complain(file.problem or "")
+        elif args.format == "json":
+            yield as_json(file.path, file.verdict)
+    if args.format == "table":
+        yield table(judged)
+
+
+def complain(text: str) -> None:
+    """Say something beside the output, where anyone listens."""
+    try:
+        print(f"stylerl: {text}", file=sys.stderr, flush=True)
+    except OSError:
+        silence(sys.stderr)
+
+
+def silence(stream: TextIO) -> None:
+    """Drop what a stream still holds and cannot write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def configuration(args: argparse.Namespace) -> JudgeConfig:
@@ -68,20 +110,35 @@ def configuration(args: argparse.Namespace) -> JudgeConfig:
     Raises:
         ConfigError: an option is out of range or contradicts another.
     """
+    plugins = tuple((args.plugins or "").replace(",", " ").split())
     if args.config is not None:
         if args.select is not None or args.max_line_length is not None:
             raise ConfigError(
                 "--config brings its own rules and width; write --select "
                 "and --max-line-length into the file, or leave it out"
             )
-        return JudgeConfig(config=args.config)
-    changes: dict[str, object] = {}
+        return JudgeConfig(config=args.config, plugins=plugins)
+    changes: dict[str, object] = {"judge.plugins": list(plugins)}
     if args.select is not None:
         changes["judge.select"] = args.select.replace(",", " ").split()
         changes["judge.ignore"] = []
+    elif plugins:
+        changes["judge.select"] = [
+            *JudgeConfig().select,
+            *(name for plugin in plugins for name in rules_of(plugin)),
+        ]
     if args.max_line_length is not None:
         changes["judge.max_line_length"] = args.max_line_length
     return override(Params(), changes).judge
+
+
+def rules_of(plugin: str) -> list[str]:
+    """What the rules of an installed plugin begin with."""
+    try:
+        points = metadata.distribution(plugin).entry_points
+    except metadata.PackageNotFoundError:  # Judge says so
+        return []
+    return [point.name for point in points if point.group == GROUP]
 
 
 def judge_paths(
@@ -91,7 +148,8 @@ def judge_paths(
     read come last.
 
     Args:
-        paths: files and folders; of a folder, what flake8 would check.
+        paths: files and folders; of a folder, what flake8 would check; `-`
+            is standard input.
         judge: its configuration file may exclude files.
         jobs: processes; 0 takes every core.
 
@@ -99,20 +157,28 @@ def judge_paths(
         ConfigError: flake8 refuses the configuration.
         DataError: there is no Python file below the paths.
     """
-    files = python_files(paths, judge.config)
+    paths = list(paths)
+    several = len(paths) > 1 or os.path.isdir(paths[0])
+    options = shared_pool(judge.config, judge.identity).options(
+        (jobs or cores()) if several else 1
+    )
+    for warning in options["warnings"]:
+        complain(f"warning: {warning}")
+    files = python_files(paths, options)
     unreadable: list[Judged] = []
     opened: deque[str] = deque()
 
     def contents() -> Iterator[tuple[bytes, str]]:
         for path in files:
+            name = STDIN if path == "-" else path
             try:
-                content = Path(path).read_bytes()
+                content = read(path)
             except OSError as error:
-                problem = f"cannot read {path}: {error.strerror}"
-                unreadable.append(Judged(path, None, problem))
+                problem = f"cannot read {name}: {error.strerror}"
+                unreadable.append(Judged(name, None, problem))
                 continue
-            opened.append(path)
-            yield content, os.path.abspath(path)
+            opened.append(name)
+            yield content, name if path == "-" else os.path.abspath(path)
 
     for verdict in tqdm(
         judge.judge_files(contents(), jobs),
@@ -120,24 +186,25 @@ def judge_paths(
         unit="file",
         total=len(files),
         delay=BAR_AFTER,
+        disable=None,  # where no one looks
     ):
         yield Judged(opened.popleft(), verdict)
     yield from unreadable
 
 
-def python_files(paths: Iterable[str], config: JudgeConfig) -> list[str]:
+def python_files(
+    paths: Sequence[str], options: dict[str, list[str]]
+) -> list[str]:
     """The files flake8 would check, sorted, each once.
 
     Raises:
-        ConfigError: flake8 refuses the configuration.
         DataError: there is none.
     """
-    options = Engine(config).options
     files = expand_paths(
-        paths=list(paths),
-        stdin_display_name=options.stdin_display_name,
-        filename_patterns=options.filename,
-        exclude=[*options.exclude, *options.extend_exclude],
+        paths=paths,
+        stdin_display_name=STDIN,
+        filename_patterns=options["filename"],
+        exclude=options["exclude"],
     )
     found = sorted(set(files))
     if not found:
@@ -146,6 +213,26 @@ def python_files(paths: Iterable[str], config: JudgeConfig) -> list[str]:
             f"{', '.join(paths)}"
         )
     return found
+
+
+def read(path: str) -> bytes:
+    """A file's bytes, or standard input's.
+
+    Raises:
+        OSError: it cannot be read, never ends, or would fill the memory.
+    """
+    if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed")
+        return sys.stdin.buffer.read()
+    # Without waiting for someone to write to a FIFO.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file; `-` reads a pipe")
+        if status.st_size > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
+        return file.read()
 
 
 def as_json(path: str, verdict: Verdict) -> str:

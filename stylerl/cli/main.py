@@ -322,7 +322,12 @@ def _collect(options: argparse.Namespace) -> None:
 
 @command(
     "judge",
-    option("paths", "PATH", "a file or a folder", nargs="+"),
+    option(
+        "paths",
+        "PATH",
+        "a file or a folder; - reads standard input",
+        nargs="+",
+    ),
     option(
         "--format",
         "FORMAT",
@@ -348,6 +353,13 @@ def _collect(options: argparse.Namespace) -> None:
         "--config",
         "FILE",
         "take rules and width from this setup.cfg, tox.ini or .flake8",
+    ),
+    option(
+        "--plugins",
+        "NAMES",
+        "installed flake8 plugins to use, separated by commas, such as "
+        "pep8-naming,flake8-bugbear; without --select and --config their "
+        "rules count too (default: none)",
     ),
     option("--jobs", "N", "processes (default: one a core)", 0),
     option(

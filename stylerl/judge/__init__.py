@@ -2,14 +2,29 @@
 
     Judge(JudgeConfig()).verdict("x=1\\n").violations
 
-judge.py is the front; engine.py and prepared_flakes.py call flake8
-in-process; worker_main.py, worker_process.py and pool.py keep it in processes
-that may die, and cluster.py on other machines; cache.py remembers verdicts on
-disk; outcome.py charges a completion with what is its own, and positions.py
-finds the tokens that wrote it.
+judge.py is the front, and fingerprint.py says which judge it is; engine.py
+calls flake8 in-process, checker.py, guarded_style.py and prepared_flakes.py
+make it fast, and rule_check.py refuses rules that find nothing;
+worker_main.py, worker_process.py and pool.py keep it in processes that may
+die, and cluster.py on other machines; cache.py remembers verdicts on disk;
+outcome.py charges a completion with what is its own, and positions.py finds
+the tokens that wrote it.
 """
 
-from stylerl.judge.judge import Judge
+from typing import TYPE_CHECKING, Any
+
 from stylerl.judge.verdict import Verdict, Violation
 
+if TYPE_CHECKING:
+    from stylerl.judge.judge import Judge
+
 __all__ = ["Judge", "Verdict", "Violation"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import Judge when it is asked for: a worker needs flake8 alone."""
+    if name != "Judge":
+        raise AttributeError(f"stylerl.judge has no {name!r}")
+    from stylerl.judge.judge import Judge
+
+    return Judge

@@ -24,30 +24,35 @@ AT_ONCE = 500  # keys a query; SQLite allows 999 variables
 class VerdictCache:
     """One SQLite file."""
 
-    def __init__(self, path: Path, identity: str) -> None:
+    def __init__(self, path: Path) -> None:
         """Open the file, or make it.
 
         Args:
             path: the file; its folder is made.
-            identity: Judge.identity, part of every key.
 
         Raises:
-            DataError: the file is not a cache.
+            DataError: the file is not a cache, or cannot be made.
         """
         self._path = path
-        self._identity = identity
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"a cache must be in a folder that can be made; {path}: "
+                f"{error.strerror}"
+            ) from error
         with self._connection() as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS verdicts "
                 "(key BLOB PRIMARY KEY, verdict TEXT)"
             )
 
-    def key(self, source: bytes, path: str) -> bytes:
-        """The key of one source under one file name."""
+    @staticmethod
+    def key(identity: str, source: bytes, path: str) -> bytes:
+        """The key of one source under one file name and one judge."""
         digest = hashlib.blake2b(digest_size=16)
         # With their lengths, so that no two pairs give the same bytes.
-        for part in (self._identity.encode(), os.fsencode(path)):
+        for part in (identity.encode(), os.fsencode(path)):
             digest.update(len(part).to_bytes(8, "big") + part)
         digest.update(source)
         return digest.digest()
@@ -93,6 +98,11 @@ class VerdictCache:
                     yield connection
             finally:
                 connection.close()
+        except sqlite3.OperationalError as error:
+            raise DataError(
+                f"{self._path} must be a cache that can be read and written: "
+                f"{error}"
+            ) from error
         except (sqlite3.Error, ValueError, TypeError) as error:
             raise DataError(
                 f"{self._path} must be a cache of verdicts: {error}; delete "

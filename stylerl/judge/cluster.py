@@ -142,7 +142,8 @@ def judge_batch(
     if judge.identity != identity:
         raise ConfigError(
             "every Dask worker must have the caller's versions of Python, "
-            f"flake8 and plugins; the judge is {identity} there, and here "
+            "flake8 and plugins, and where files are ignored by name its "
+            f"working directory; the judge is {identity} there, and here "
             f"{judge.identity}, of {judge.versions}"
         )
     return list(judge.judge_files(batch, jobs=1))

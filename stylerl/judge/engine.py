@@ -13,15 +13,12 @@ on the class), so a process should hold one engine: pool.py starts a
 process for each.
 """
 
-import io
 import os
-import tokenize
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flake8
-from flake8.checker import FileChecker
 from flake8.exceptions import PluginExecutionFailed
 from flake8.formatting.base import BaseFormatter
 from flake8.main.options import register_default_options, stage1_arg_parser
@@ -30,14 +27,17 @@ from flake8.options.config import load_config
 from flake8.options.manager import OptionManager
 from flake8.plugins import finder
 from flake8.plugins.pyflakes import FlakesChecker
-from flake8.processor import FileProcessor
 from flake8.style_guide import Decision, StyleGuideManager
 from flake8.utils import normalize_pypi_name
 
-from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
+from stylerl.judge import guarded_style, rule_check
+from stylerl.judge.checker import Checker
 from stylerl.judge.prepared_flakes import PreparedFlakes
 from stylerl.judge.verdict import SNIPPET, Verdict, Violation
+
+if TYPE_CHECKING:  # not in a worker, which would load YAML for it
+    from stylerl.config import JudgeConfig
 
 OWN_PLUGINS = frozenset({"flake8", "pycodestyle", "pyflakes", "mccabe"})
 
@@ -45,7 +45,7 @@ OWN_PLUGINS = frozenset({"flake8", "pycodestyle", "pyflakes", "mccabe"})
 class Engine:
     """flake8 with one configuration, ready to check many sources."""
 
-    def __init__(self, config: JudgeConfig) -> None:
+    def __init__(self, config: "JudgeConfig") -> None:
         """Load the plugins and the options.
 
         Raises:
@@ -54,9 +54,16 @@ class Engine:
         """
         try:
             loaded = _load(arguments(config), config.plugins)
-            self._checkers, self.options = loaded
+            self._checkers, self.options, installed = loaded
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
+            )
+            guarded_style.install(self.reports)
+            self.warnings = rule_check.check(
+                self.options,
+                {p.entry_name for kind in self._checkers for p in kind},
+                installed,
+                self.reports,
             )
         except ConfigError:
             raise
@@ -79,7 +86,7 @@ class Engine:
         # A plugin that finds no lines may open the file (flake8-bugbear).
         name = path if source else os.devnull
         try:
-            checker = _Checker(source, name, self._checkers, self.options)
+            checker = Checker(source, name, self._checkers, self.options)
             checker.run_checks()
             violations = self._selected(checker, path)
         except PluginExecutionFailed as error:
@@ -88,9 +95,14 @@ class Engine:
             return _crash(error)
         return Verdict(violations, checker.stopped is None, checker.stopped)
 
-    def _selected(
-        self, checker: "_Checker", path: str
-    ) -> tuple[Violation, ...]:
+    def reports(self, code: str) -> bool:
+        """Whether a finding of this code is reported in any file."""
+        return any(
+            guide.should_report_error(code) is Decision.Selected
+            for guide in self._guides.style_guides
+        )
+
+    def _selected(self, checker: Checker, path: str) -> tuple[Violation, ...]:
         """What select and ignore let through, sorted."""
         decide = self._guides.style_guide_for(path).should_report_error
         # flake8 counts columns from 0, and from 1 when it prints them.
@@ -102,54 +114,7 @@ class Engine:
         return tuple(sorted(found))
 
 
-class _Checker(FileChecker):
-    """flake8's checker of one file, on bytes; `# noqa` never read."""
-
-    def __init__(
-        self,
-        source: bytes,
-        path: str,
-        plugins: finder.Checkers,
-        options: Namespace,
-    ) -> None:
-        self._source = source
-        self.stopped: str | None = None  # the error flake8 stopped at
-        super().__init__(filename=path, plugins=plugins, options=options)
-
-    def _make_processor(self) -> FileProcessor:
-        return FileProcessor(
-            self.filename, self.options, read_lines(self._source)
-        )
-
-    def report(
-        self, error_code: str | None, line_number: int, column: int, text: str
-    ) -> str:
-        """Keep one finding; E902 and E999 are where flake8 gives up."""
-        if error_code is None:
-            error_code, text = text.split(" ", 1)
-        else:
-            self.stopped = f"{error_code} {text}"
-        self.results.append((error_code, line_number, column, text, None))
-        return error_code
-
-
-def read_lines(source: bytes) -> list[str]:
-    """Decode and split a file as flake8 does.
-
-    By the encoding that a BOM or a declaration names, else UTF-8; by Latin-1
-    where that fails.  Line ends of every kind become newlines.
-    """
-    buffer = io.BytesIO(source)
-    try:
-        encoding, _ = tokenize.detect_encoding(buffer.readline)
-        buffer.seek(0)
-        return io.TextIOWrapper(buffer, encoding).readlines()
-    except (SyntaxError, UnicodeError):
-        text = io.TextIOWrapper(io.BytesIO(source), encoding="latin-1")
-        return text.readlines()
-
-
-def arguments(config: JudgeConfig) -> list[str]:
+def arguments(config: "JudgeConfig") -> list[str]:
     """The flake8 command's arguments that say the same as `config`."""
     if config.config is not None:
         return ["--disable-noqa", "--config", config.config]
@@ -164,7 +129,7 @@ def arguments(config: JudgeConfig) -> list[str]:
 
 def _load(
     argv: list[str], named: Sequence[str]
-) -> tuple[finder.Checkers, Namespace]:
+) -> tuple[finder.Checkers, Namespace, list[finder.Plugin]]:
     """flake8's own start-up, with the plugins we name instead of all."""
     first_parser = stage1_arg_parser()
     first, rest = first_parser.parse_known_args(argv)
@@ -174,9 +139,8 @@ def _load(
     wanted = finder.parse_plugin_options(
         settings, folder, enable_extensions=None, require_plugins=None
     )
-    plugins = finder.load_plugins(
-        _chosen(finder.find_plugins(settings, wanted), named), wanted
-    )
+    installed = finder.find_plugins(settings, wanted)
+    plugins = finder.load_plugins(_chosen(installed, named), wanted)
     manager = OptionManager(
         version=flake8.__version__,
         plugin_versions=plugins.versions_str(),
@@ -189,7 +153,7 @@ def _load(
     for plugin in plugins.all_plugins():
         _hand_options(plugin.obj, manager, options)
     PreparedFlakes.prepare()
-    return _with_prepared_flakes(plugins.checkers), options
+    return _with_prepared_flakes(plugins.checkers), options, installed
 
 
 def _with_prepared_flakes(checkers: finder.Checkers) -> finder.Checkers:

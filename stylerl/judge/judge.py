@@ -11,29 +11,22 @@ that says so.
 """
 
 import dataclasses
-import hashlib
 import itertools
-import json
-import platform
-import re
 from collections.abc import Iterable, Iterator, Sized
-from configparser import Error, RawConfigParser
-from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
 from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
-from stylerl.errors import ConfigError
 from stylerl.judge.cache import VerdictCache
+from stylerl.judge.fingerprint import identify, versions
 from stylerl.judge.pool import CRASHED, NOT_DONE, shared_pool
 from stylerl.judge.verdict import SNIPPET, Verdict
 
 File = tuple[bytes, str]  # content, path
 BATCH = 1024  # sources a job that the cache looks up and writes at once
-PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
+OUT_OF_MEMORY = "flake8 failed: MemoryError"
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
@@ -67,17 +60,15 @@ class Judge:
         Raises:
             ConfigError: a rule prefix is none, or the configuration file or
                 a plugin is missing.
-            DataError: the cache is some other file.
+            DataError: the cache cannot be used, or is some other file.
         """
         if config.config is not None:
             path = Path(config.config).absolute()
             config = dataclasses.replace(config, config=str(path))
         self.config = config
-        self.versions = _versions(config)
-        self._options = _options(config)
-        self._cache = (
-            None if cache is None else VerdictCache(cache, self.identity)
-        )
+        self.versions = versions(config)
+        identify(config, self.versions)  # errors before any waiting
+        self._cache = None if cache is None else VerdictCache(cache)
         self._pool = pool
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
@@ -131,29 +122,29 @@ class Judge:
             ConfigError: flake8 refuses the configuration.
             DataError: the cache is damaged.
         """
-        pool = self._pool or shared_pool(self.config, self.identity)
+        identity = self.identity
+        pool = self._pool or shared_pool(self.config, identity)
         jobs = jobs or pool.size()
         if self._cache is None:
             return pool.judge(files, jobs)
-        return _cached(self._cache, files, pool, jobs)
+        return _cached(self._cache, identity, files, pool, jobs)
 
-    @cached_property
+    @property
     def identity(self) -> str:
-        """16 hex digits that identify everything a verdict depends on.
-
-        The versions of Python, flake8, its parts and the plugins, and the
-        options; of a configuration file its content, not its path.
-        """
-        facts = json.dumps([self.versions, self._options], sort_keys=True)
-        return hashlib.sha256(facts.encode()).hexdigest()[:16]
+        """What a verdict given now depends on, in 16 hex digits."""
+        return identify(self.config, self.versions)
 
 
 def _cached(
-    cache: VerdictCache, files: Iterable[File], pool: Pool, jobs: int
+    cache: VerdictCache,
+    identity: str,
+    files: Iterable[File],
+    pool: Pool,
+    jobs: int,
 ) -> Iterator[Verdict]:
     """Judge batch by batch what the cache does not know."""
     for batch in _batches(files, BATCH * jobs):
-        keys = [cache.key(*file) for file in batch]
+        keys = [cache.key(identity, *file) for file in batch]
         known = cache.read(keys)
         # Equal sources of a batch have one key, and are judged once.
         new = {
@@ -176,7 +167,7 @@ def _batches(files: Iterable[File], size: int) -> Iterator[list[File]]:
 
 def _is_lasting(verdict: Verdict) -> bool:
     """Whether the verdict is the same on every machine, and may be cached."""
-    passing = (NOT_DONE, CRASHED)
+    passing = (NOT_DONE, CRASHED, OUT_OF_MEMORY)
     return not (verdict.reason or "").startswith(passing)
 
 
@@ -185,56 +176,3 @@ def _encode(source: str | bytes) -> bytes:
     if isinstance(source, str):
         return source.encode("utf-8", "surrogatepass")
     return source
-
-
-def _versions(config: JudgeConfig) -> dict[str, str]:
-    """Versions by distribution, Python's own included."""
-    versions = {"python": platform.python_version()}
-    parts = ("flake8", "pycodestyle", "pyflakes", "mccabe")
-    for name in (*parts, *sorted(config.plugins)):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError as error:
-            raise ConfigError(
-                f"judge.plugins must name installed flake8 plugins; {name!r} "
-                f"is not installed: pip install {name}"
-            ) from error
-    return versions
-
-
-def _options(config: JudgeConfig) -> dict[str, object]:
-    """The options as plain data: ours, or the configuration file's."""
-    if config.config is None:
-        _check_prefixes("select", config.select)
-        _check_prefixes("ignore", config.ignore)
-        return {
-            "select": sorted(config.select),
-            "ignore": sorted(config.ignore),
-            "max_line_length": config.max_line_length,
-        }
-    parser = RawConfigParser()
-    try:
-        text = Path(config.config).read_text(encoding="utf-8")
-        parser.read_string(text)
-    except (OSError, UnicodeDecodeError, Error) as error:
-        raise ConfigError(
-            f"judge.config must be a configuration file; {config.config} "
-            f"cannot be read: {error}"
-        ) from error
-    sections = [name for name in parser if name.startswith("flake8")]
-    if not sections:
-        raise ConfigError(
-            "judge.config must be a file with a [flake8] section; "
-            f"{config.config} has none"
-        )
-    return {name: dict(parser[name]) for name in sections}
-
-
-def _check_prefixes(name: str, prefixes: tuple[str, ...]) -> None:
-    """flake8 takes any text for a rule and would find nothing under it."""
-    for prefix in prefixes:
-        if not PREFIX.fullmatch(prefix):
-            raise ConfigError(
-                f"judge.{name} must list rules or their first characters, "
-                f"such as E, W6 or F401; got {prefix!r}"
-            )

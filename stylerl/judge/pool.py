@@ -30,7 +30,7 @@ NOT_DONE = "flake8 was not done"
 CRASHED = "flake8 crashed"
 
 READ_AHEAD = 256  # sources a worker, beyond the oldest unanswered one
-MAX_FAILED_STARTS = 3  # workers that may die at their start before we give up
+MAX_FAILED_STARTS = 3  # workers that may die at their start, one after another
 KEPT_POOLS = 3  # judges whose workers wait for the next call
 
 
@@ -60,6 +60,35 @@ class WorkerPool:
             StylerlError: the workers die before they can judge.
         """
         return _Run(self, sources, jobs).verdicts()
+
+    def options(self, jobs: int) -> dict[str, list[str]]:
+        """What flake8 made of the configuration.
+
+        Returns:
+            `filename`, the patterns of files that flake8 would check in a
+            folder; `exclude`, those of what it would not; `warnings` about
+            rules that find nothing.
+
+        Args:
+            jobs: processes to start meanwhile, for the work that follows.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+            StylerlError: the worker dies before it can answer.
+        """
+        workers = self.acquire(jobs)
+        try:
+            while len(workers) < jobs:
+                workers.append(_start(self.config))
+            while not workers[0].ready:
+                workers[0].receive()
+        except (EOFError, ConnectionError) as error:
+            raise _cannot_start(workers[0].exit_code()) from error
+        finally:
+            sound = bool(workers) and workers[0].ready
+            for worker in workers:
+                self.release(worker) if sound else worker.close()
+        return workers[0].options
 
     def size(self) -> int:
         """The jobs that can be done at once."""
@@ -153,7 +182,11 @@ class _Run:
         if free:
             return min(free, key=lambda worker: len(worker.pending))
         if len(self._workers) < self._jobs:
-            return self._add_worker(Worker(self._pool.config))
+            try:
+                return self._add_worker(_start(self._pool.config))
+            except StylerlError:
+                if not self._workers:
+                    raise
         return None
 
     def _add_worker(self, worker: Worker) -> Worker:
@@ -171,6 +204,7 @@ class _Run:
         if answer is not None:
             task, verdict = answer
             self._answers[task.number] = verdict
+            self._failed_starts = 0
 
     def _replace_dead(self, worker: Worker) -> None:
         """Blame the source a dead worker was at; queue the rest again."""
@@ -180,10 +214,7 @@ class _Run:
         if not worker.ready:
             self._failed_starts += 1
             if self._failed_starts > MAX_FAILED_STARTS:
-                raise StylerlError(
-                    "the judge's worker must start; it ended with code "
-                    f"{code}; try: {sys.executable} -m flake8 --version"
-                )
+                raise _cannot_start(code)
         elif worker.pending:
             task = worker.pending.popleft()
             if code in TIMEOUT_CODES:
@@ -205,6 +236,27 @@ class _Run:
                 self._pool.release(worker)
             else:
                 worker.close()
+
+
+def _start(config: JudgeConfig) -> Worker:
+    """A new worker.
+
+    Raises:
+        StylerlError: the machine has no process, file or memory left for it.
+    """
+    try:
+        return Worker(config)
+    except OSError as error:
+        raise StylerlError(
+            f"the judge must be able to start a process: {error.strerror}"
+        ) from error
+
+
+def _cannot_start(code: int) -> StylerlError:
+    return StylerlError(
+        f"the judge's worker must start; it ended with code {code}; try: "
+        f"{sys.executable} -m flake8 --version"
+    )
 
 
 def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:

@@ -10,11 +10,12 @@ the other end of the socket closes.
 Messages are marshalled tuples, one a frame of multiprocessing's Connection:
 
 1. in:  (sys.path, the fields of JudgeConfig)
-2. out: ("ready", "") or ("refused", why)
+2. out: ("ready", what flake8 made of them) or ("refused", why)
 3. in:  (source, path), any number of times, each answered in turn by
    out: (violations, parsed, reason)
 """
 
+import gc
 import marshal
 import resource
 import signal
@@ -22,11 +23,13 @@ import sys
 import warnings
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stylerl.judge.engine import Engine
 
+GARBAGE = 50_000  # objects between two collections
 MEMORY = 4 * 2**30  # bytes of address space a worker may take
 CLOCK = 6  # seconds of the clock a CPU second of the limit may take
 
@@ -51,6 +54,8 @@ def main(descriptor: int) -> None:
         engine = start(pipe, fields)
         if engine is not None:
             limit = fields["time_limit"]
+            gc.freeze()  # flake8 itself is no garbage
+            gc.set_threshold(GARBAGE)
             restrict_memory()
             sys.setrecursionlimit(
                 sys.getrecursionlimit() - FLAKE8_DEPTH + OUR_DEPTH
@@ -63,16 +68,21 @@ def main(descriptor: int) -> None:
 
 def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
     """Load flake8, and say whether it accepts the configuration."""
-    from stylerl.config import JudgeConfig
     from stylerl.errors import ConfigError
     from stylerl.judge.engine import Engine
 
     try:
-        engine = Engine(JudgeConfig(**fields))  # type: ignore[arg-type]
+        engine = Engine(SimpleNamespace(**fields))  # type: ignore[arg-type]
     except ConfigError as error:
         pipe.send_bytes(marshal.dumps(("refused", str(error))))
         return None
-    pipe.send_bytes(marshal.dumps(("ready", "")))
+    options = engine.options
+    facts = {
+        "filename": list(options.filename),
+        "exclude": [*options.exclude, *options.extend_exclude],
+        "warnings": engine.warnings,
+    }
+    pipe.send_bytes(marshal.dumps(("ready", facts)))
     return engine
 
 

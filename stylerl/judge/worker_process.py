@@ -7,7 +7,6 @@ script is not imported again, as multiprocessing would do.
 
 import dataclasses
 import marshal
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
+from stylerl.judge.fingerprint import working_directory
 from stylerl.judge.verdict import Verdict, Violation
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
@@ -56,6 +56,7 @@ class Worker:
         )
         theirs.close()
         self.ready = False
+        self.options: dict[str, list[str]] = {}  # when it is ready
         self.pending: deque[Task] = deque()
         self._bytes = 0
         self._send((module_path(), dataclasses.asdict(config)))
@@ -82,10 +83,10 @@ class Worker:
         """
         message = marshal.loads(self.pipe.recv_bytes())
         if not self.ready:
-            status, why = message
+            status, facts = message
             if status == "refused":
-                raise ConfigError(why)
-            self.ready = True
+                raise ConfigError(facts)
+            self.ready, self.options = True, facts
             return None
         task = self.pending.popleft()
         self._bytes -= len(task.source)
@@ -120,8 +121,9 @@ def module_path() -> list[str]:
     A file in the working directory that is called like one of flake8's
     modules must not be taken for it.
     """
-    here = {"", os.getcwd()}
-    return [*(p for p in sys.path if p not in here), os.getcwd()]
+    folder = working_directory()
+    here = {"", folder}
+    return [*(p for p in sys.path if p not in here), folder]
 
 
 def describe_exit(code: int) -> str:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -440,6 +440,143 @@ class TestIdentity:
             path.write_text("[tox]\n[flake8]\nselect = E\n")
             identities.add(Judge(JudgeConfig(config=str(path))).identity)
         assert len(identities) == 1
+
+
+# A plugin of a configuration file, in two modules.  Where a file `die` is, the
+# worker that writes the second, fourth, ... line of `starts` ends at once.
+LOCAL = {
+    "tox.ini": """
+[flake8]
+per-file-ignores = sub/*: E225
+[flake8:local-plugins]
+extension = LOC = rules.loud:check
+paths = ./tools
+""",
+    "tools/rules/__init__.py": "",
+    "tools/rules/loud.py": """
+import os, sys
+from rules.words import LOUD
+
+if os.path.exists("die"):
+    with open("starts", "a+") as file:
+        file.write("start\\n")
+        file.seek(0)
+        if len(file.readlines()) % 2 == 0:
+            os._exit(7)
+
+
+def check(tree, lines):
+    for row, line in enumerate(lines, start=1):
+        if LOUD in line:
+            yield row, 0, "LOC100 " + " ".join(sorted(sys.modules)), None
+        if "SEGFAULT" in line:
+            os.kill(os.getpid(), 11)
+""",
+    "tools/rules/words.py": "LOUD = 'SHOUT'\n",
+}
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JudgeConfig:
+    """A configuration with a plugin of its own, in the working directory."""
+    for name, text in LOCAL.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return JudgeConfig(config=str(tmp_path / "tox.ini"))
+
+
+Change = Callable[[Path, pytest.MonkeyPatch], object]
+# What is judged, what then changes, and the codes before and after.
+CHANGES: dict[str, tuple[str, Change, list[list[str]]]] = {
+    # sub/ is ignored below the working directory, and not below another.
+    "folder": ("x=1\n", lambda p, m: m.chdir("/"), [[], ["E225"]]),
+    "plugin": (
+        "x = 'SHOUT'\n",
+        lambda p, m: (p / "loud.py").write_text("def check(tree): return ()"),
+        [["LOC100"], []],
+    ),
+    "what it imports": (
+        "x = 'SHOUT'\n",
+        lambda p, m: (p / "words.py").write_text("LOUD = 'no'\n"),
+        [["LOC100"], []],
+    ),
+    "variable": (
+        "mine()\n",
+        lambda p, m: m.setenv("PYFLAKES_BUILTINS", "mine"),
+        [["F821"], []],
+    ),
+    "configuration": (
+        "mine()\n",
+        lambda p, m: (p / "../../tox.ini").write_text(
+            "[flake8]\nbuiltins = mine\n"
+        ),
+        [["F821"], []],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_cache_notices_what_a_verdict_depends_on(
+    local: JudgeConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    source, change, codes = CHANGES[name]
+    judge = Judge(local, tmp_path / "verdicts")
+    path = str(tmp_path / "sub" / "a.py")
+    before = [v.code for v in judge.verdict(source, path).violations]
+    change(tmp_path / "tools" / "rules", monkeypatch)
+    after = [v.code for v in judge.verdict(source, path).violations]
+    assert [before, after] == codes
+
+
+def test_a_worker_loads_flake8_and_nothing_large(local: JudgeConfig) -> None:
+    (found,) = Judge(local).verdict("x = 'SHOUT'\n").violations
+    loaded = set(found.text.split())
+    assert {"flake8", "pycodestyle", "pyflakes", "rules.loud"} <= loaded
+    large = {"torch", "pandas", "numpy", "yaml", "tqdm", "stylerl.config"}
+    assert not loaded & large
+
+
+def test_workers_may_die_at_their_start_between_successes(
+    local: JudgeConfig,
+) -> None:
+    Path("die").touch()
+    sources = ["x = 1\n", "x = 'SEGFAULT'\n"] * 4 + ["x = 2\n"]
+    verdicts = list(Judge(local).verdicts(sources, jobs=1))
+    assert [v.parsed for v in verdicts] == [True, False] * 4 + [True]
+    # Workers 1, 3, 5, ... lived; each SEGFAULT took two of them, so at least
+    # eight starts failed between them.
+    assert len(Path("starts").read_text().split()) >= 16
+
+
+@pytest.mark.parametrize(
+    ("config", "content", "words"),
+    [
+        (JudgeConfig(select=("ZZZ",)), "", "ZZZ; leave it out"),
+        (JudgeConfig(select=("N", "B")), "", "rule B; add flake8-bugbear"),
+        (JudgeConfig(select=("C901",)), "", "none is left"),
+        (JudgeConfig(select=()), "", "none is left"),
+        (JudgeConfig(ignore=("E", "W", "F")), "", "none is left"),
+        (JudgeConfig(config="tox.ini"), "select = N,B", "add pep8-naming"),
+        (JudgeConfig(config="tox.ini"), "ignore = C,E,F,W", "none is left"),
+        (JudgeConfig(config="tox.ini"), "select = W505", "none is left"),
+    ],
+)
+def test_rules_that_find_nothing_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: JudgeConfig,
+    content: str,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tox.ini").write_text(f"[flake8]\n{content}\n")
+    with pytest.raises(ConfigError, match=words):
+        Judge(config).verdict(CLEAN)
 
 
 def test_the_pool_is_shared_and_its_workers_reused() -> None:

@@ -1,6 +1,7 @@
 """`stylerl judge`: its output, its exit codes, its choice of files."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from stylerl.cli.main import parser
 from stylerl.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def run(*words: str) -> int:
@@ -150,6 +153,79 @@ def test_no_python_file_is_an_error(project: Path) -> None:
         run("empty")
 
 
+# The shell's words after `stylerl judge`, the exit code, and what the only
+# line beside the output says; none if it is empty.
+ONE_LINE = [
+    ("pipes src/clean.py", 2, "not a regular file"),
+    ("/dev/null", 2, "not a regular file"),
+    ("src > /dev/full", 2, "No space left"),
+    ("--format json src > /dev/full", 2, "No space left"),
+    ("src >&-", 2, "the output must be open"),
+    ("- <&-", 2, "cannot read stdin"),
+    ("- < src/dirty.py", 1, ""),
+    ("- src/clean.py < src/clean.py", 0, ""),
+    ("src/dirty.py 2>&-", 1, ""),
+    ("src/gone.py 2>/dev/full", 2, ""),
+    ("--format json src | head -1", 0, ""),  # head's exit code
+    ("--cache src/clean.py/c src", 2, "a folder that can be made"),
+    ("--cache /proc/none/c src", 2, "a folder that can be made"),
+    ("--cache /dev/full src", 2, "a cache that can be read and written"),
+    ("--cache pipes/fifo.py src", 2, "a cache that can be read and written"),
+    ("--cache src src", 2, "a cache that can be read and written"),
+    ("--jobs 100000 src", 2, "at most 256"),
+    ("--select ZZZ src", 2, "rule ZZZ"),
+    ("--select N,B src", 2, "add pep8-naming to the plugins"),
+    ("--config nb.cfg src", 2, "add pep8-naming to the plugins"),
+    ("--config nb.cfg --plugins pep8-naming src/name.py", 1, "the rule B"),
+    (
+        "--config nb.cfg --plugins pep8-naming,flake8-bugbear --jobs 1 "
+        "src/name.py",
+        1,
+        "",
+    ),
+    ("--plugins pep8-naming src/name.py", 1, ""),
+    ("--plugins none-such src/name.py", 2, "pip install none-such"),
+    ("--select N,B --plugins pep8-naming src/name.py", 1, "the rule B"),
+    ("$'src/\\xff.py'", 2, "cannot read"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), ONE_LINE)
+def test_what_goes_wrong_is_one_line(
+    project: Path, words: str, code: int, says: str
+) -> None:
+    (project / "pipes").mkdir()
+    os.mkfifo(project / "pipes" / "fifo.py")
+    (project / "src" / "name.py").write_text("def Upper():\n    pass\n")
+    (project / "nb.cfg").write_text("[flake8]\nselect = N,B\n")
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m stylerl.cli.main judge {words}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
+    )
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == bool(says), done.stderr
+
+
+def test_the_command_imports_nothing_large(project: Path) -> None:
+    script = (
+        "import sys\nfrom stylerl.cli import main\n"
+        "assert main.main(['judge', 'src/clean.py']) == 0\n"
+        "print({'torch', 'pandas', 'numpy', 'transformers', 'prefect', "
+        "'mlflow', 'dvc'} & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.endswith("set()\n"), done.stderr
+
+
 SCRIPT = """
 import sys
 from stylerl.cli import main
@@ -170,7 +246,7 @@ def start(project: Path, *words: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-c", SCRIPT, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(__file__).parent.parent.parent)},
+        env={"PYTHONPATH": str(ROOT)},
     )
 
 
