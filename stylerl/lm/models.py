@@ -9,6 +9,7 @@ StarCoder2; any decoder whose logits are its output embedding of the last
 hidden state works.
 """
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -185,6 +186,20 @@ def write_model(
         config["dtype"] = str(dtype).removeprefix("torch.")
         write_json(scratch / "config.json", config)
     tokenizer.save_pretrained(scratch)
+
+
+def bf16_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy to sample from, whose weights are bfloat16.
+
+    No copy in fp32 is made on the way.  Buffers keep their type, as
+    `from_pretrained` has it: rotary frequencies that were rounded to bf16
+    would turn by another angle, the more the longer the text.
+    """
+    cast = {
+        id(weight): nn.Parameter(weight.detach().bfloat16(), False)
+        for weight in model.parameters()
+    }
+    return copy.deepcopy(model, cast)  # the copies are what is found there
 
 
 def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:

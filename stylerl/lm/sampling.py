@@ -5,7 +5,6 @@ same seed gives the same completions whatever else is in the batch, and
 comparing two models "on the same seeds" means something.
 """
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.errors import ModelError
 from stylerl.lm.decoding import decode_batch, draw_uniforms
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.models import bf16_copy, encode_prompt
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def generate(
     prompt_ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
     _check_context(model, prompt_ids, max_new_tokens)
     if bf16:
-        model = copy.deepcopy(model).bfloat16()
+        model = bf16_copy(model)
     if static is None:
         static = model.device.type == "cuda"
     stop = StopRule(

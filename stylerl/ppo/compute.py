@@ -36,7 +36,7 @@ class Compute:
         """The settings of a config; `auto` is decided here.
 
         Beside bf16, what is left in fp32 on a GPU (reward models, heads) may
-        be multiplied in TF32: eight times as fast, and still finer than bf16.
+        be multiplied in TF32, which is faster, and still finer than bf16.
         """
         bf16 = config.precision == "bf16" or (
             config.precision == "auto" and multiplies_bf16()

@@ -9,6 +9,7 @@ import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -17,6 +18,7 @@ from transformers import (
 
 from stylerl.errors import ModelError
 from stylerl.lm.models import (
+    bf16_copy,
     encode_prompt,
     load_causal_lm,
     load_scorer,
@@ -92,6 +94,41 @@ def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
     assert config["dtype"] == "bfloat16"
     assert model.dtype == torch.float32
     assert load_causal_lm(tmp_path / "m").dtype == torch.float32
+
+
+class Made(TorchDispatchMode):
+    """The sizes of the fp32 tensors that are made inside the block."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        view = function is torch.ops.aten.detach.default
+        if getattr(found, "dtype", None) == torch.float32 and not view:
+            self.sizes.append(found.numel())
+        return found
+
+
+def test_a_bf16_copy_is_made_without_one_in_fp32(tiny_lm):
+    """Weights are rounded, tied ones stay one, buffers stay as they are."""
+    weights = {n: w.clone() for n, w in tiny_lm.named_parameters()}
+    smallest = min(w.numel() for w in weights.values())
+    with Made() as made:
+        copied = bf16_copy(tiny_lm)
+    assert max(made.sizes, default=0) < smallest  # rotary frequencies
+    assert copied.get_output_embeddings().weight is (
+        copied.get_input_embeddings().weight
+    )
+    for name, weight in copied.named_parameters():
+        assert weight.dtype == torch.bfloat16 and not weight.requires_grad
+        assert torch.equal(weight, weights[name].bfloat16())
+    for name, buffer in copied.named_buffers():
+        assert torch.equal(buffer, tiny_lm.get_buffer(name))
+        assert buffer.dtype == tiny_lm.get_buffer(name).dtype
+    for name, weight in tiny_lm.named_parameters():
+        assert torch.equal(weight, weights[name]) and weight.requires_grad
 
 
 def test_a_model_is_signed_by_its_judge(tiny_lm, tokenizer, tmp_path):
