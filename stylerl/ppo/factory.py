@@ -41,8 +41,8 @@ def build_trainer(
     params: Params,
     labels: pd.DataFrame | None = None,
     *,
-    reward_models: Path = REWARD_MODELS,
-    checkpoints: Path | None = None,
+    reward_models: str | Path = REWARD_MODELS,
+    checkpoints: str | Path | None = None,
 ) -> PPOTrainer:
     """Put models, prompts and reward together.
 
@@ -60,7 +60,7 @@ def build_trainer(
         DataError: there is no prompt.
         ModelError: a model cannot be loaded.
     """
-    device = Ranks().device
+    device, reward_models = Ranks().device, Path(reward_models)
     tokenizer = models.load_tokenizer(model)
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)

@@ -104,8 +104,10 @@ class PolicyWithValue(nn.Module):
         in evaluation mode.
         """
         for module in self.modules():
-            for name in ("p", "attention_dropout"):
-                if isinstance(getattr(module, name, None), float):
+            for name, value in vars(module).items():
+                if isinstance(value, float) and (
+                    name == "p" or "drop" in name
+                ):
                     setattr(module, name, 0.0)
         self.model.gradient_checkpointing_enable()
         if self.value_trunk is not None:

@@ -11,6 +11,30 @@ from stylerl.errors import ConfigError
 from stylerl.lm.models import vocabulary_size
 
 
+def check_kinds(config: Any, tokenizer: Any, reward: Any) -> None:
+    """Check that each argument of the trainer is of its kind.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    rules = {
+        "config": "a PPOConfig, such as params.ppo",
+        "tokenizer": "a transformers tokenizer, as load_tokenizer gives it",
+        "reward": "a function (prompts, completions) -> numbers",
+    }
+    given = {"config": config, "tokenizer": tokenizer, "reward": reward}
+    fits = {
+        "config": isinstance(config, PPOConfig),
+        "tokenizer": isinstance(tokenizer, PreTrainedTokenizerBase),
+        "reward": callable(reward),
+    }
+    for name, rule in rules.items():
+        if not fits[name]:
+            raise ConfigError(
+                f"{name} must be {rule}; got a {type(given[name]).__name__}"
+            )
+
+
 def check(
     config: PPOConfig,
     tokenizer: PreTrainedTokenizerBase,
@@ -84,8 +108,9 @@ def check_model(
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(
             "policy and reference must be transformers models; got a "
-            f"{type(model).__name__}: unwrap it first, or merge_and_unload "
-            "peft's (ppo.lora_rank makes new adapters)"
+            f"{type(model).__name__}: load a name by "
+            "stylerl.lm.models.load_causal_lm, unwrap what is wrapped, and "
+            "merge_and_unload peft's (ppo.lora_rank makes new adapters)"
         )
     rows, tokens = vocabulary_size(model), len(tokenizer)
     if tokens > rows:

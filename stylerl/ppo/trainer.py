@@ -110,7 +110,7 @@ class PPOTrainer:
         credit: Credit | None = None,
         validation: Iterable[Any] = (),
         seed: int = 0,
-        checkpoints: Path | None = None,
+        checkpoints: str | Path | None = None,
         whole_lines: bool = False,
     ) -> None:
         """Train `policy` in place, on a GPU if there is one.
@@ -135,6 +135,8 @@ class PPOTrainer:
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
         """
+        preconditions.check_kinds(config, tokenizer, reward)
+        checkpoints = None if checkpoints is None else Path(checkpoints)
         self.config = config
         self.tokenizer = tokenizer
         self.reward = reward

@@ -11,6 +11,7 @@ import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 from transformers import AutoModelForCausalLM
 
+from stylerl.config import Params
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.lm.models import encode_prompt, fit_to_tokenizer, load_tokenizer
 from stylerl.ppo import PPOConfig, PPOTrainer
@@ -643,8 +644,55 @@ def test_a_token_without_a_row_is_named_with_a_remedy_that_works():
     assert list(make(model, tokenizer=tokenizer, reference=reference))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": Params()}, "config must be a PPOConfig.*got a Params"),
+        ({"config": {}}, "config must be a PPOConfig.*got a dict"),
+        ({"tokenizer": "gpt2"}, "as load_tokenizer gives it; got a str"),
+        ({"reward": 1.0}, "reward must be a function.*got a float"),
+        ({"policy": "gpt2"}, "got a str: load a name by .*load_causal_lm"),
+        ({"reference": "gpt2"}, "got a str: load a name by"),
+    ],
+)
+def test_what_is_of_another_kind_is_named(changes, message):
+    given = {
+        "config": PPOConfig(),
+        "policy": build_llama(320),
+        "tokenizer": build_tokenizer(),
+        "reward": letters,
+        "prompts": PROMPTS,
+        **changes,
+    }
+    with pytest.raises(ConfigError, match=message):
+        PPOTrainer(given.pop("config"), **given)
+
+
+@pytest.mark.parametrize("name", bases.BASES)
+def test_recomputed_activations_have_no_dropout(name, tmp_path):
+    """transformers recomputes in train mode alone, where each family has
+    dropout in places of its own; the loader that turns it off is not used."""
+    bases.BASES[name](tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    fit_to_tokenizer(model, tokenizer)
+    for module in model.modules():
+        for key, value in vars(module).items():
+            if isinstance(value, float) and (key == "p" or "dropout" in key):
+                setattr(module, key, 0.5)
+    trainer = make(
+        model,
+        tokenizer=tokenizer,
+        gradient_checkpointing=True,
+        num_minibatches=1,
+        update_epochs=1,
+    )
+    numbers = trainer.update(trainer.rollout())
+    assert numbers["policy/ratio_max"] == pytest.approx(1.0, abs=1e-4)
+
+
 def test_a_policy_that_is_wrapped_is_one_clear_error(tiny_lm):
-    with pytest.raises(ConfigError, match="got a Sequential: unwrap"):
+    with pytest.raises(ConfigError, match="got a Sequential: .* unwrap"):
         make(torch.nn.Sequential(tiny_lm))
 
 
@@ -750,7 +798,7 @@ def test_a_sick_start_rolls_back_to_the_start(tmp_path):
         reward=sick_from(1, until=2),
         on_alarm="rollback",
         checkpoint_every=2,
-        checkpoints=tmp_path,
+        checkpoints=str(tmp_path),
     )
     assert [step.update for step in trainer] == [1, 1, 2]
 
