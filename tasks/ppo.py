@@ -192,16 +192,10 @@ def _rollouts(trainer: PPOTrainer) -> str:
 
 def _updates(history: list[dict[str, float]]) -> pd.DataFrame:
     """One row for each update: its metrics, and its alarms' names."""
-    rows = [
-        {
-            "update": update,
-            **metrics,
-            "alarms": "; ".join(
-                alarm.name for alarm in health.alarms(history[:update])
-            ),
-        }
-        for update, metrics in enumerate(history, start=1)
-    ]
+    rows = []
+    for update, metrics in enumerate(history, start=1):
+        names = [alarm.name for alarm in health.alarms(history[:update])]
+        rows.append({"update": update, **metrics, "alarms": "; ".join(names)})
     return pd.DataFrame(rows)
 
 

@@ -20,9 +20,7 @@ from stylerl.corrupt import idioms, indent, lines, spacing, unused
 from stylerl.corrupt.tokens import Find, apply, read
 
 if TYPE_CHECKING:
-    from stylerl.judge import Judge, Verdict
-
-TRIES = 3  # sites to try for a minimal pair, for each rule and snippet
+    from stylerl.judge import Verdict
 
 
 class Corruption(NamedTuple):
@@ -197,28 +195,6 @@ class Pair(NamedTuple):
     rule: str
     clean: str
     corrupted: str
-
-
-def minimal_pairs(
-    text: str, start: int, judge: "Judge", rng: random.Random
-) -> list[Pair]:
-    """Each rule broken at one site of a clean snippet, where it has one.
-
-    The judge finds no violation in `clean`, and in `corrupted` violations of
-    `rule` alone; the syntax trees are equal where the rule allows.
-    """
-    if not judge.verdict(text).compliant:
-        return []
-    pairs = []
-    for rule in RULES:
-        for _ in range(TRIES):
-            corrupted = break_once(rule, text, start, rng)
-            if corrupted is None:
-                break
-            if breaks_only(rule, judge.verdict(corrupted)):
-                pairs.append(Pair(rule, text, corrupted))
-                break
-    return pairs
 
 
 def break_once(
