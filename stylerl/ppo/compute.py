@@ -112,12 +112,12 @@ def score(
                     states = response_states(base, *micro)
                 theirs = token_scores(base, *states, compute.temperature)
             inside = sampled.mask[rows]
-            # Scores come laid end to end, (N,): back to their rows, (b, R).
-            for padded, flat in zip(
-                found, (*ours, theirs.logprobs), strict=True
-            ):
+            # Scores come laid end to end, (N,), in one transfer from a GPU:
+            # back to their rows, (b, R).
+            flat = torch.stack([*ours, theirs.logprobs]).cpu()
+            for padded, scores in zip(found, flat, strict=True):
                 part = torch.zeros(inside.shape)
-                part[inside] = flat.cpu()
+                part[inside] = scores
                 padded[rows] = part
     logprobs, entropy, values, ref_logprobs = found
     return Rollouts(

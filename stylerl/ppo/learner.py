@@ -192,12 +192,8 @@ class Learner:
         with self.compute.autocast():
             for part, micro in self.compute.micro_batches(batch, mine):
                 inside = batch.mask[part]
-                fixed = RolloutTargets(
-                    *(
-                        x[part][inside].to(self.compute.device)  # (N,)
-                        for x in targets
-                    )
-                )
+                flat = torch.stack([x[part][inside] for x in targets])
+                fixed = RolloutTargets(*flat.to(self.compute.device))
                 scores = self.policy(*micro, self.compute.temperature)
                 with self.compute.autocast(enabled=False):
                     loss = self._loss(scores, fixed, own_sums)
