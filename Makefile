@@ -19,7 +19,7 @@ TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
 	https://download.pytorch.org/whl/cpu)
 
 .PHONY: help run test test-unit ui serve lint lock data base docs results \
-	screenshots
+	screenshots wheels gpu
 .DELETE_ON_ERROR:
 
 help:
@@ -35,6 +35,8 @@ help:
 	@echo "make base         train the embedded base model again"
 	@echo "make docs         the documentation site into site/"
 	@echo "make results      the last run's numbers and picture into the docs"
+	@echo "make wheels       what \`make gpu\` lacks on such a machine, here"
+	@echo "make gpu          tests and benchmarks of a GPU, nine minutes"
 	@echo "make screenshots  docs/*.png of both UIs (needs Chromium)"
 	@echo "make lock         requirements.lock from the venv as it stands"
 
@@ -77,6 +79,24 @@ results: $(STAMP)
 
 screenshots: $(STAMP)
 	$(BIN)/python tools/screenshots.py
+
+# A machine with a GPU may have no network and no index: `make wheels` here,
+# then `make gpu` there, with the Python that has torch.
+WHEELS := wheels
+GPU_PYTHON ?= python3
+
+wheels: $(STAMP)
+	$(BIN)/pip download --disable-pip-version-check --quiet --no-deps \
+		--only-binary=:all: --python-version 3.12 --dest $(WHEELS) \
+		`grep -E '^($(LACKING))==' requirements.lock`
+
+LACKING := datasets|dill|flake8|mccabe|multiprocess|pycodestyle|pyflakes|trl
+
+gpu:
+	test ! -d $(WHEELS) || $(GPU_PYTHON) -m pip install --quiet --no-index \
+		--no-deps --upgrade --target build/gpu $(WHEELS)/*.whl
+	PYTHONPATH=$(CURDIR)/build/gpu:$(CURDIR) $(GPU_PYTHON) \
+		benchmarks/bench_gpu.py
 
 # The tools of the site have a venv of their own: the corpus is made of what
 # requirements.lock pins.

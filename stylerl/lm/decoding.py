@@ -12,13 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
+from transformers.cache_utils import Cache, DynamicLayer
 
 from stylerl.draws import generator
 from stylerl.lm.attention import decoding_attention
 from stylerl.lm.logprobs import right_pad
-
-ROOM = 64  # static caches are multiples of this, so that few are compiled
 
 
 class PreallocatedLayer(DynamicLayer):
@@ -71,7 +69,6 @@ def decode_batch(
     temperature: float,
     pad: int,
     ends: Callable[[list[int]], bool],
-    static: bool,
 ) -> list[list[int]]:
     """Sample until `ends` says so of a row, or until `noise` is used up.
 
@@ -82,23 +79,18 @@ def decode_batch(
         temperature: that divides the logits; 0 takes the likeliest token.
         pad: the id that fills the shorter prompts up.
         ends: whether the last of a response's tokens is its last.
-        static: every step but the first has the same shapes: cache and
-            mask have their full size from the start, and rows that have
-            ended stay.
     """
     # 1. Prompts padded on the left, and a cache with room for the responses.
     rows = torch.arange(len(prompts))  # the original row of each live row
     ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
     lengths = torch.tensor([len(row) for row in prompts])
     width, limit = ids.shape[1], noise.shape[1]
-    room = -(-(width + limit) // ROOM) * ROOM if static else width + limit
+    room = width + limit
     mask = torch.arange(width) >= width - lengths[:, None]
     mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
-    padded = static or bool((lengths < width).any())
-    layer = StaticLayer if static else PreallocatedLayer
+    padded = bool((lengths < width).any())
     layers = range(lm.config.get_text_config().num_hidden_layers)
-    cache = Cache([layer(room) for _ in layers])
-    forward = lm
+    cache = Cache([PreallocatedLayer(room) for _ in layers])
     ids, mask, lengths, noise = (
         tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
     )
@@ -108,10 +100,9 @@ def decode_batch(
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
-            seen = room if static else width + step
-            logits = forward(
+            logits = lm(
                 input_ids=ids,
-                attention_mask=mask[:, :seen] if padded else None,
+                attention_mask=mask[:, : width + step] if padded else None,
                 position_ids=positions,
                 past_key_values=cache,
                 use_cache=True,
@@ -126,13 +117,11 @@ def decode_batch(
             live = torch.tensor([row not in ended for row in rows.tolist()])
             if not live.any():
                 break
-            # 3. The next step sees one new token a row; where shapes may
-            # change, rows that have ended leave once they are a tenth.
+            # 3. The next step sees one new token a row; rows that have
+            # ended leave once they are a tenth of the batch.
             positions = lengths[:, None] + step
             ids = tokens[:, None]
-            if static:
-                forward = _captured(lm)
-            elif int(live.sum()) <= 0.9 * len(live):
+            if int(live.sum()) <= 0.9 * len(live):
                 keep = fill_holes(live)
                 rows = rows[keep]
                 keep = keep.to(lm.device)
@@ -152,16 +141,6 @@ def fill_holes(live: Tensor) -> Tensor:
     order = torch.arange(count)
     order[~live[:count]] = live[count:].nonzero().flatten() + count
     return order
-
-
-def _captured(lm: PreTrainedModel) -> Any:
-    """The decode step; on a GPU as one graph.
-
-    There, launching the kernels of a token takes longer than they run.
-    """
-    if lm.device.type == "cuda":
-        return torch.compile(lm, mode="reduce-overhead", dynamic=False)
-    return lm
 
 
 def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:

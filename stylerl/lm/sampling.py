@@ -5,6 +5,7 @@ same seed gives the same completions whatever else is in the batch, and
 comparing two models "on the same seeds" means something.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from stylerl.errors import ModelError
 from stylerl.lm.decoding import decode_batch, draw_uniforms
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
 from stylerl.lm.models import bf16_copy, encode_prompt
+from stylerl.lm.static_decoding import decoder_of, is_supported
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def generate(
     A completion ends with eos, or with the token that completes one of
     `stop_strings` in its decoded text.  `bf16` samples from a copy of the
     model in bfloat16, two to three times as fast where the CPU has it.
-    `static` keeps the shapes of every step, which on a GPU is then captured
-    as a graph; None does so on a GPU alone.  A progress bar named `desc`
+    `static` decodes in steps of one shape, captured as graphs on a GPU; None
+    does so on a GPU alone.  A progress bar named `desc`
     counts completions.
 
     Raises:
@@ -79,10 +81,13 @@ def generate(
     """
     prompt_ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
     _check_context(model, prompt_ids, max_new_tokens)
-    if bf16:
-        model = bf16_copy(model)
     if static is None:
         static = model.device.type == "cuda"
+    if static and is_supported(model):
+        decode = decoder_of(model, bf16).decode
+    else:
+        copied = bf16_copy(model) if bf16 else model
+        decode = functools.partial(decode_batch, copied)
     stop = StopRule(
         tokenizer,
         tokenizer.eos_token_id if stop_at_eos else None,
@@ -97,14 +102,12 @@ def generate(
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             numbers = [i if rows is None else rows[i] for i in batch]
-            sampled = decode_batch(
-                model,
+            sampled = decode(
                 [prompt_ids[i] for i in batch],
                 draw_uniforms(seed, numbers, max_new_tokens),
                 temperature,
                 tokenizer.pad_token_id,
                 stop.ends,
-                static,
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens

@@ -81,46 +81,6 @@ def test_a_cache_keeps_the_rows_that_stay():
 @pytest.mark.parametrize(
     ("build", "factor"), [(build_llama, 3), (build_gpt2, -3)]
 )
-def test_static_shapes_change_no_sample(build, factor, tokenizer, monkeypatch):
-    """What a GPU captures as a graph: one token a row, all rows, one mask."""
-    model = build(len(tokenizer))
-    with torch.no_grad():
-        model.get_input_embeddings().weight[1] *= factor
-    options = {"max_new_tokens": 40}
-    expected = sample(model, tokenizer, **options)
-    assert len(set(map(len, expected.ids))) > 1
-    shapes, forward = [], model.forward
-
-    def spy(**inputs):
-        shapes.append(
-            (inputs["input_ids"].shape, inputs["attention_mask"].shape)
-        )
-        return forward(**inputs)
-
-    monkeypatch.setattr(model, "forward", spy)
-    got = sample(model, tokenizer, static=True, **options)
-    assert got.ids == expected.ids
-    assert set(shapes[1:]) == {((4, 1), (4, decoding.ROOM))}
-
-
-@pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="a graph is captured on a GPU alone"
-)
-@pytest.mark.parametrize("bf16", [False, True])
-def test_a_captured_step_samples_what_the_plain_one_does(
-    bf16, tiny_lm, tokenizer
-):
-    tiny_lm.to("cuda")
-    plain, captured = (
-        sample(tiny_lm, tokenizer, static=static, bf16=bf16)
-        for static in (False, True)
-    )
-    assert captured.ids == plain.ids
-
-
-@pytest.mark.parametrize(
-    ("build", "factor"), [(build_llama, 3), (build_gpt2, -3)]
-)
 def test_rows_that_finish_leave_the_batch(
     build, factor, tokenizer, monkeypatch
 ):

@@ -1,0 +1,371 @@
+"""What a GPU should prove, in one command of nine minutes.
+
+    make gpu       # or: python benchmarks/bench_gpu.py [--toy] [--seconds N]
+
+Needs a checkout, torch, transformers, accelerate, peft, pandas and pyarrow,
+and no network: what else it imports comes as wheels (`make wheels`).  Prefect,
+DVC and MLflow are not needed.  Three parts, each in processes of its own:
+
+1. tests: those that run on whatever device there is (mark `device`);
+2. trainer: PPO of a GPT-2 of 110 million parameters and of a Qwen2 of half a
+   billion, random weights, 64 rows of 64 + 256 tokens, 2 epochs, beside TRL's
+   RLOO on as many episodes.  The first update warms up and is not counted;
+3. pipeline: the stages filter, label, sft, reward and ppo of params.yaml on
+   the embedded base, where data/ or artifacts/ is at hand.
+
+What does not fit into the seconds is left out and named.  The floor is that
+of bench_ppo.py.  `--toy` is the same at a size for a CPU.  Results go to
+benchmarks/results/gpu.md, or where --out says.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import bench_ppo
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+RESULTS = HERE / "results" / "gpu.md"
+STAGES = ("filter", "label", "sft", "reward", "ppo")
+UPDATES = 3  # counted, after one that warms up
+EPOCHS = 2
+
+
+class Size(NamedTuple):
+    """How large the model is, and how much of it is asked."""
+
+    kind: str
+    layers: int
+    width: int
+    heads: int
+    inner: int  # of the feed-forward part
+    vocabulary: int
+    rows: int = 64
+    prompt: int = 64
+    new: int = 256
+
+
+SIZES = {
+    "gpt2-110m": Size("gpt2", 12, 768, 12, 3072, 32_768),
+    "qwen2-0.5b": Size("qwen2", 24, 896, 14, 4864, 151_936),
+}
+TOYS = {
+    name: size._replace(
+        layers=2,
+        width=32,
+        heads=2,
+        inner=64,
+        vocabulary=512,
+        rows=4,
+        prompt=8,
+        new=8,
+    )
+    for name, size in SIZES.items()
+}
+
+
+def model_of(size: Size) -> Any:
+    """The architecture with random weights; it never ends a text."""
+    import torch
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        Qwen2Config,
+        Qwen2ForCausalLM,
+    )
+
+    torch.manual_seed(0)
+    words = size.vocabulary + 2  # eos and pad
+    if size.kind == "gpt2":
+        model: Any = GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=words,
+                n_layer=size.layers,
+                n_embd=size.width,
+                n_head=size.heads,
+                n_inner=size.inner,
+                n_positions=size.prompt + size.new,
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+            )
+        )
+    else:
+        model = Qwen2ForCausalLM(
+            Qwen2Config(
+                vocab_size=words,
+                num_hidden_layers=size.layers,
+                hidden_size=size.width,
+                num_attention_heads=size.heads,
+                num_key_value_heads=2,
+                intermediate_size=size.inner,
+                max_position_embeddings=size.prompt + size.new,
+                tie_word_embeddings=True,
+            )
+        )
+    return bench_ppo.endless(model, size.vocabulary)
+
+
+def prompts_of(size: Size, count: int) -> list[str]:
+    """Texts of one token less, which bos precedes."""
+    return [
+        " ".join(f"w{(7 * i + j) % 500}" for j in range(size.prompt - 1))
+        for i in range(count)
+    ]
+
+
+def score(completion: str) -> float:
+    """A reward that costs nothing."""
+    return float(len(set(completion)) % 7)
+
+
+def run_ours(size: Size) -> dict[str, float]:
+    """Mean seconds by phase of an update of ours."""
+    sys.path.insert(0, str(ROOT))
+    from stylerl.ppo import PPOConfig, PPOTrainer
+
+    tokenizer = bench_ppo.words(size.vocabulary)
+    tokenizer.bos_token = tokenizer.eos_token
+    trainer = PPOTrainer(
+        PPOConfig(
+            updates=UPDATES + 1,
+            batch_size=size.rows,
+            num_minibatches=1,
+            update_epochs=EPOCHS,
+            micro_batch=16,
+            max_new_tokens=size.new,
+            learning_rate=1e-6,
+            ent_coef=0.0,
+            precision="bf16",
+            checkpoint_every=0,
+            validate_every=0,
+        ),
+        policy=model_of(size),
+        tokenizer=tokenizer,
+        reward=lambda _, completions: [*map(score, completions)],
+        prompts=prompts_of(size, 4 * size.rows),
+    )
+    found = []
+    for step in trainer:
+        assert step.metrics["response/length"] == size.new
+        found.append(dict(step.seconds))
+    return {
+        phase: sum(each[phase] for each in found[1:]) / UPDATES
+        for phase in found[0]
+    }
+
+
+def run_trl(size: Size) -> dict[str, float]:
+    """Mean seconds of an update of TRL's RLOO, whole."""
+    import tempfile
+
+    import datasets
+    import torch
+    from transformers import TrainerCallback
+    from trl import RLOOConfig, RLOOTrainer
+
+    marks: list[float] = []
+
+    class Clock(TrainerCallback):
+        """When each optimiser step had ended."""
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            marks.append(time.perf_counter())
+
+    tokenizer = bench_ppo.words(size.vocabulary)
+    tokenizer.padding_side = "left"
+    texts = prompts_of(size, 4 * size.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        model_of(size).save_pretrained(folder)  # the reference is read anew
+        trainer = RLOOTrainer(
+            model=folder,
+            reward_funcs=lambda completions, **_: [*map(score, completions)],
+            args=RLOOConfig(
+                output_dir=folder,
+                per_device_train_batch_size=size.rows,
+                num_generations=4,
+                num_iterations=EPOCHS,
+                max_completion_length=size.new,
+                generation_kwargs={"min_new_tokens": size.new},
+                max_steps=(UPDATES + 1) * EPOCHS,
+                learning_rate=1e-6,
+                beta=0.05,
+                bf16=True,
+                use_cpu=not torch.cuda.is_available(),
+                report_to="none",
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+            ),
+            processing_class=tokenizer,
+            train_dataset=datasets.Dataset.from_dict({"prompt": texts}),
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    spent = marks[-1] - marks[EPOCHS - 1]
+    return {"all": spent / UPDATES}
+
+
+def child(case: str, toy: bool) -> None:
+    """Run one case of the trainer; print its figures as JSON."""
+    import torch
+
+    side, name = case.split(":")
+    size = (TOYS if toy else SIZES)[name]
+    found = (run_ours if side == "ours" else run_trl)(size)
+    found.setdefault("all", sum(found.values()))
+    found["gib"] = bench_ppo.peak_gib()
+    found["rate"] = bench_ppo.matmul_rate(torch.bfloat16)
+    print(json.dumps(found))
+
+
+def floor(size: Size) -> float:
+    """What an update computes at the least, operations."""
+    block = 4 * size.width**2 + (2 if size.kind == "gpt2" else 3) * (
+        size.width * size.inner
+    )
+    body = block * size.layers * (size.prompt + size.new)
+    head = size.vocabulary * size.width * size.new
+    return 2.0 * (body + head) * (1 + 2 + 3 * EPOCHS) * size.rows
+
+
+class Clock:
+    """What is left of the seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end, at least none."""
+        return max(0.0, self.end - time.monotonic())
+
+
+def run(command: list[str], clock: Clock) -> tuple[str | None, str]:
+    """Run a command within the time; what failed, if anything, and stdout."""
+    if clock.left < 10:
+        return "no time was left", ""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=clock.left,
+        )
+    except subprocess.TimeoutExpired:
+        return f"did not end in time: {' '.join(command[1:])}", ""
+    if done.returncode:
+        sys.stderr.write(done.stdout[-2000:] + done.stderr[-4000:])
+        lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+        return f"failed: {lines[-1] if lines else done.returncode}", ""
+    return None, done.stdout
+
+
+def tests(clock: Clock) -> Iterator[str]:
+    """Part 1."""
+    options = ["-q", "-m", "device", "-p", "no:cacheprovider", "-n", "0"]
+    begin = time.monotonic()
+    fault, out = run([sys.executable, "-m", "pytest", *options], clock)
+    said = fault or out.strip().splitlines()[-1].strip("= ")
+    yield from ("## Tests of the device", "", f"- `pytest -m device`: {said}")
+    yield f"- {time.monotonic() - begin:.0f} seconds with the imports"
+
+
+def trainers(clock: Clock, toy: bool) -> Iterator[str]:
+    """Part 2."""
+    yield from ("", "## The trainer", "")
+    yield (
+        "| model | trainer | seconds: generate / judge / score / update | "
+        "all | episodes a second | peak GiB | TFLOP/s of a matrix product | "
+        "share of the floor |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
+    faults = []
+    for name, size in (TOYS if toy else SIZES).items():
+        for side in ("ours", "trl"):
+            case = f"{side}:{name}"
+            command = [sys.executable, str(Path(__file__)), "--case", case]
+            fault, out = run([*command, *(["--toy"] if toy else [])], clock)
+            if fault:
+                faults.append(f"- {name}, {side}: {fault}")
+                continue
+            found = json.loads(out.splitlines()[-1])
+            share = floor(size) / found["rate"] / found["all"]
+            phases = " / ".join(
+                f"{found[phase]:.2f}" if phase in found else "-"
+                for phase in ("generate", "judge", "score", "update")
+            )
+            yield (
+                f"| {name} | {'ours' if side == 'ours' else 'TRL RLOO'} | "
+                f"{phases} | {found['all']:.2f} | "
+                f"{size.rows / found['all']:.1f} | {found['gib']:.1f} | "
+                f"{found['rate'] / 1e12:.2f} | {share:.1%} |"
+            )
+    yield from faults and ["", *faults]
+
+
+def pipeline(clock: Clock) -> Iterator[str]:
+    """Part 3."""
+    yield from ("", "## The pipeline", "", "| stage | seconds |", "|---|---|")
+    faults = []
+    for stage in STAGES:
+        begin = time.monotonic()
+        fault, _ = run([sys.executable, "-m", f"tasks.{stage}"], clock)
+        if fault:
+            faults.append(f"- {stage}: {fault}")
+            break
+        yield f"| {stage} | {time.monotonic() - begin:.0f} |"
+    metrics = ROOT / "metrics" / "ppo.json"
+    yield ""
+    yield from faults or [f"Last updates: `{metrics.read_text().strip()}`"]
+
+
+def main() -> None:
+    """Run the parts and write the page, as far as it came."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--toy", action="store_true", help="at a CPU's size")
+    parser.add_argument("--seconds", type=float, default=530)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--only", choices=("tests", "trainer", "pipeline"))
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case:
+        child(args.case, args.toy)
+        return
+    clock = Clock(args.seconds)
+    lines = [
+        "# On a GPU",
+        "",
+        f"{datetime.date.today()}, {bench_ppo.hardware()}: "
+        "`python benchmarks/bench_gpu.py "
+        f"{'--toy ' if args.toy else ''}--seconds {args.seconds:g}`",
+        "",
+    ]
+    parts = {
+        "tests": tests(clock),
+        "trainer": trainers(clock, args.toy),
+        "pipeline": pipeline(clock),
+    }
+    for name, part in parts.items():
+        for line in part if args.only in (None, name) else ():
+            print(line, flush=True)
+            lines.append(line)
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            args.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

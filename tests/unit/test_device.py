@@ -1,0 +1,128 @@
+"""PPO on whatever device there is: a GPU where this machine has one.
+
+`make gpu` runs these where nothing else may be installed, so they import the
+trainer alone.
+"""
+
+import copy
+
+import pytest
+import torch
+from conftest import build_gpt2, build_llama, build_tokenizer
+
+from stylerl.lm.sampling import generate, response_logprobs
+from stylerl.ppo import PPOConfig, PPOTrainer
+
+pytestmark = pytest.mark.device
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+PROMPTS = ["def add(a, b):\n", "x", "def f():\n", "names = "]
+# Sums on a GPU come in no fixed order: a resumed run is as close as two
+# runs are, and no closer.
+ATOL = 1e-5 if CUDA else 0.0
+
+
+def trainer(model=None, checkpoints=None, **changes):
+    """Four updates of 8 episodes of 12 tokens."""
+    tokenizer = build_tokenizer()
+    settings = {
+        "updates": 4,
+        "batch_size": 8,
+        "num_minibatches": 2,
+        "update_epochs": 2,
+        "max_new_tokens": 12,
+        "learning_rate": 1e-3,
+        "precision": "fp32",
+        "checkpoint_every": 1 if checkpoints else 0,
+        **changes,
+    }
+    return PPOTrainer(
+        PPOConfig(**settings),
+        policy=model or build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=lambda _, texts: [text.count("e") / 12 for text in texts],
+        prompts=PROMPTS,
+        checkpoints=checkpoints,
+    )
+
+
+def weights(ppo):
+    return [p.detach().cpu().clone() for p in ppo.policy.parameters()]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("build", [build_llama, build_gpt2])
+def test_it_learns_on_the_device_and_starts_from_ratio_one(build, precision):
+    once = {"num_minibatches": 1, "update_epochs": 1}
+    ppo = trainer(build(320), precision=precision, **once)
+    assert ppo.policy.device.type == DEVICE.type
+    before = weights(ppo)
+    first, *_ = ppo
+    assert first.metrics["policy/ratio"] == pytest.approx(1, abs=1e-4)
+    assert first.metrics["objective/kl"] == pytest.approx(0, abs=1e-3)
+    for old, new in zip(before, weights(ppo), strict=True):
+        assert torch.isfinite(new).all()
+        assert not torch.equal(old, new)
+
+
+def test_log_probabilities_on_the_device_are_those_of_the_definition():
+    """log softmax(logits / temperature) of the whole text, in float64."""
+    tokenizer = build_tokenizer()
+    model = build_llama(len(tokenizer))
+    definition = copy.deepcopy(model).double()
+    model.to(DEVICE)
+    got = generate(
+        model, tokenizer, PROMPTS, max_new_tokens=12, temperature=0.7
+    )
+    found = response_logprobs(
+        model, tokenizer, got.prompt_ids, got.ids, temperature=0.7
+    )
+    for prompt, ids, ours in zip(got.prompt_ids, got.ids, found, strict=True):
+        logits = definition(torch.tensor([prompt + ids])).logits[0] / 0.7
+        every = torch.log_softmax(logits[len(prompt) - 1 : -1], dim=-1)
+        theirs = every[torch.arange(len(ids)), torch.tensor(ids)]
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_resumed_run_ends_as_a_whole_one(tmp_path):
+    whole = trainer(checkpoints=tmp_path / "whole")
+    for _ in whole:
+        pass
+    for step in trainer(checkpoints=tmp_path / "cut"):
+        if step.update == 2:
+            break
+    resumed = trainer(checkpoints=tmp_path / "cut")
+    updates = [step.update for step in resumed]
+    assert updates in ([2, 3, 4], [3, 4])
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=ATOL)
+
+
+def test_fused_adam_takes_the_step_of_the_plain_one():
+    torch.manual_seed(0)
+    start, slope = torch.randn(2, 64, 64)
+    ends = []
+    for fused in (False, True):
+        weight = start.to(DEVICE).requires_grad_()
+        adam = torch.optim.AdamW([weight], lr=1e-2, eps=1e-5, fused=fused)
+        for _ in range(3):
+            weight.grad = slope.to(DEVICE) * weight.detach()
+            adam.step()
+        ends.append(weight.detach().cpu())
+    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-6)
+
+
+def test_adapters_learn_and_the_weights_below_them_stay():
+    pytest.importorskip("peft")
+    ppo = trainer(lora_rank=4)
+    named = dict(ppo.policy.named_parameters())
+    before = {n: p.detach().cpu().clone() for n, p in named.items()}
+    first, *_ = ppo
+    assert first.metrics["objective/kl"] == pytest.approx(0, abs=1e-3)
+    moved = {
+        name
+        for name, old in before.items()
+        if not torch.equal(old, named[name].detach().cpu())
+    }
+    assert any("lora_A" in name for name in moved)
+    assert all("lora_" in name or "value_head" in name for name in moved)
