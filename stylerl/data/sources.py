@@ -142,21 +142,14 @@ def _pins(lock: Path) -> list[tuple[str, str]]:
 def _installed(
     name: str, version: str, lock: Path
 ) -> importlib.metadata.Distribution:
-    try:
-        distribution = importlib.metadata.distribution(name)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise DataError(
-            f"{lock} pins {name}=={version}, which is not installed; "
-            f"pip install -r {lock}"
-        ) from error
+    found = next(iter(importlib.metadata.distributions(name=name)), None)
     # A local build, such as torch's 2.13.0+cpu, counts as its version.
-    found = distribution.version.partition("+")[0]
-    if found != version:
+    if found is None or found.version.partition("+")[0] != version:
         raise DataError(
-            f"{lock} pins {name}=={version}, but {found} is installed; "
-            f"pip install -r {lock}"
+            f"{lock} pins {name}=={version}; installed is "
+            f"{found.version if found else 'none'}: pip install -r {lock}"
         )
-    return distribution
+    return found
 
 
 def _is_pure(distribution: importlib.metadata.Distribution) -> bool:

@@ -62,6 +62,11 @@ def show(metric: Metric, value: float | None, signed: bool = False) -> str:
     return text if signed and not zero else text.lstrip("+-" if zero else "+")
 
 
+def show_models(metric: Metric, metrics: Metrics) -> list[str]:
+    """The values of MODELS, as the tables show them."""
+    return [show(metric, metrics[model].get(metric.key)) for model in MODELS]
+
+
 def show_gain(metric: Metric, gain: Metrics) -> str:
     """A difference with its interval, `+3.1 [+1.0, +5.2]`."""
     if metric.key not in gain:

@@ -98,10 +98,7 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "label": metric.label,
-            "values": [
-                display.show(metric, metrics[model].get(metric.key))
-                for model in display.MODELS
-            ],
+            "values": display.show_models(metric, metrics),
             "gains": [
                 {
                     "text": display.show_gain(metric, metrics[gain]),

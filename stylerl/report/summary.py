@@ -16,6 +16,7 @@ from stylerl.evaluation.display import (
     metric_of,
     show,
     show_gain,
+    show_models,
 )
 from stylerl.evaluation.guards import guards
 
@@ -156,8 +157,8 @@ def markdown(metrics: Metrics) -> str:
     gain = metrics["gain"]
     table = [["metric", *MODELS.values(), "PPO - SFT (95% interval)"]]
     for metric in TABLE:
-        values = [show(metric, metrics[m].get(metric.key)) for m in MODELS]
-        table.append([metric.label, *values, show_gain(metric, gain)])
+        cells = [metric.label, *show_models(metric, metrics)]
+        table.append([*cells, show_gain(metric, gain)])
     parts = [f"**{headline(metrics)}**", external_linters(metrics)]
     parts += [basis(metrics), _markdown_table(table)]
     parts.append("\n".join(guard.markdown for guard in guards(metrics)))

@@ -64,21 +64,19 @@ def find_ruff_codes(
         StylerlError: ruff does not answer.
     """
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"{place:07d}.py" for place in range(len(drafts))]
-        for name, draft in zip(names, drafts, strict=True):
-            path = Path(folder, name)
+        for place, draft in enumerate(drafts):
+            path = Path(folder, f"{place}.py")
             path.write_text(draft.text, encoding="utf-8", newline="")
         findings = _run_ruff(folder, width)
-    found: dict[str, list[str] | None] = {name: [] for name in names}
-    rows = {n: d.prompt_rows for n, d in zip(names, drafts, strict=True)}
+    found: list[list[str] | None] = [[] for _ in drafts]
     for finding in findings:
-        name = Path(finding["filename"]).name
-        codes = found[name]
+        place = int(Path(finding["filename"]).stem)
+        codes, row = found[place], finding["location"]["row"]
         if finding["code"] in (None, "invalid-syntax"):
-            found[name] = None
-        elif codes is not None and finding["location"]["row"] > rows[name]:
+            found[place] = None
+        elif codes is not None and row > drafts[place].prompt_rows:
             codes.append(finding["code"])
-    return list(found.values())
+    return found
 
 
 def _rows_of(prompt: str) -> int:
