@@ -173,6 +173,12 @@ class PolicyWithValue(nn.Module):
         with torch.inference_mode():
             theirs = self.model(input_ids=ids).logits
             ours = output(self.model.base_model(ids).last_hidden_state)
+        if not theirs.isfinite().all():
+            raise ModelError(
+                f"the logits must be finite; {type(self.model).__name__} "
+                "gives others: its weights hold NaN or infinity, or overflow "
+                "in their type: load it again, in fp32 or bf16"
+            )
         if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4):
             raise ModelError(
                 "the logits must be the output embedding of the last hidden "

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm.models import vocabulary_size
+from stylerl.ppo.policy import PolicyWithValue
 
 
 def check_kinds(config: Any, tokenizer: Any, reward: Any) -> None:
@@ -122,6 +123,26 @@ def check_model(
         )
 
 
+def check_trained(config: PPOConfig, policy: PolicyWithValue) -> None:
+    """Check that there are weights to train, and those that were promised.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if all(name.startswith("value_head.") for name in policy.trained()):
+        raise ConfigError(
+            "the policy must have weights to train; all of them are frozen: "
+            "call requires_grad_(True), and give the reference as a model of "
+            "its own, not as the policy itself"
+        )
+    if config.value == "separate" and policy.value_trunk is None:
+        raise ConfigError(
+            "ppo.value: separate needs a value model; give "
+            "PolicyWithValue(model, critic) as the policy, or set ppo.value: "
+            "shared"
+        )
+
+
 def texts(prompts: Iterable[Any], name: str) -> list[str]:
     """The prompts of a list, or of the `prompt` column of a data set.
 
@@ -150,5 +171,12 @@ def texts(prompts: Iterable[Any], name: str) -> list[str]:
             raise ConfigError(
                 f"{rule}; row {len(found)} is {shown!r}: give the text of each"
             )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"{name} must be valid Unicode; row {len(found)} is {text!r}: "
+                "decode its bytes with errors='replace'"
+            ) from error
         found.append(text)
     return found

@@ -107,7 +107,9 @@ def call_reward(
     Raises:
         TrainingError: not one finite number for each episode.
     """
-    parts = as_columns(reward(prompts, completions), len(prompts))
+    # Copies, since a function of the user's may change what it is given.
+    given = reward(list(prompts), list(completions))
+    parts = as_columns(given, len(prompts))
     if not parts:
         raise TrainingError(
             "a reward must give one number an episode, or named lists of "

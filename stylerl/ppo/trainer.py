@@ -181,6 +181,7 @@ class PPOTrainer:
                 config.lora_targets,
                 draws.seed_of(seed, "adapters"),
             )
+        preconditions.check_trained(config, self.policy)
         if config.gradient_checkpointing:
             self.policy.enable_gradient_checkpointing()
         # The identity is of full weights, and the optimiser is made of

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib
 import inspect
-import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from stylerl.errors import ConfigError, TrainingError
 
+LARGEST = 3.4e38  # fp32's
 Named = Mapping[str, Sequence[float]]
 RewardFunction = Callable[[list[str], list[str]], Sequence[float] | Named]
 
@@ -97,7 +97,10 @@ def columns(
         TrainingError: not one finite number an episode.
     """
     named = given if isinstance(given, Mapping) else {name: given}
-    return {key: _column(key, values, count) for key, values in named.items()}
+    return {
+        str(key): _column(str(key), values, count)
+        for key, values in named.items()
+    }
 
 
 def _column(name: str, values: Sequence[float], count: int) -> list[float]:
@@ -115,9 +118,9 @@ def _column(name: str, values: Sequence[float], count: int) -> list[float]:
             f"{len(column)} for {count}"
         )
     for episode, value in enumerate(column):
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST:
             raise TrainingError(
-                f"a reward must be finite; {name} gave {value} for episode "
-                f"{episode}: check the reward function"
+                f"a reward must be finite in fp32; {name} gave {value} for "
+                f"episode {episode}: check the reward function"
             )
     return column

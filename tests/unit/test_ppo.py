@@ -12,7 +12,7 @@ from conftest import build_gpt2, build_llama, build_tokenizer
 from transformers import AutoModelForCausalLM
 
 from stylerl.config import Params
-from stylerl.errors import ConfigError, TrainingError
+from stylerl.errors import ConfigError, ModelError, TrainingError
 from stylerl.lm.models import encode_prompt, fit_to_tokenizer, load_tokenizer
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.health import alarms
@@ -537,7 +537,8 @@ def test_named_parts_are_summed():
     ("reward", "message"),
     [
         (lambda p, c: [1.0], "one number an episode; reward gave 1 for 8"),
-        (lambda p, c: [float("nan")] * 8, "finite; reward gave nan"),
+        (lambda p, c: [float("nan")] * 8, "in fp32; reward gave nan for"),
+        (lambda p, c: [0.0] * 7 + [-1e39], "gave -1e\\+39 for episode 7"),
         (lambda p, c: {}, "it gave no part at all: check the reward"),
         (lambda p, c: None, "reward gave a value of type NoneType"),
         (lambda p, c: {"a": [1.0] * 8, "b": [1.0]}, "b gave 1 for 8"),
@@ -546,6 +547,50 @@ def test_named_parts_are_summed():
 def test_a_bad_reward_is_one_clear_error(reward, message):
     with pytest.raises(TrainingError, match=message):
         make(reward=reward).rollout()
+
+
+def test_a_reward_may_change_its_lists_and_name_parts_by_number():
+    def reward(prompts, completions):
+        count = len(prompts)
+        prompts.clear()
+        completions.clear()
+        return {1: [1.0] * count}
+
+    (step,) = make(reward=reward, updates=1)
+    assert step.metrics["score/1"] == 1.0
+    assert len(step.rollouts.prompts) == len(step.rollouts.completions) == 8
+
+
+def frozen():
+    return build_llama(320).requires_grad_(False)
+
+
+def not_a_number():
+    model = build_llama(320)
+    with torch.no_grad():
+        model.model.norm.weight[3] = torch.nan
+    return model
+
+
+def twice():
+    model = build_llama(320)
+    return {"model": model, "reference": model}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"model": frozen()}, ConfigError, "all of them are frozen"),
+        (twice(), ConfigError, "not as the policy itself"),
+        ({"model": not_a_number()}, ModelError, "weights hold NaN"),
+        ({"value": "separate"}, ConfigError, "separate needs a value model"),
+    ],
+)
+def test_a_policy_that_cannot_learn_is_one_clear_error(
+    changes, error, message
+):
+    with pytest.raises(error, match=message):
+        make(**changes)
 
 
 @pytest.mark.parametrize(
@@ -585,6 +630,7 @@ class Splits(dict):
         ([["x"]], r"row 0 is \['x'\]"),
         (pd.DataFrame({"text": ["x"]}), r"row 0 is \['text'\]"),
         ([], "at least one prompt; got none"),
+        (["x", "\udcff"], r"valid Unicode; row 1 is '\\udcff'"),
     ],
 )
 def test_prompts_that_are_no_texts_are_one_clear_error(prompts, message):
