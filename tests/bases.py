@@ -105,7 +105,8 @@ def write_gpt2(folder: Path) -> None:
 
 
 def write_llama(folder: Path) -> None:
-    """As TinyLlama: sentencepiece's BPE, a bos, no pad, untied, bf16.
+    """As TinyLlama: sentencepiece's BPE, a bos, no pad, untied, bf16; in
+    several files, as large models are.
 
     Its tokenizer writes a space before a text, and takes one away again.
     """
@@ -126,7 +127,7 @@ def write_llama(folder: Path) -> None:
         eos_token_id=tokenizer.eos_token_id,
     )
     assert tokenizer.bos_token == "<s>" and tokenizer.pad_token is None
-    _write(LlamaForCausalLM, shape, tokenizer, folder, torch.bfloat16)
+    _write(LlamaForCausalLM, shape, tokenizer, folder, torch.bfloat16, "50KB")
 
 
 def write_starcoder2(folder: Path) -> None:
@@ -196,7 +197,9 @@ def _write(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
     dtype: torch.dtype = torch.float32,
+    largest: str = "5GB",
 ) -> None:
     torch.manual_seed(0)
-    architecture(shape).to(dtype).save_pretrained(folder)
+    model = architecture(shape).to(dtype)
+    model.save_pretrained(folder, max_shard_size=largest)
     tokenizer.save_pretrained(folder)
