@@ -62,17 +62,9 @@ class Line(NamedTuple):
     start: int  # offset of its first physical line
     indent: str
     words: list[Token]  # newlines and backslashes inside it included
-    newline: Token  # that ends it
-
-    @property
-    def head(self) -> Token:
-        """The first token."""
-        return self.words[0]
-
-    @property
-    def tail(self) -> Token:
-        """The last token before its end."""
-        return self.words[-1]
+    head: Token  # the first of them
+    tail: Token  # the last
+    newline: Token  # that ends the line
 
 
 class Code(NamedTuple):
@@ -194,5 +186,6 @@ def _lines(text: str, start: int, tokens: list[Token]) -> Iterator[Line]:
         elif words:
             begin = words[0].start
             first = max(text.rfind("\n", 0, begin) + 1, start)
-            yield Line(first, text[first:begin], words, token)
+            indent = text[first:begin]
+            yield Line(first, indent, words, words[0], words[-1], token)
             words = []

@@ -61,14 +61,10 @@ def measure(
     }
     # 3. Each model: on labels, on pairs, and on an earlier policy's rollouts.
     for name, model in (("classifier", classifier), ("pairwise", pairwise)):
+        texts = labels["text"], pairs["chosen"], pairs["rejected"]
         scores, better, worse, new = (
-            score_texts(*model, texts.tolist(), batch_size)
-            for texts in (
-                labels["text"],
-                pairs["chosen"],
-                pairs["rejected"],
-                rollouts["text"],
-            )
+            score_texts(*model, each.tolist(), batch_size)
+            for each in (*texts, rollouts["text"])
         )
         pairs[name] = won(better, worse)
         clean = scores[labels["compliant"].to_numpy(dtype=bool)]

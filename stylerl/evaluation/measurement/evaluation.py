@@ -108,11 +108,9 @@ def _compute_all_metrics(
         each[name] |= compare_with_sft(
             rows[name], rows["sft"], config.bootstrap, seed
         )
-    gains = {
-        key: compute_gains(rows[after], rows[before], config.bootstrap, seed)
-        for key, after, before in (
-            ("gain", "ppo", "sft"),
-            ("gain_sft", "sft", "base"),
-        )
-    }
-    return {"size": size, **each, **gains}
+    base, sft, ppo = (rows[name] for name in MODELS)
+    gain, gain_sft = (
+        compute_gains(after, before, config.bootstrap, seed)
+        for after, before in ((ppo, sft), (sft, base))
+    )
+    return {"size": size, **each, "gain": gain, "gain_sft": gain_sft}
