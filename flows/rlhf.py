@@ -17,6 +17,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from stylerl import config, storage
+from stylerl.config import Params
 from stylerl.errors import StylerlError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.promotion import Decision
@@ -59,8 +60,9 @@ def rlhf(
         judge = Judge(settings.judge).identity
         preferences.load(Path(settings.reward.preferences))
         name = flow_run.name or "rlhf"
+        probe = stages.stale.submit()  # DVC takes a second: meanwhile
         with tracking.flow_run(name, config.to_dict(settings)) as parent:
-            results = run_stages(parent)
+            results = run_stages(parent, settings, probe.result())
             metrics: dict[str, Any] = storage.read_json(METRICS)
             lineage = record(parent, metrics, results, judge)
             sampling = {
@@ -73,15 +75,24 @@ def rlhf(
     return {**metrics, "promotion": decision.text if decision else None}
 
 
-def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
+def run_stages(
+    parent: tracking.Run, settings: Params, stale: set[str] | None = None
+) -> dict[str, dict[str, Any]]:
     """Bring every stage up to date in turn; the result of each.
 
     DVC is asked once for all stages, and again after each that did work:
     only then can anything on disk have changed.
+
+    Args:
+        parent: MLflow run of the flow.
+        settings: what params.yaml holds.
+        stale: what `stages.stale` gave; it is asked where this is None.
     """
     results: dict[str, dict[str, Any]] = {}
-    stale: set[str] | None = stages.stale()
-    if stale and "data.dvc" in stale:
+    tags: dict[str, str] = {}
+    if stale is None:
+        stale = stages.stale()
+    if "data.dvc" in stale:
         stages.track_data()
     for stage in graph.load_stages():
         if stale is None:
@@ -93,9 +104,12 @@ def run_stages(parent: tracking.Run) -> dict[str, dict[str, Any]]:
         results[stage.name] = state.result()
         if state.name != "Cached":
             stale = None
-        parent.log_tag(f"state.{stage.name}", state.name or "")
-        if child := results[stage.name]["run"]:
-            parent.log_tag(f"run.{stage.name}", child)
+        tags[f"state.{stage.name}"] = state.name or ""
+    stages.find_runs(results, config.to_dict(settings), parent.id)
+    for name, result in results.items():
+        if result["run"]:
+            tags[f"run.{name}"] = result["run"]
+    parent.log_tags(tags)
     return results
 
 
@@ -110,11 +124,14 @@ def record(
     Returns:
         The lineage: this run, the judge, and each raw input's digest.
     """
-    parent.log_tag("judge", judge)
-    for name, model in SCORES.items():
-        values = metrics[model].items()
-        parent.log_metrics({f"{name}/{key}": value for key, value in values})
-    parent.log_tag("mlflow.note.content", summary.markdown(metrics))
+    note = {"mlflow.note.content": summary.markdown(metrics)}
+    parent.log_tags({"judge": judge, **note})
+    scores = {
+        f"{name}/{key}": value
+        for name, model in SCORES.items()
+        for key, value in metrics[model].items()
+    }
+    parent.log_metrics(scores)
     if REPORT.exists():
         parent.log_file(REPORT)
     made = {path for result in results.values() for path in result["outs"]}

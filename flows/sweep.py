@@ -74,7 +74,7 @@ def sweep(
             finally:
                 workspace.restore()
             if was_current:
-                run_stages(parent)
+                run_stages(parent, workspace.settings())
             parent.log_file(report.write_page())
     return [point._asdict() for point in found]
 
@@ -107,7 +107,7 @@ def _run(
     with tracking.flow_run(
         name, config.to_dict(chosen), kind="point", parent=parent.id
     ) as run:
-        results = run_stages(run)
+        results = run_stages(run, chosen)
         metrics: dict[str, Any] = storage.read_json(METRICS)
         record(run, metrics, results, Judge(chosen.judge).identity)
         return frontier.point_of(setting, metrics)

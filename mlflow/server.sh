@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
 # The MLflow UI over this workspace's own store: http://127.0.0.1:5000
-# Another port: PORT=5001 mlflow/server.sh.  Ctrl-C stops it.
+# Another port: PORT=5001 mlflow/server.sh.  Ctrl-C stops it.  Only its own
+# pages, and programs, may ask it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
+port=${PORT:-5000} store=${STORE:-$PWD/mlflow}
 export MLFLOW_DISABLE_TELEMETRY=true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false  # 2 processes, not 10
+if ! python -c "import socket; socket.create_server(('127.0.0.1', $port))" \
+    2>/dev/null; then
+  echo "port $port cannot be had: PORT=5001 mlflow/server.sh" >&2
+  exit 1
+fi
 exec mlflow server \
-  --host 127.0.0.1 --port "${PORT:-5000}" --workers 1 \
-  --backend-store-uri "sqlite:///$PWD/mlflow/mlflow.db" \
-  --default-artifact-root "file://$PWD/mlflow/artifacts"
+  --host 127.0.0.1 --port "$port" --workers 1 \
+  --allowed-hosts "127.0.0.1:$port,localhost:$port" \
+  --cors-allowed-origins "http://127.0.0.1:$port,http://localhost:$port" \
+  --backend-store-uri "sqlite:///$store/mlflow.db" \
+  --default-artifact-root "file://$store/artifacts"

@@ -76,7 +76,8 @@ def main() -> None:
     if not browser:
         sys.exit("Chromium is needed: apt-get install chromium")
     os.chdir(ROOT)
-    with mlflow_ui(), api.server(), browsing(browser) as tab:
+    with mlflow_ui(), api.server() as ready, browsing(browser) as tab:
+        ready()
         for page in [*mlflow_pages(), *prefect_pages()]:
             shoot(tab, page)
             print(f"docs/{page.name}.png  {page.url}")

@@ -14,6 +14,7 @@ import sys
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -137,15 +138,24 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def _prefect() -> Iterator[None]:
-    """A Prefect server, which has heard everything before it goes."""
+    """A Prefect server, which has heard everything before it goes.
+
+    While it starts, what a run needs is imported: both take seconds.
+    """
+    from stylerl.pipeline import process, workspace
     from stylerl.pipeline import server as api
-    from stylerl.pipeline import workspace
 
     require("pipeline", *workspace.TOOLS)
-    with api.server(private=True):
-        from prefect.events.worker import EventsWorker
-        from prefect.logging.handlers import APILogWorker
+    with api.server(private=True) as wait_for_it:
+        with process.importing():
+            import_module("flows.sweep")  # and with it flows.rlhf
+            from prefect.events.worker import EventsWorker
+            from prefect.logging.handlers import APILogWorker
 
+            from stylerl.pipeline import store, tracking
+
+            store.best_effort(tracking.connect)
+        wait_for_it()
         try:
             yield
         finally:
@@ -168,8 +178,9 @@ def _run(options: argparse.Namespace) -> None:
     """Run the whole flow; what is up to date is not run again.
 
     Run the flow: filter, label, sft, reward, ppo, evaluate, report. Only
-    what has changed since the last run is run again. A Prefect server is
-    used where one answers (`make serve`), and is not needed.
+    what has changed since the last run is run again. The Prefect server of
+    `make serve`, or the one that PREFECT_API_URL names, is used; without
+    either the run has its own, and `make serve` shows it later.
 
     examples:
       stylerl run                          params.yaml as it is

@@ -34,7 +34,8 @@ def run() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     try:
-        with api.server():
+        with api.server() as wait_for_it:
+            wait_for_it()
             _serve()
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

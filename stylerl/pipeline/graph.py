@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -209,9 +210,16 @@ def _locked(root: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The file's content, which is not to be changed."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _parsed(path.read_bytes())
     except FileNotFoundError as error:
         raise ConfigError(
             f"{path} does not exist; run from the root of a stylerl checkout"
         ) from error
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: bytes) -> dict[str, Any]:
+    """YAML, parsed once: a run asks for the same dvc.lock 130 times."""
+    return yaml.load(text, yaml.CSafeLoader)

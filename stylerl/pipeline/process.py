@@ -9,11 +9,13 @@ session that is killed as a whole when the process that started it is gone.
 """
 
 import ctypes
+import gc
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from stylerl.errors import StylerlError
 
@@ -27,6 +29,7 @@ _NETWORK = {  # of requests and httpx, which are not loaded here
     "ReadError",
     "ReadTimeout",
     "RemoteProtocolError",
+    "RetryError",
 }
 
 
@@ -41,7 +44,7 @@ def run_main(main: Callable[[], None]) -> None:
     try:
         main()
     except Exception as error:
-        transient = _from_network(error)
+        transient = from_network(error)
         if not transient and not isinstance(error, StylerlError):
             raise
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -62,6 +65,22 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(os.getpid(), number)
 
 
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import large packages without a search for garbage, and keep them.
+
+    Prefect and MLflow leave millions of objects that live as long as the
+    process.  To look through them again and again took 40% of the time of
+    their import, and of that of the exit.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def supervise(command: Sequence[str]) -> int:
     """Run `command`; its exit code, or 128 + N where signal N ended it.
 
@@ -76,7 +95,7 @@ def supervise(command: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _from_network(error: BaseException | None) -> bool:
+def from_network(error: BaseException | None) -> bool:
     """Whether the error, or one that it came from, is of the network."""
     while error is not None:
         if isinstance(error, (ConnectionError, TimeoutError)):

@@ -6,13 +6,14 @@ folder with safetensors and a copy of this library.  torch is loaded with
 the first policy, since registering one needs none.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from stylerl.errors import DataError
+from stylerl.errors import DataError, StylerlError
 
 PARAMS: dict[str, Any] = {
     "temperature": 0.8,
@@ -52,23 +53,18 @@ class Policy:
             `completion`, and `finished`: whether the model ended it itself.
 
         Raises:
-            DataError: a parameter is out of its bounds.
+            DataError: a prompt is no text, or a parameter is unknown or out
+                of its bounds.
             ModelError: a prompt and its completion do not fit the model.
         """
         from stylerl.lm import sampling
 
         chosen = PARAMS | dict(params or {})
-        if chosen["temperature"] < 0 or chosen["max_new_tokens"] < 1:
-            raise DataError(
-                "temperature must be at least 0 and max_new_tokens at least "
-                f"1; got {chosen['temperature']}, {chosen['max_new_tokens']}"
-            )
-        if "" in chosen["stop_strings"]:
-            raise DataError("stop_strings must not be empty texts; remove ''")
+        _check(prompts, chosen)
         drawn = sampling.generate(
             self.model,
             self.tokenizer,
-            [str(prompt).rstrip("\n") for prompt in prompts["prompt"]],
+            [prompt.rstrip("\n") for prompt in prompts["prompt"]],
             **chosen,
         )
         return pd.DataFrame(
@@ -76,5 +72,49 @@ class Policy:
         )
 
 
-def _load_pyfunc(folder: str) -> Policy:
-    return Policy(Path(folder))
+def _check(prompts: pd.DataFrame, chosen: Mapping[str, Any]) -> None:
+    """Raise DataError for what no policy can answer."""
+    columns = [*prompts.columns]
+    if columns != ["prompt"]:
+        raise DataError(f"there must be one column, prompt; got {columns}")
+    for prompt in prompts["prompt"]:
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise DataError(f"a prompt must be a text; got {prompt!r:.80}")
+    if unknown := sorted(set(chosen) - set(PARAMS)):
+        raise DataError(
+            f"params may hold {', '.join(PARAMS)}; got {', '.join(unknown)}"
+        )
+    heat, length = chosen["temperature"], chosen["max_new_tokens"]
+    if not (0 <= heat < math.inf and length >= 1):
+        raise DataError(
+            "temperature must be at least 0 and max_new_tokens at least 1; "
+            f"got {heat}, {length}"
+        )
+    if not 0 <= chosen["seed"] < 2**32:
+        raise DataError(
+            f"seed must be from 0 to 4294967295; got {chosen['seed']}"
+        )
+    if "" in chosen["stop_strings"]:
+        raise DataError("stop_strings must not be empty texts; remove ''")
+
+
+class _Served:
+    """A policy whose refusals MLflow passes on: status 400, our message."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def predict(
+        self, prompts: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """As `Policy.predict`."""
+        from stylerl.pipeline import tracking
+
+        try:
+            return self.policy.predict(prompts, params)
+        except StylerlError as error:
+            raise tracking.refusal(str(error)) from None
+
+
+def _load_pyfunc(folder: str) -> _Served:
+    return _Served(Policy(Path(folder)))

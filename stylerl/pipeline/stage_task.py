@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,9 +93,24 @@ RETRY_TRANSIENT: dict[str, Any] = {
 def stale() -> set[str]:
     """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
 
+    Where its cache was deleted, what is whole is put there again first.
+
     Raises:
         StageFailure: DVC cannot tell.
     """
+    found = _status()
+    if "not in cache" in str(found):
+        get_run_logger().warning(
+            "DVC's cache lacks what is in the workspace; whatever is as "
+            "dvc.lock has it is put back, and not made again"
+        )
+        _refill_cache()
+        found = _status()
+    return set(found)
+
+
+def _status() -> dict[str, Any]:
+    """What `dvc status` says is wrong, by stage and .dvc file."""
 
     def ask() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -109,7 +124,19 @@ def stale() -> set[str]:
         raise StageFailure(
             f"DVC cannot tell what is up to date: {done.stderr.strip()}"
         )
-    return set(json.loads(done.stdout))
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _refill_cache() -> None:
+    """Put each output that is as dvc.lock has it into DVC's cache."""
+    from dvc.repo import Repo
+
+    with Repo() as repo, repo.lock:
+        for out in (out for stage in repo.index.stages for out in stage.outs):
+            lost = out.use_cache and out.hash_info and out.changed_cache()
+            if lost and not out.workspace_status():
+                out.commit()
 
 
 def _retry_while_locked(
@@ -183,6 +210,35 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         "outs": graph.outputs(name),
         "run": tracking.stage_run_id(key),
     }
+
+
+def find_runs(
+    results: Mapping[str, dict[str, Any]],
+    settings: Mapping[str, Any],
+    parent: str,
+) -> None:
+    """Let each stage's result name a run that the store of today has.
+
+    Prefect remembers the run of an earlier execution, and the store may be
+    another by now, or a new one.  What it lacks is looked up by its key and
+    else logged again, from the files that the stage left.
+
+    Args:
+        results: of `run_stage` by stage, changed in place.
+        settings: the sections of params.yaml.
+        parent: MLflow run of the flow, empty where there is none.
+    """
+    remembered = [result["run"] for result in results.values()]
+    there = tracking.still_there(filter(None, remembered))
+    for name, result in results.items():
+        if result["run"] in there or not parent:
+            continue
+        stage, key = graph.find_stage(name), result["key"]
+        found = tracking.stage_run_id(key)
+        if not found and not stage.frozen:
+            params = settings.get(name, {})
+            found = tracking.log_again(stage, key, params, parent)
+        result["run"] = found
 
 
 def _log(line: str) -> None:

@@ -5,8 +5,9 @@ alone makes the same stage runs without a parent.  The flow hands its run and
 the stage's key down by the environment (PARENT, KEY).
 
 A log must never cost a training run: whatever MLflow refuses is said once on
-standard error, and the stage continues.  The store is mlflow/mlflow.db with
-its files in mlflow/artifacts, unless MLFLOW_TRACKING_URI names a server.
+standard error, and the stage continues (store.py).  The store is
+mlflow/mlflow.db with its files in mlflow/artifacts, unless
+MLFLOW_TRACKING_URI names a server.
 """
 
 import functools
@@ -18,7 +19,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,7 @@ import stylerl
 from stylerl import storage
 from stylerl.errors import DataError, StylerlError, require
 from stylerl.pipeline import graph, machine
+from stylerl.pipeline.store import best_effort, store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,9 +124,16 @@ class Run:
             self.client.log_artifact(self.id, str(path))
 
     @_unless_gone
+    def log_tags(self, tags: Mapping[str, str]) -> None:
+        """Set tags."""
+        from mlflow.entities import RunTag
+
+        entries = [RunTag(name, value) for name, value in tags.items()]
+        self.client.log_batch(self.id, tags=entries)
+
     def log_tag(self, name: str, value: str) -> None:
         """Set a tag."""
-        self.client.set_tag(self.id, name, value)
+        self.log_tags({name: value})
 
     @_unless_gone
     def log_inputs(self, digests: Mapping[str, str]) -> None:
@@ -199,6 +208,59 @@ def stage_run_id(key: str) -> str | None:
 
     best_effort(search)
     return found[0] if found else None
+
+
+def still_there(runs: Iterable[str]) -> set[str]:
+    """Those of some runs that the store has: it may be another one now."""
+    ids = ", ".join(f"'{run}'" for run in runs)
+    found: set[str] = set()
+
+    def search() -> None:
+        client = connect()
+        kept = client.search_runs(
+            [experiment(client)], f"attributes.run_id IN ({ids})"
+        )
+        found.update(run.info.run_id for run in kept)
+
+    if ids:
+        best_effort(search)
+    return found
+
+
+def log_again(
+    stage: graph.Stage, key: str, params: Mapping[str, Any], parent: str
+) -> str:
+    """Log what a stage measured, from the files it left; the run's id.
+
+    For a store that did not answer when the stage ran, that lost the run,
+    or that is asked for the first time.
+    """
+    tags = {
+        "stage": stage.name,
+        "stage_key": key,
+        "logged": "afterwards",  # by another process than the stage's
+        "mlflow.parentRunId": parent,
+    }
+    with _running(stage.name, tags) as run:
+        run.log_params(params)
+        run.log_inputs(graph.datasets(stage))
+        for out in map(Path, stage.outs):
+            file = out / COMPLETIONS if out.is_dir() else out
+            if file.suffix == ".json":
+                run.log_metrics(_numbers(storage.read_json(file)))
+            small = file.suffix in (".json", ".csv", ".html")
+            if file.exists() and (small or file.name == COMPLETIONS):
+                run.log_file(file)
+    return run.id
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of a file of metrics that are numbers."""
+    return {
+        name: value
+        for name, value in _flat(metrics)
+        if isinstance(value, (int, float))
+    }
 
 
 def seconds_by_stage() -> dict[str, float]:
@@ -308,6 +370,13 @@ def save_pyfunc(
     )
 
 
+def refusal(message: str) -> Exception:
+    """What a served model raises so that MLflow answers 400 with a message."""
+    from mlflow.exceptions import MlflowException
+
+    return MlflowException.invalid_parameter_value(message)
+
+
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -315,15 +384,15 @@ def connect() -> "MlflowClient":
     import mlflow
 
     mlflow.set_tracking_uri(store())  # where `models:/` is looked up
-    return mlflow.MlflowClient()
+    return _client(store())
 
 
-def store() -> str:
-    """MLFLOW_TRACKING_URI, or the workspace's own database."""
-    folder = Path("mlflow").resolve()
-    folder.mkdir(exist_ok=True)
-    local = f"sqlite:///{folder / 'mlflow.db'}"
-    return os.environ.get("MLFLOW_TRACKING_URI") or local
+@functools.lru_cache(maxsize=1)
+def _client(uri: str) -> "MlflowClient":
+    """A client costs a second, so one is kept."""
+    import mlflow
+
+    return mlflow.MlflowClient(uri)
 
 
 def experiment(client: "MlflowClient") -> str:
@@ -334,16 +403,6 @@ def experiment(client: "MlflowClient") -> str:
     local = store().startswith("sqlite:")
     artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
-
-
-def best_effort(call: Callable[[], None]) -> bool:
-    """Whether the call worked; what went wrong is printed, not raised."""
-    try:
-        call()
-    except Exception as error:
-        print(f"MLflow: not logged: {error}", file=sys.stderr)
-        return False
-    return True
 
 
 def _origin(source: str) -> dict[str, str]:

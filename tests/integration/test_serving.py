@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from mlflow import pyfunc
 
-from stylerl.errors import DataError
+from stylerl.errors import DataError, StylerlError
 from stylerl.evaluation.promotion import ALREADY, Decision
 from stylerl.lm import models, sampling
 from stylerl.pipeline import registry, tracking
@@ -91,14 +91,40 @@ def test_the_registered_model_holds_no_pickle(store):
     assert not any(name.endswith((".pkl", ".pickle", ".pt")) for name in files)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [{"temperature": -0.1}, {"max_new_tokens": 0}, {"stop_strings": [""]}],
-)
-def test_a_parameter_out_of_bounds_is_refused(llama_folder, params):
-    table = pd.DataFrame({"prompt": PROMPTS})
-    with pytest.raises(DataError, match="at least 0|empty texts"):
+REFUSED = [
+    # params, prompts, what is said
+    ({"temperature": -0.1}, PROMPTS, "temperature must be at least 0 and"),
+    ({"temperature": float("nan")}, PROMPTS, "temperature must be at least 0"),
+    ({"max_new_tokens": 0}, PROMPTS, "max_new_tokens at least 1; got 0.8, 0"),
+    ({"max_new_tokens": 10**9}, PROMPTS, "1000000000"),
+    ({"stop_strings": [""]}, PROMPTS, "stop_strings must not be empty texts"),
+    ({"seed": -1}, PROMPTS, "seed must be from 0 to 4294967295; got -1"),
+    ({"seed": 2**40}, PROMPTS, "seed must be from 0"),
+    ({}, ["  "], "a prompt must be a text; got '  '"),
+    ({}, ["x = 1\n" * 500], "tokens"),
+]
+
+
+@pytest.mark.parametrize(("params", "prompts", "said"), REFUSED)
+def test_what_no_policy_can_answer_is_refused(
+    llama_folder, params, prompts, said
+):
+    table = pd.DataFrame({"prompt": prompts})
+    with pytest.raises(StylerlError, match=said):
         Policy(llama_folder).predict(table, params)
+
+
+@pytest.mark.parametrize(
+    ("table", "params", "said"),
+    [
+        ({"prompt": ["a"], "promt": ["b"]}, {}, "prompt; got .*'promt'"),
+        ({"prompt": [3]}, {}, "a prompt must be a text; got 3"),
+        ({"prompt": ["a"]}, {"heat": 1}, "params may hold temp.*; got heat"),
+    ],
+)
+def test_an_unknown_field_is_named(llama_folder, table, params, said):
+    with pytest.raises(DataError, match=said):
+        Policy(llama_folder).predict(pd.DataFrame(table), params)
 
 
 @pytest.mark.slow
@@ -122,6 +148,13 @@ def test_the_server_answers_over_http(store, expected):
             f"{url}/invocations",
             {"inputs": {"prompt": PROMPTS}, "params": PARAMS},
         )
+        for params, prompts, said in REFUSED:
+            refusal = refused(
+                f"{url}/invocations",
+                {"inputs": {"prompt": prompts}, "params": params},
+            )
+            assert said in refusal
+            assert "Traceback" not in refusal and ".py" not in refusal
     finally:
         os.killpg(server.pid, 15)
         server.wait(30)
@@ -138,6 +171,13 @@ def wait_for(url, server):
             assert server.poll() is None, "the server died"
             assert time.monotonic() < deadline, "no answer in time"
             time.sleep(0.3)
+
+
+def refused(url, question):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        ask(url, question)
+    assert caught.value.code == 400
+    return caught.value.read().decode()
 
 
 def ask(url, question):

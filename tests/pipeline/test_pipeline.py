@@ -37,7 +37,7 @@ from stylerl import config, storage
 from stylerl.cli import serve
 from stylerl.errors import ConfigError, DataError, StylerlError
 from stylerl.judge import Judge
-from stylerl.pipeline import graph, tracking, workspace
+from stylerl.pipeline import graph, store, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -383,6 +383,23 @@ def test_outputs_tampered_with(folder: Path, out: str) -> None:
     assert run() == CACHED
 
 
+@pytest.mark.parametrize("changed", [(), ("ppo",), ("base", "evaluate")])
+def test_dvc_s_cache_deleted(folder: Path, changed: tuple[str, ...]) -> None:
+    """What is whole is not made again; what is not comes from its source."""
+    before, base = policy(), Path("artifacts/base/model").read_text()
+    shutil.rmtree(".dvc/cache")
+    for out in changed:
+        Path("artifacts", out, "model").write_text("tampered")
+    run()
+    assert executed() == [out for out in changed if out != "base"]
+    assert policy() == before
+    assert Path("artifacts/base/model").read_text() == base
+    shutil.rmtree("artifacts")
+    assert set(run().values()) == {"Completed"}  # restored from the cache
+    assert executed() == [out for out in changed if out != "base"]
+    assert policy() == before
+
+
 def test_dvc_repro_by_hand_then_flow(folder: Path) -> None:
     params = config.override(config.load(), {"ppo.kl_coef": 0.2})
     Path("params.yaml").write_text(config.render(params))
@@ -411,6 +428,52 @@ def test_prefect_storage_wiped(folder: Path) -> None:
     assert set(states.values()) == {"Completed"}
     assert executed() == []
     assert run() == CACHED
+
+
+@pytest.mark.parametrize("case", ["another", "deleted", "unreachable"])
+def test_no_link_points_at_a_run_that_the_store_lacks(
+    folder: Path,
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Prefect remembers runs that the store asked now has never had."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    if case == "deleted":
+        client = tracking.connect()
+        for stage in STAGES:
+            if run_id := latest_parent().data.tags.get(f"run.{stage}"):
+                client.delete_run(run_id)
+    else:
+        if case == "unreachable":  # at first
+            os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"
+            rlhf(params={"ppo.kl_coef": 0.35})
+            assert executed() == ["ppo", "evaluate"]
+            assert capfd.readouterr().err.count("MLflow: not logged") == 1
+            del os.environ[store.GONE]
+        uri = f"sqlite:///{folder}/mlflow.db"
+        os.environ["MLFLOW_TRACKING_URI"] = uri
+    before = executed()
+    assert run() == CACHED
+    assert executed() == before
+    client, tags = tracking.connect(), latest_parent().data.tags
+    for stage in ("filter", "sft", "ppo", "evaluate"):
+        found = client.get_run(tags[f"run.{stage}"])
+        assert found.info.lifecycle_stage == "active"
+        key = graph.stage_key(graph.find_stage(stage))
+        assert found.data.tags["stage_key"] == key
+        if case != "deleted":  # else another test's run has its key
+            assert found.data.tags["logged"] == "afterwards"
+            assert found.data.tags["mlflow.parentRunId"]
+    evaluation = client.get_run(tags["run.evaluate"])
+    assert evaluation.data.metrics["gain.compliance_low"] == 0.1
+    assert len(tracking.completions(evaluation.info.run_id)) == 1
+    version = client.get_model_version("stylerl", tags["model_version"])
+    assert version.tags["evaluation"] == evaluation.info.run_id
+    again = {key: tags[key] for key in tags if key.startswith("run.")}
+    run()  # they are logged once
+    tags = latest_parent().data.tags
+    assert {key: tags[key] for key in again} == again
 
 
 @pytest.mark.parametrize("order", ["killed", "network"])

@@ -1,5 +1,6 @@
 """The gate, case by case, and the alias that it moves in a real store."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -163,8 +164,8 @@ def test_the_alias_moves_only_through_the_gate(folder):
 def test_a_store_that_does_not_answer_promotes_nobody(
     folder, monkeypatch, capsys
 ):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"
     gate = partial(promotion.decide, GOOD, pd.DataFrame())
     assert registry.promote("1", "12", gate) is None
     assert registry.register(None, "policy", "m9", {}) is None

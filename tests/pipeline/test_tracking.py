@@ -1,6 +1,12 @@
 """MLflow tracking: what a run holds, and that losing it costs nothing."""
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,25 +15,26 @@ import pytest
 
 from stylerl import storage
 from stylerl.errors import DataError
-from stylerl.pipeline import tracking
+from stylerl.pipeline import registry, store, tracking
 
 STORE = "sqlite:///{}/mlflow.db"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mlflow")
 
 
 @pytest.fixture(autouse=True)
 def folder(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """An empty folder, over one store for the module (it takes seconds)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", STORE.format(store))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", STORE.format(database))
     monkeypatch.delenv(tracking.PARENT, raising=False)
     monkeypatch.delenv(tracking.KEY, raising=False)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
     yield tmp_path
 
 
@@ -127,18 +134,94 @@ def test_end_children_marks_what_was_killed() -> None:
     assert status == "KILLED"
 
 
-def test_a_lost_server_costs_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def hang(listener: socket.socket) -> str:
+    """The address of a server that takes calls and answers none."""
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.1:9",
+        "https://127.0.0.1:9/mlflow",
+        "http://user:word@127.0.0.1:9",
+        "http://a.invalid:5000",
+        "postgresql://127.0.0.1:9/runs",
+        "hangs",
+    ],
+)
+def test_a_store_that_does_not_answer_is_asked_once(
+    uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with tracking.stage_run("sft", {"lr": 1}) as run:
-        run.log_metrics({"loss": 1.0})
-        run.log_tag("a", "b")
-    assert run.id == ""
-    assert tracking.stage_run_id("ab" * 32) is None
-    # said once by the run, once by the search; not once a call
-    assert capsys.readouterr().err.count("MLflow: not logged") == 2
+    with socket.socket() as listener:
+        uri = hang(listener) if uri == "hangs" else uri
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        start = time.monotonic()
+        with tracking.flow_run("flow", {"a": 1}) as run:
+            with tracking.stage_run("sft", {"lr": 1}) as child:
+                child.log_metrics({"loss": 1.0})
+            run.log_tag("a", "b")
+        assert run.id == child.id == ""
+        assert tracking.stage_run_id("ab" * 32) is None
+        assert registry.register(None, "policy", "m1", {}) is None
+        print(f"{uri}: {time.monotonic() - start:.1f} s")
+        asked = subprocess.run(  # a stage is told by its environment
+            [sys.executable, "-c", ASK],
+            capture_output=True,
+            text=True,
+            env=os.environ,
+        )
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"MLflow: not logged: {uri} does not answer" in said
+    assert (asked.returncode, asked.stderr) == (0, "")
+
+
+ASK = """
+from stylerl.pipeline import tracking
+assert tracking.stage_run_id("ab" * 32) is None
+"""
+
+
+def test_a_server_that_dies_in_the_middle_is_left_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Stopped, not ended: it takes calls, and answers none."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    monkeypatch.setenv("PORT", port)
+    script = Path(tracking.__file__).parents[2] / "mlflow/server.sh"
+    uri = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        ["bash", str(script)],
+        start_new_session=True,
+        env={**os.environ, "STORE": str(tmp_path)},
+    )
+    try:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        while not store.best_effort(lambda: None):
+            assert server.poll() is None
+            monkeypatch.delenv(store.GONE)
+            time.sleep(0.2)
+        capsys.readouterr()
+        with tracking.flow_run("flow", {"a": 1}) as run:
+            assert run.id
+            os.killpg(server.pid, signal.SIGSTOP)
+            for step in range(100):
+                run.log_metrics({"loss": 1.0}, step)
+            assert tracking.stage_run_id("ab" * 32) is None
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait(30)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{uri} does not answer" in said
 
 
 def test_without_a_server_the_store_is_the_workspace_s(

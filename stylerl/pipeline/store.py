@@ -1,0 +1,111 @@
+"""The tracking store: where it is, whether it answers, and what if not.
+
+A log must never cost a run its time: a store that does not answer is said
+once and then left alone, by this process and, through the environment, by
+every process that it starts.  The next run of a flow asks it again.
+"""
+
+import os
+import socket
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from urllib.parse import SplitResult, urlsplit
+
+from stylerl.pipeline import process
+
+GONE = "STYLERL_MLFLOW_GONE"  # the store that did not answer
+PATIENCE = 2.0  # seconds that a store may take to answer at all
+ASK_AFTER = 5.0  # seconds after which it is asked again
+LIMITS = {  # MLflow's own: 120 seconds, and 7 retries of each call
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of a connection gone stale
+}
+_heard: dict[str, float] = {}  # when each store answered last
+
+
+def store() -> str:
+    """MLFLOW_TRACKING_URI, or the workspace's own database."""
+    if named := os.environ.get("MLFLOW_TRACKING_URI"):
+        return named
+    folder = Path("mlflow").resolve()
+    folder.mkdir(exist_ok=True)
+    return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+def best_effort(call: Callable[[], object]) -> bool:
+    """Whether the call worked; what went wrong is printed, not raised."""
+    uri = store()
+    if os.environ.get(GONE) == uri:
+        return False
+    try:
+        _reach(uri)
+        call()
+    except Exception as error:
+        said = " ".join(str(error).split())
+        if process.from_network(error):
+            os.environ[GONE] = uri
+            said = f"{uri} does not answer, and is asked no more: {said:.200}"
+        print(f"MLflow: not logged: {said}", file=sys.stderr)
+        return False
+    _heard[uri] = time.monotonic()
+    return True
+
+
+def _reach(uri: str) -> None:
+    """Raise ConnectionError where the store cannot be had, in two seconds.
+
+    One that answered a moment ago is not asked.
+    """
+    for name, value in LIMITS.items():
+        os.environ.setdefault(name, value)
+    if time.monotonic() - _heard.get(uri, -ASK_AFTER) < ASK_AFTER:
+        return
+    errors: list[BaseException | None] = []
+
+    def ask() -> None:
+        try:
+            _ask(urlsplit(uri))
+            errors.append(None)
+        except Exception as error:
+            errors.append(error)
+
+    asking = Thread(target=ask, daemon=True)  # a name server may hang too
+    asking.start()
+    asking.join(PATIENCE * 1.2)
+    error = errors[0] if errors else TimeoutError("no answer in 2 seconds")
+    if error:
+        raise ConnectionError(str(error)) from error
+
+
+def _ask(uri: SplitResult) -> None:
+    """Raise an error unless something answers at the address."""
+    if uri.scheme == "sqlite":  # MLflow tries for minutes to open it
+        file = Path(uri.path[1:]).absolute()
+        while not file.exists():
+            file = file.parent
+        if not os.access(file, os.W_OK):
+            raise OSError(f"{file} cannot be written")
+    elif uri.scheme in ("http", "https"):
+        address = uri._replace(
+            netloc=uri.netloc.rpartition("@")[2],
+            path=f"{uri.path.rstrip('/')}/health",
+        )
+        anyone = ssl.create_default_context()
+        anyone.check_hostname = False  # whether, not who: nothing is sent
+        anyone.verify_mode = ssl.CERT_NONE
+        try:
+            with urllib.request.urlopen(
+                address.geturl(), timeout=PATIENCE, context=anyone
+            ):
+                pass
+        except urllib.error.HTTPError:
+            pass  # is an answer
+    elif uri.hostname:
+        port = uri.port or (3306 if uri.scheme.startswith("mysql") else 5432)
+        socket.create_connection((uri.hostname, port), PATIENCE).close()
