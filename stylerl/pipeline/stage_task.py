@@ -129,14 +129,20 @@ def _status() -> dict[str, Any]:
 
 
 def _refill_cache() -> None:
-    """Put each output that is as dvc.lock has it into DVC's cache."""
+    """Put each output that is as dvc.lock has it into DVC's cache.
+
+    Of a stage whose outputs all are, the execution is kept there as well.
+    """
     from dvc.repo import Repo
 
     with Repo() as repo, repo.lock:
-        for out in (out for stage in repo.index.stages for out in stage.outs):
-            lost = out.use_cache and out.hash_info and out.changed_cache()
-            if lost and not out.workspace_status():
-                out.commit()
+        for stage in repo.index.stages:
+            whole = [out for out in stage.outs if not out.workspace_status()]
+            for out in whole:
+                if out.use_cache and out.changed_cache():
+                    out.commit()
+            if len(whole) == len(stage.outs):
+                repo.stage_cache.save(stage)
 
 
 def _retry_while_locked(

@@ -6,6 +6,7 @@ Prefect server and a real MLflow store.  A tiny stage appends its name to
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -398,6 +399,37 @@ def test_dvc_s_cache_deleted(folder: Path, changed: tuple[str, ...]) -> None:
     assert set(run().values()) == {"Completed"}  # restored from the cache
     assert executed() == [out for out in changed if out != "base"]
     assert policy() == before
+
+
+def test_a_second_clone_pulls_and_trains_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe of docs/howto/share.md."""
+    before = policy()
+    declared = Path("dvc.yaml").read_text()
+    Path("dvc.yaml").write_text(declared.replace("push: false", "push: true"))
+    dvc("remote", "add", "-d", "team", str(tmp_path / "team"))
+    assert re.search(r"[1-9]\d* files? pushed", dvc("push"))
+    shutil.rmtree("orders")
+    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    second = tmp_path / "second"
+    for command in (
+        ("add", "-A"),
+        (*me, "commit", "-q", "-m", "a run"),
+        ("clone", "-q", ".", str(second)),
+    ):
+        subprocess.run(["git", *command], check=True)
+    monkeypatch.chdir(second)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{second}/mlflow.db")
+    dvc("pull")
+    kept = {PREFECT_LOCAL_STORAGE_PATH: tmp_path / "other storage"}
+    with temporary_settings(kept):
+        metrics = rlhf()
+        assert executed() == []
+        assert policy() == before
+        assert metrics["promotion"].startswith("champion: gain over SFT")
+        assert models.get_model_info("models:/stylerl@champion")
+        assert run() == CACHED
 
 
 def test_dvc_repro_by_hand_then_flow(folder: Path) -> None:

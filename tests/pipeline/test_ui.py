@@ -1,0 +1,93 @@
+"""mlflow/server.sh: a port that is taken, and pages that are not its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "mlflow/server.sh"
+
+
+def command(port: int, store: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["bash", str(SCRIPT)],
+        env={**os.environ, "PORT": str(port), "STORE": str(store)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = command(port, tmp_path)
+        _, said = server.communicate(timeout=60)
+    assert server.returncode == 1
+    assert said == (f"port {port} cannot be had: PORT=5001 mlflow/server.sh\n")
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    server = command(number, tmp_path_factory.mktemp("store"))
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                assert ask(number, {}) == 200
+                break
+            except OSError:
+                assert server.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.3)
+        yield number
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://127.0.0.1:{port}"}, 200),
+        ({"Origin": "http://localhost:{port}"}, 200),
+        ({"Host": "localhost:{port}"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "evil.example:{port}"}, 403),
+        ({"Host": "10.evil.example:{port}"}, 403),
+        ({"Host": "127.0.0.1.evil.example:{port}"}, 403),
+    ],
+)
+def test_a_foreign_page_is_refused(
+    port: int, headers: dict[str, str], status: int
+) -> None:
+    assert ask(port, headers) == status
+
+
+def ask(port: int, headers: dict[str, str]) -> int:
+    """The status that a search for experiments gets."""
+    given = {name: text.format(port=port) for name, text in headers.items()}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search",
+        json.dumps({"max_results": 1}).encode(),
+        {"Content-Type": "application/json", **given},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
