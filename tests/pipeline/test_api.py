@@ -129,6 +129,9 @@ def test_only_a_server_of_this_checkout_is_adopted_unasked(
         pass
     with api.server(private=True) as wait_for_it:  # one of its own
         assert api.url() != running
+        # links in the log are to where `make serve` will show the record
+        shown = os.environ["PREFECT_UI_URL"]
+        assert shown == running.removesuffix("/api")
         wait_for_it()
         assert api.answers()
         own = os.environ.pop("PREFECT_API_URL")

@@ -1,5 +1,6 @@
 """Exit codes of a stage, and children that die with their parent."""
 
+import gc
 import signal
 import subprocess
 import sys
@@ -171,3 +172,15 @@ def alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_what_is_imported_is_not_searched_for_garbage() -> None:
+    before = gc.get_freeze_count()
+    try:
+        with pytest.raises(ImportError), process.importing():
+            assert not gc.isenabled()
+            raise ImportError("no such package")
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
