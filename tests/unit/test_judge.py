@@ -267,6 +267,18 @@ class TestIsolation:
     ) -> None:
         assert house_judge.verdict("x = 'PRINT'\n").compliant
 
+    def test_a_worker_that_falls_silent_is_replaced(
+        self, judge: Judge, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pool, "SILENCE", 1.0)
+        monkeypatch.setattr(pool, "CLOCK", 0)
+        verdicts = judge.verdicts(["x=1\n"] * 400, jobs=1)
+        seen = [next(verdicts)]
+        for worker in psutil.Process().children():
+            worker.suspend()
+        seen += verdicts
+        assert [v.violations[0].code for v in seen] == ["E225"] * 400
+
     def test_a_worker_killed_midway_loses_nothing(self, judge: Judge) -> None:
         verdicts = judge.verdicts(["x=1\n"] * 400, jobs=2)
         seen = [next(verdicts)]
