@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.judge.verdict import Verdict
-from stylerl.judge.worker_main import CLOCK
 from stylerl.judge.worker_process import (
     TIMEOUT_CODES,
     Task,
@@ -30,7 +29,6 @@ from stylerl.judge.worker_process import (
 NOT_DONE = "flake8 was not done"
 CRASHED = "flake8 crashed"
 
-SILENCE = 30.0  # seconds beyond twice the clock's limit for a source
 READ_AHEAD = 256  # sources a worker, beyond the oldest unanswered one
 MAX_FAILED_STARTS = 3  # workers that may die at their start, one after another
 KEPT_POOLS = 3  # judges whose workers wait for the next call
@@ -136,7 +134,6 @@ class _Run:
         self._workers: set[Worker] = set()
         self._selector = selectors.DefaultSelector()
         self._failed_starts = 0
-        self._silence = SILENCE + 2 * CLOCK * pool.config.time_limit
 
     def verdicts(self) -> Iterator[Verdict]:
         """Hand out the sources, and yield the answers in order."""
@@ -144,18 +141,17 @@ class _Run:
             for worker in self._pool.acquire(self._jobs):
                 self._add_worker(worker)
             while True:
-                self._hand_out()
                 while self._next in self._answers:
                     yield self._answers.pop(self._next)
                     self._next += 1
+                # Afterwards, since an answer may have been what all waited
+                # for: nothing is read further ahead of the oldest one.
+                self._hand_out()
                 if self._exhausted and self._next == self._read:
                     return
                 # Until a worker answers, or its socket closes.
-                events = self._selector.select(self._silence)
-                for key, _ in events:
+                for key, _ in self._selector.select():
                     self._collect(key.data)
-                if not events:
-                    self._break_silence()
         finally:
             self._release_all()
 
@@ -233,19 +229,6 @@ class _Run:
             else:  # the source may be innocent: someone killed the worker
                 self._again.append(task._replace(retried=True))
         self._again.extend(worker.pending)
-
-    def _break_silence(self) -> None:
-        """End the workers, which the kernel should have done long ago.
-
-        Raises:
-            StylerlError: none of them has anything to do.
-        """
-        if not any(worker.pending for worker in self._workers):
-            raise StylerlError(
-                f"the judge lost source {self._next + 1}; please report it"
-            )
-        for worker in self._workers:
-            worker.kill()  # which the next look at the sockets notices
 
     def _release_all(self) -> None:
         """Return the workers; end those that an aborted call left busy."""

@@ -100,10 +100,6 @@ class Worker:
         self._process.kill()
         self._process.wait()
 
-    def kill(self) -> None:
-        """End the process; its socket closes."""
-        self._process.kill()
-
     def exit_code(self) -> int:
         """The exit code of a process whose socket closed; below 0 a signal."""
         self.pipe.close()
