@@ -163,6 +163,7 @@ def run_ours(shape: Shape, updates: int, case: Case) -> Any:
         PPOConfig(
             updates=updates,
             batch_size=shape.batch,
+            baseline="value",
             num_minibatches=case.minibatches,
             update_epochs=EPOCHS,
             micro_batch=8,

@@ -47,7 +47,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=16)
     count = parser.parse_args().batches
     params = config.load()
-    settings = dataclasses.replace(params.ppo, checkpoint_every=0)
+    settings = dataclasses.replace(
+        params.ppo, baseline="value", checkpoint_every=0
+    )
     trainer = build_trainer(
         "artifacts/sft",
         dataclasses.replace(params, ppo=settings),

@@ -387,7 +387,8 @@ def _reward(found: Rehearsal) -> Finding:
 def check_adapters(name: str, params: Params) -> Finding:
     """LoRA finds the layers it is to adapt."""
     ppo, model = params.ppo, models.load_causal_lm(name, params.sft.revision)
-    policy, size = PolicyWithValue(model), model.num_parameters()
+    policy = PolicyWithValue(model, value=ppo.critic)
+    size = model.num_parameters()
     try:
         policy.add_adapters(ppo.lora_rank, ppo.lora_alpha, ppo.lora_targets, 0)
     except ConfigError as error:

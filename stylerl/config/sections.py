@@ -279,10 +279,22 @@ class PPOConfig(Section):
         "what KL is measured from: sft, base (the model of sft.base), or a "
         "model's folder, such as an earlier policy's",
     )
+    baseline: str = setting(
+        "group",
+        "what an advantage is measured from: the mean of the batch; in a "
+        "group of completions of one prompt the mean of the others "
+        "(leave-one-out); a learned value; or auto, the value where it "
+        "explains more than the batch's mean does",
+        choices=("auto", "batch", "group", "value"),
+    )
+    group_size: int = setting(
+        4, "completions of each prompt in a batch, with baseline group", ge=2
+    )
     value: str = setting(
         "shared",
-        "where the value head is: on the policy's trunk, or on a separate "
-        "model that starts as the classifier of the stage reward",
+        "where the value head is, if the baseline has one: on the policy's "
+        "trunk, or on a separate model that starts as the classifier of the "
+        "stage reward",
         choices=("shared", "separate"),
     )
     credit: str = setting(
@@ -396,7 +408,7 @@ class PPOConfig(Section):
     )
     kl_penalty: str = setting(
         "reward",
-        "where the penalty goes: k1 in each token's reward, or k3 in the loss",
+        "where the penalty goes: k1 in each token's reward, or k2 in the loss",
         choices=("reward", "loss"),
     )
     kl_control: str = setting(
@@ -434,8 +446,30 @@ class PPOConfig(Section):
 
     sampling = property(_sampling)
 
+    @property
+    def critic(self) -> bool:
+        """Whether a value is learned."""
+        return self.baseline in ("auto", "value")
+
+    @property
+    def copies(self) -> int:
+        """Completions of each prompt in a batch."""
+        return self.group_size if self.baseline == "group" else 1
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.batch_size % self.copies:
+            raise ConfigError(
+                "with ppo.baseline: group, ppo.batch_size must be a multiple "
+                f"of ppo.group_size, {self.group_size}; got "
+                f"{self.batch_size}: change either, or take the baseline batch"
+            )
+        if self.baseline == "group" and self.gamma != 1:
+            raise ConfigError(
+                "with ppo.baseline: group, ppo.gamma must be 1, since "
+                "siblings end at different tokens; got "
+                f"{self.gamma}: take the baseline batch or value"
+            )
         if self.num_minibatches > self.batch_size:
             raise ConfigError(
                 f"ppo.num_minibatches must be at most ppo.batch_size, "

@@ -111,7 +111,9 @@ def build_trainer(
     return PPOTrainer(
         settings,
         policy=PolicyWithValue(
-            policy, _critic(settings, reward_models, device)
+            policy,
+            _critic(settings, reward_models, device),
+            value=settings.critic,
         ),
         tokenizer=tokenizer,
         reward=rewards.compose(settings.reward, style, sizes),
@@ -173,7 +175,7 @@ def _critic(
     settings: PPOConfig, reward_models: Path, device: torch.device
 ) -> PreTrainedModel | None:
     """The reward model that a separate value model starts as."""
-    if settings.value == "shared":
+    if not settings.critic or settings.value == "shared":
         return None
     folder = reward_models / "classifier"
     tokenizer = models.load_tokenizer(folder)

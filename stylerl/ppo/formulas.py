@@ -15,6 +15,8 @@ Sources
     Ziegler  Ziegler et al., arXiv 1909.08593
     N+       Huang et al., arXiv 2403.17031
     DAPO     Yu et al., arXiv 2503.14476
+    RLOO     Ahmadian et al., arXiv 2402.14740; Kool et al., ICLR 2019
+             workshop, "Buy 4 REINFORCE samples, get a baseline for free!"
     KL       Schulman, joschu.net/blog/kl-approx.html
     Chan     Chan, Golub, LeVeque, Stanford STAN-CS-79-773
 """
@@ -35,6 +37,15 @@ HORIZON = 10_000  # episodes in which the controller acts; Ziegler's
 def kl_k1(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """log pi - log pi_ref: unbiased for KL(pi, pi_ref) (KL, k1)."""
     return logprobs - ref_logprobs
+
+
+def kl_k2(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """(log pi - log pi_ref)^2 / 2 (KL, k2).
+
+    Its gradient under samples of pi is that of KL(pi, pi_ref); the gradient
+    of k3 is that of KL(pi_ref, pi).
+    """
+    return (logprobs - ref_logprobs) ** 2 / 2
 
 
 def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
@@ -86,6 +97,26 @@ def advantages_and_returns(
     return advantages, (advantages + values) * mask
 
 
+def group_advantages(
+    rewards: Tensor, outcomes: Tensor, mask: Tensor, size: int
+) -> Tensor:
+    """G_{i,t} - mean over the siblings j of i of G_{j,t}, (B, R) (RLOO).
+
+    G_{i,t} = o_i + the sum of c_{i,s} over s >= t, where o_i, (B,), is the
+    part of the rewards, (B, R), that the last action carries for the whole
+    response, and c the rest: charges of tokens and KL penalty.  A sibling
+    that has ended by t counts with its outcome.  Siblings are `size`
+    neighbours; what they did depends on nothing that episode i did, so the
+    estimate stays unbiased.
+    """
+    last = mask.sum(dim=1, keepdim=True) - 1
+    charges = rewards.scatter_add(1, last, -outcomes[:, None])
+    sums = discounted_sums(charges, gamma=1.0) * mask + outcomes[:, None]
+    groups = sums.view(-1, size, sums.shape[1])
+    others = (groups.sum(dim=1, keepdim=True) - groups) / (size - 1)
+    return (groups - others).view_as(sums) * mask
+
+
 def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
     """The sum of gamma^k reward_{t+k} over k, (B, R) each: what a token's
     return would be if nothing were predicted."""
@@ -102,10 +133,14 @@ def whiten(x: Tensor, mask: Tensor) -> Tensor:
 
     The variance has Bessel's correction.
     """
+    return (x - x[mask].mean()) / deviation(x, mask) * mask
+
+
+def deviation(x: Tensor, mask: Tensor) -> Tensor:
+    """The standard deviation over the mask, never 0, a scalar."""
     inside = x[mask]
-    mean = inside.mean()
-    variance = ((inside - mean) ** 2).sum() / max(len(inside) - 1, 1)
-    return (x - mean) * torch.rsqrt(variance + 1e-8) * mask
+    variance = ((inside - inside.mean()) ** 2).sum() / max(len(inside) - 1, 1)
+    return torch.sqrt(variance + 1e-8)
 
 
 def ratio_of(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:

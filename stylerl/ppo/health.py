@@ -121,11 +121,14 @@ def _updates_too_big(history: History) -> tuple[str, bool] | None:
 
 def _value_head_broken(history: History) -> tuple[str, bool] | None:
     """The head starts at 0, so its first updates do not count; where all
-    scores are the same there is no variance to explain."""
+    scores are the same there is no variance to explain; and the baseline
+    auto does not use a value that explains none."""
     flat = history[-1]["objective/score_std"] < FLAT
-    if flat or len(history) < 2 * SMOOTHED:
+    name = "value/explained_variance"
+    judged = name in history[-1] and "value/used" not in history[-1]
+    if flat or len(history) < 2 * SMOOTHED or not judged:
         return None
-    explained = _recent(history, "value/explained_variance")
+    explained = _recent(history, name)
     if explained < 0:
         return (
             f"the value explains {explained:.2f} of the returns' variance, "

@@ -55,6 +55,7 @@ class Learner:
         self.seed = seed
         self.done = 0  # updates
         self.beta = config.kl_coef  # moved by the KL controller
+        self.kl_weight = 0.0  # of the penalty in the loss
         self.rate_scale = 1.0  # halved by every rollback
         self.return_moments = formulas.Moments()
         # Two groups, since the new value head learns at a rate of its own.
@@ -63,32 +64,29 @@ class Learner:
             for name, weight in policy.named_parameters()
             if weight.requires_grad and not name.startswith("value_head.")
         ]
-        self.optimiser = torch.optim.Adam(
-            [
-                {"params": trunks},
-                {"params": list(policy.value_head.parameters())},
-            ],
-            eps=ADAM_EPS,
-            fused=True,
-        )
+        groups = [{"params": trunks}]
+        if policy.value_head is not None:
+            groups.append({"params": list(policy.value_head.parameters())})
+        self.optimiser = torch.optim.Adam(groups, eps=ADAM_EPS, fused=True)
 
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the metrics of the update.
 
         Raises:
-            TrainingError: a gradient is not finite.
+            TrainingError: a loss or gradient is not finite.
         """
         # 1. Rewards: the shaped score, and the KL penalty of every token.
-        rewards = self.rewards(batch)
-        # 2. Advantages, whitened over all tokens of the batch.
-        advantages, returns = formulas.advantages_and_returns(
-            rewards,
-            batch.values,
-            batch.mask,
-            self.config.gamma,
-            self.config.gae_lambda,
+        rewards, outcomes = self.rewards(batch)
+        # 2. Advantages, of one size over all tokens of the batch.
+        advantages, returns, explained = self.advantages(
+            batch, rewards, outcomes
         )
-        advantages = formulas.whiten(advantages, batch.mask)
+        size = formulas.deviation(advantages, batch.mask)
+        self.kl_weight = self.beta / float(size) / self.reward_scale
+        if self.config.baseline == "group":
+            advantages = advantages / size
+        else:
+            advantages = formulas.whiten(advantages, batch.mask)
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(
             batch.logprobs,
@@ -107,9 +105,10 @@ class Learner:
                     break
         # 4. Metrics, and the next KL coefficient.
         metrics = rollouts.metrics_of(batch, self.beta) | sums.metrics()
-        metrics["value/explained_variance"] = formulas.explained_variance(
-            batch.values, returns, batch.mask
-        )
+        if explained is not None:
+            metrics["value/explained_variance"] = explained
+        if self.config.baseline == "auto":
+            metrics["value/used"] = float((explained or 0.0) > 0)
         metrics["lr"] = self.optimiser.param_groups[0]["lr"]
         metrics["objective/kl_coef"] = self.beta
         self.beta = formulas.next_kl_coef(
@@ -118,26 +117,55 @@ class Learner:
         self.done += 1
         return metrics
 
-    def rewards(self, batch: Rollouts) -> Tensor:
-        """The reward of every token, (B, R)."""
+    def rewards(self, batch: Rollouts) -> tuple[Tensor, Tensor]:
+        """The reward of every token, (B, R), and of each the part that the
+        last action carries for the whole response, (B,)."""
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
         beta = self.beta if config.kl_penalty == "reward" else 0.0
         cut = ~torch.tensor(batch.finished)
+        scores = batch.scores - config.missing_eos_penalty * cut
+        outcomes = scores - batch.token_rewards.sum(dim=1)
         rewards = formulas.penalised_rewards(
-            batch.scores - config.missing_eos_penalty * cut,
-            batch.token_rewards,
-            kl,
-            batch.response_lengths,
-            beta,
+            scores, batch.token_rewards, kl, batch.response_lengths, beta
         )
         # The whitened policy loss does not depend on the rewards' scale, the
         # value loss does, and the two share a trunk.
         if config.scale_rewards:
             sums = formulas.discounted_sums(rewards, config.gamma)
             self.return_moments = self.return_moments.add(sums[batch.mask])
-            rewards = rewards / self.return_moments.rms
-        return rewards
+        scale = self.reward_scale
+        return rewards / scale, outcomes / scale
+
+    @property
+    def reward_scale(self) -> float:
+        """What rewards are divided by."""
+        return self.return_moments.rms if self.config.scale_rewards else 1.0
+
+    def advantages(
+        self, batch: Rollouts, rewards: Tensor, outcomes: Tensor
+    ) -> tuple[Tensor, Tensor, float | None]:
+        """Advantages and returns, (B, R), before they are brought to one
+        size, and the variance that the value explains, if there is one."""
+        config, mask = self.config, batch.mask
+        if not config.critic:
+            returns = formulas.discounted_sums(rewards, config.gamma) * mask
+            if config.baseline == "batch":
+                return returns, returns, None
+            return (
+                formulas.group_advantages(
+                    rewards, outcomes, mask, config.group_size
+                ),
+                returns,
+                None,
+            )
+        advantages, returns = formulas.advantages_and_returns(
+            rewards, batch.values, mask, config.gamma, config.gae_lambda
+        )
+        explained = formulas.explained_variance(batch.values, returns, mask)
+        if config.baseline == "auto" and explained <= 0:
+            advantages = formulas.discounted_sums(rewards, config.gamma) * mask
+        return advantages, returns, explained
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
         """The rows of each optimiser step of an update."""
@@ -163,9 +191,11 @@ class Learner:
             self.policy.parameters(), config.max_grad_norm
         )
         norm = sharding.full_tensors({"norm": clipped})["norm"].item()
-        if not math.isfinite(norm):
+        loss = means["policy/loss"]
+        if not (math.isfinite(norm) and math.isfinite(loss)):
             raise TrainingError(
-                f"the gradient must be finite; its norm is {norm} in update "
+                "loss and gradient must be finite; the loss is "
+                f"{loss} and the gradient's norm {norm} in update "
                 f"{self.done + 1}: lower ppo.learning_rate, or set "
                 "ppo.precision to fp32"
             )
@@ -231,9 +261,7 @@ class Learner:
             config.clip_coef,
             config.clip_coef_high or config.clip_coef,
         )
-        value, value_clipped = formulas.value_loss(
-            now.values, old.values, old.returns, config.clip_coef
-        )
+        loss = policy
         sums.add(
             {
                 "policy/loss": policy,
@@ -241,17 +269,22 @@ class Learner:
                 "policy/approxkl": formulas.kl_k3(old.logprobs, now.logprobs),
                 "policy/ratio": ratio,
                 "policy/entropy": now.entropy,
-                "value/loss": value,
-                "value/clipfrac": value_clipped,
             }
         )
         sums.maximum("policy/ratio_max", ratio)
-        loss = policy + config.vf_coef * value
+        if config.critic:
+            value, value_clipped = formulas.value_loss(
+                now.values, old.values, old.returns, config.clip_coef
+            )
+            sums.add({"value/loss": value, "value/clipfrac": value_clipped})
+            loss = loss + config.vf_coef * value
         if config.ent_coef:
             loss = loss - config.ent_coef * now.entropy
         if config.kl_penalty == "loss":
-            k3 = formulas.kl_k3(now.logprobs, old.ref_logprobs)
-            loss = loss + self.beta * k3
+            # Tokens were drawn from pi_old, hence the ratio; the weight is
+            # beta in units of the advantages, as it is in the rewards.
+            k2 = formulas.kl_k2(now.logprobs, old.ref_logprobs)
+            loss = loss + self.kl_weight * ratio.detach() * k2
         return loss
 
     def _set_rate(self) -> None:
@@ -259,11 +292,12 @@ class Learner:
         config = self.config
         share = formulas.learning_rate_share(config, self.done)
         share *= self.rate_scale
-        policy, value = self.optimiser.param_groups
+        policy, *value = self.optimiser.param_groups
         policy["lr"] = config.learning_rate * share
-        value["lr"] = share * (
-            config.value_learning_rate or config.learning_rate
-        )
+        for group in value:
+            group["lr"] = share * (
+                config.value_learning_rate or config.learning_rate
+            )
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """What a checkpoint keeps as safetensors; every rank calls this."""

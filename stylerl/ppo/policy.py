@@ -34,16 +34,23 @@ class ResponseScores(NamedTuple):
 
 
 class PolicyWithValue(nn.Module):
-    """A causal language model and a value head on a trunk.
+    """A causal language model and, where there is one, its value head.
 
     Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
-    head starts at zero, so that every value is 0 before the first step.
+    head starts at zero, so that every value is 0 before the first step;
+    without a head every value stays 0.
     """
 
     def __init__(
-        self, model: PreTrainedModel, critic: PreTrainedModel | None = None
+        self,
+        model: PreTrainedModel,
+        critic: PreTrainedModel | None = None,
+        *,
+        value: bool = True,
     ) -> None:
         """Wrap `model`, with values from its own trunk or from `critic`'s.
+
+        `value` says whether there is a head.
 
         Raises:
             ModelError: the logits are not linear in the last hidden state,
@@ -59,11 +66,13 @@ class PolicyWithValue(nn.Module):
             _check_critic(critic, model)
             trunk: Any = critic.base_model
             self.value_trunk = trunk
-        settings = (critic or model).config.get_text_config()
-        self.value_head = nn.Linear(settings.hidden_size, 1)
-        nn.init.zeros_(self.value_head.weight)
-        nn.init.zeros_(self.value_head.bias)
-        self.value_head.to(model.device)
+        self.value_head: nn.Linear | None = None
+        if value:
+            settings = (critic or model).config.get_text_config()
+            self.value_head = nn.Linear(settings.hidden_size, 1)
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+            self.value_head.to(model.device)
         self._check_logits()
 
     @property
@@ -92,6 +101,8 @@ class PolicyWithValue(nn.Module):
 
     def values(self, hidden: Tensor) -> Tensor:
         """State values in fp32, (..., H) -> (...)."""
+        if self.value_head is None:
+            return hidden.new_zeros(hidden.shape[:-1], dtype=torch.float32)
         with torch.autocast(hidden.device.type, enabled=False):
             values: Tensor = self.value_head(hidden.float())
         return values.squeeze(-1)
@@ -143,7 +154,9 @@ class PolicyWithValue(nn.Module):
         trunk = self.value_trunk
         if trunk is not None:
             trunk = type(trunk)(trunk.config).eval()
-        found = PolicyWithValue(model.eval(), trunk)
+        found = PolicyWithValue(
+            model.eval(), trunk, value=self.value_head is not None
+        )
         if self.adapters:
             found.add_adapters(*self.adapters.settings)
         return found
@@ -156,13 +169,15 @@ class PolicyWithValue(nn.Module):
         model = self.adapters.merged() if self.adapters else self.model
         with replacing(Path(folder)) as scratch:
             write_model(model, tokenizer, scratch)
-            save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
+            if self.value_head is not None:
+                save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
             if self.value_trunk is not None:
                 save_file(self.value_trunk.state_dict(), scratch / VALUE_TRUNK)
 
     def load_value_head(self, folder: Path) -> None:
         """Take the value head, and its trunk, that `save` left in `folder`."""
-        self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
+        if self.value_head is not None:
+            self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
         if self.value_trunk is not None:
             self.value_trunk.load_state_dict(load_file(folder / VALUE_TRUNK))
 

@@ -135,6 +135,15 @@ def check_trained(config: PPOConfig, policy: PolicyWithValue) -> None:
             "call requires_grad_(True), and give the reference as a model of "
             "its own, not as the policy itself"
         )
+    if config.critic != (policy.value_head is not None):
+        has = "no" if policy.value_head is None else "a"
+        raise ConfigError(
+            f"ppo.baseline: {config.baseline} and a policy with {has} value "
+            "head do not fit together: give the model itself as the policy, "
+            "or take another baseline"
+        )
+    if not config.critic:
+        return
     if config.value == "separate" and policy.value_trunk is None:
         raise ConfigError(
             "ppo.value: separate needs a value model; give "

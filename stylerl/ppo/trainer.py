@@ -165,7 +165,7 @@ class PPOTrainer:
         # Adam's steps are smaller than bf16 resolves: weights are fp32, and
         # the passes over them as `ppo.precision` says.
         if not isinstance(policy, PolicyWithValue):
-            policy = PolicyWithValue(policy.float())
+            policy = PolicyWithValue(policy.float(), value=config.critic)
         self.policy = policy.eval().float().to(self.ranks.device)
         given = reference
         if reference is None and not config.lora_rank:
@@ -246,11 +246,16 @@ class PPOTrainer:
             sharding.load(self.policy, self.best.weights)
 
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
-        """Sample one completion for each prompt and score it.
+        """Sample completions of each prompt and score them.
 
-        Without `prompts`, it takes those of the next update.
+        Each prompt gets one, or `ppo.group_size` neighbours with the
+        baseline group.  Without `prompts`, it takes the next update's.
         """
-        texts = list(prompts or self.next_prompts())
+        texts = [
+            prompt
+            for prompt in prompts or self.next_prompts()
+            for _ in range(self.config.copies)
+        ]
         return self._episodes(
             texts, draws.seed_of(self.seed, self.done, "sample")
         )
@@ -470,7 +475,7 @@ class PPOTrainer:
 
     def next_prompts(self) -> list[str]:
         """The prompts of the next update."""
-        size = self.config.batch_size
+        size = self.config.batch_size // self.config.copies
         places = draws.positions(
             self.done * size, size, len(self.prompts), self.seed
         )

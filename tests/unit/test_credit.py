@@ -99,7 +99,7 @@ def trainer(**changes):
 def test_the_rewards_of_a_response_sum_to_its_score():
     ours = trainer(missing_eos_penalty=0.25)
     batch = ours.rollout()
-    rewards = ours.learner.rewards(batch)
+    rewards, _ = ours.learner.rewards(batch)
     missing = 0.25 * ~torch.tensor(batch.finished)
     expected = batch.scores - missing
     assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)

@@ -46,8 +46,8 @@ def folder(tmp_path_factory):
         ({"kl_coef": 0.1}, r"ppo\.kl_coef was 0\.05 and is 0\.1: change"),
         ({"stop_strings": ("x",)}, r"stop_strings was \[\] and is \['x'\]"),
         (
-            {"gamma": 0.5, "seed": 3},
-            r"ppo\.gamma was 1\.0 and is 0\.5; seed was 0 and is 3",
+            {"warmup": 0.5, "seed": 3},
+            r"ppo\.warmup was 0\.05 and is 0\.5; seed was 0 and is 3",
         ),
         ({"whole_lines": True}, "whole_lines was False and is True"),
         ({"prompts": PROMPTS[1:]}, "run; the prompts changed:"),

@@ -151,6 +151,7 @@ def test_eos_is_the_last_action_and_carries_the_score():
         ends_early(build_llama, 3),
         kl_coef=0.0,
         batch_size=16,
+        baseline="value",
         gae_lambda=0.0,
         scale_rewards=False,
     )
@@ -197,7 +198,7 @@ def test_a_stop_string_finishes_a_response():
         assert text == full.partition("e")[0]
         stopped += ended
     assert stopped > 0
-    rewards = trainer.learner.rewards(batch).sum(dim=1)
+    rewards = trainer.learner.rewards(batch)[0].sum(dim=1)
     cut = ~torch.tensor(batch.finished)
     assert torch.allclose(rewards, batch.scores - 5.0 * cut, atol=1e-6)
 
@@ -229,7 +230,7 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
         assert judged == (text if finished or not whole_lines else whole)
     assert batch.scores.tolist() == [0.5] * 8
     trainer = make(missing_eos_penalty=2.0, scale_rewards=False, kl_coef=0.0)
-    rewards = trainer.learner.rewards(batch).sum(dim=1)
+    rewards = trainer.learner.rewards(batch)[0].sum(dim=1)
     assert rewards.tolist() == [0.5 if f else -1.5 for f in batch.finished]
 
 
@@ -242,6 +243,7 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
 def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
     trainer = make(
         batch_size=batch_size,
+        baseline="batch",
         num_minibatches=minibatches,
         update_epochs=epochs,
         micro_batch=1,
@@ -304,7 +306,7 @@ def test_a_separate_value_model_is_trained_at_the_policys_rate(tokenizer):
     """Its trunk at that rate, the head on it at its own."""
     critic = build_llama(len(tokenizer), seed=1)
     policy = PolicyWithValue(build_llama(len(tokenizer)), critic)
-    trainer = make(policy, value_learning_rate=0.01)
+    trainer = make(policy, baseline="value", value_learning_rate=0.01)
     before = {n: p.detach().clone() for n, p in policy.named_parameters()}
     trainer.update(trainer.rollout())
     moved = {
@@ -389,7 +391,20 @@ def test_the_policy_reaches_a_known_optimum():
 
 
 @pytest.mark.slow
-def test_the_policy_reaches_the_optimum_under_the_penalty():
+@pytest.mark.parametrize(
+    ("baseline", "kl_penalty"),
+    [
+        ("value", "reward"),
+        ("auto", "reward"),
+        ("batch", "reward"),
+        ("group", "reward"),
+        ("batch", "loss"),
+        ("group", "loss"),
+    ],
+)
+def test_the_policy_reaches_the_optimum_under_the_penalty(
+    baseline, kl_penalty
+):
     """One token, worth 1 if it is even, beta = 1/2: the optimum is
     pi*(a) = pi_ref(a) exp(2 s(a)) / Z, so that even tokens have
     p e^2 / (p e^2 + 1 - p), where pi_ref gives them p."""
@@ -414,6 +429,8 @@ def test_the_policy_reaches_the_optimum_under_the_penalty():
         temperature=1.0,
         learning_rate=3e-3,
         kl_coef=0.5,
+        baseline=baseline,
+        kl_penalty=kl_penalty,
         missing_eos_penalty=0.0,
     )
     for _ in range(len(trainer)):
@@ -441,7 +458,7 @@ def test_by_hand_the_steps_are_those_of_the_loop():
     trainer = make()
     by_hand = [trainer.update(trainer.rollout()) for _ in range(len(trainer))]
     assert by_hand == looped
-    assert len(make().rollout(["a", "b", "c"]).input_ids) == 3
+    assert make().rollout(["a", "b"]).prompts == ["a"] * 4 + ["b"] * 4
 
 
 def final_kl(**changes):
@@ -507,11 +524,60 @@ def test_an_entropy_bonus_raises_entropy():
     assert bonus[-1] > plain[-1] + 0.05
 
 
+# ---- The baseline. -------------------------------------------------------
+
+
+@pytest.mark.parametrize("baseline", ["batch", "group"])
+def test_without_a_critic_there_is_no_value(baseline, tokenizer):
+    trainer = make(baseline=baseline)
+    assert trainer.policy.value_head is None
+    batch = trainer.rollout()
+    assert not batch.values.any()
+    metrics = trainer.update(batch)
+    assert not [name for name in metrics if name.startswith("value/")]
+    assert len(trainer.learner.optimiser.param_groups) == 1
+
+
+def test_a_group_is_of_one_prompt_and_of_different_draws():
+    batch = make(baseline="group", group_size=4).rollout()
+    assert [len(set(batch.prompts[i : i + 4])) for i in (0, 4)] == [1, 1]
+    assert batch.prompts[0] != batch.prompts[4]
+    assert len({tuple(ids) for ids in batch.input_ids[:4]}) > 1
+
+
+def test_auto_uses_a_value_that_explains_something_and_no_other():
+    """A value of twice the outcome's deviation explains it; its opposite
+    does not, and then the advantages are those of the batch's mean."""
+    trainer = make(baseline="auto", ent_coef=0.0, updates=9)
+    batch = trainer.rollout()
+    plain = make(baseline="batch", ent_coef=0.0, updates=9)
+    outcome = batch.scores[:, None] * batch.mask
+    found = {}
+    for sign in (1, -1):
+        learner = trainer.learner
+        rewards, outcomes = plain.learner.rewards(batch)
+        values = sign * outcome / plain.learner.reward_scale
+        believed = dataclasses.replace(batch, values=values)
+        found[sign] = learner.advantages(believed, rewards, outcomes)
+        reference, *_ = plain.learner.advantages(batch, rewards, outcomes)
+        assert torch.equal(found[sign][0], reference) == (sign < 0)
+    assert found[1][2] > 0 > found[-1][2]
+
+
+def test_a_head_and_a_baseline_that_does_not_use_it_are_refused(tokenizer):
+    for value, baseline in ((True, "group"), (False, "value")):
+        policy = PolicyWithValue(build_llama(len(tokenizer)), value=value)
+        with pytest.raises(ConfigError, match=f"ppo.baseline: {baseline}"):
+            make(policy, baseline=baseline)
+
+
 # ---- Score shaping, prompts, reward functions. ---------------------------
 
 
 def test_prompts_come_in_turn_and_each_once_a_pass():
-    trainer = make(prompts=[f"p{i}" for i in range(10)], batch_size=4)
+    trainer = make(
+        prompts=[f"p{i}" for i in range(10)], batch_size=8, group_size=2
+    )
     drawn = []
     for trainer.learner.done in range(5):
         drawn += trainer.next_prompts()
@@ -583,7 +649,11 @@ def twice():
         ({"model": frozen()}, ConfigError, "all of them are frozen"),
         (twice(), ConfigError, "not as the policy itself"),
         ({"model": not_a_number()}, ModelError, "weights hold NaN"),
-        ({"value": "separate"}, ConfigError, "separate needs a value model"),
+        (
+            {"baseline": "value", "value": "separate"},
+            ConfigError,
+            "separate needs a value model",
+        ),
     ],
 )
 def test_a_policy_that_cannot_learn_is_one_clear_error(
@@ -751,7 +821,7 @@ def test_a_tokenizer_without_eos_is_one_clear_error():
 
 def test_a_policy_with_a_value_head_is_taken_as_it_is(tokenizer):
     policy = PolicyWithValue(build_llama(len(tokenizer)))
-    trainer = make(policy)
+    trainer = make(policy, baseline="value")
     assert trainer.policy is policy
     assert trainer.reference is not policy.model
 

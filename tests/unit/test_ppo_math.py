@@ -10,9 +10,12 @@ from stylerl.config import PPOConfig
 from stylerl.ppo.formulas import (
     Moments,
     advantages_and_returns,
+    deviation,
     discounted_sums,
     explained_variance,
+    group_advantages,
     kl_k1,
+    kl_k2,
     kl_k3,
     learning_rate_share,
     next_kl_coef,
@@ -36,6 +39,8 @@ def test_kl_estimators():
     """pi = 1/2, pi_ref = 1/4: k1 = ln 2; x = 1/2: k3 = 1/2 - 1 + ln 2."""
     logprobs, reference = torch.tensor([0.5, 0.25]).log()
     assert kl_k1(logprobs, reference).item() == pytest.approx(math.log(2))
+    expected = math.log(2) ** 2 / 2
+    assert kl_k2(logprobs, reference).item() == pytest.approx(expected)
     expected = 0.5 - 1 + math.log(2)
     assert kl_k3(logprobs, reference).item() == pytest.approx(expected)
 
@@ -99,6 +104,89 @@ def test_discounted_sums():
     """gamma 1/2: 4, then 2 + 2 = 4, then 1 + 2 = 3."""
     sums = discounted_sums(torch.tensor([[1.0, 2.0, 4.0]]), 0.5)
     assert sums.tolist() == [[3.0, 4.0, 4.0]]
+
+
+@pytest.mark.parametrize(("estimator", "right"), [(kl_k2, 1), (kl_k3, 0)])
+def test_of_the_penalties_in_the_loss_k2_has_the_gradient(estimator, right):
+    """The mean of its gradient over samples of pi, against that of
+    KL(pi, pi_ref), by enumeration of three actions."""
+    logits = torch.tensor([0.3, -1.0, 0.5], requires_grad=True)
+    reference = torch.tensor([0.1, 0.2, 0.7]).log()
+    ours = torch.log_softmax(logits, dim=0)
+    sampled = (ours.exp().detach() * estimator(ours, reference)).sum()
+    (found,) = torch.autograd.grad(sampled, logits, retain_graph=True)
+    kl = (ours.exp() * (ours - reference)).sum()
+    (expected,) = torch.autograd.grad(kl, logits)
+    assert torch.allclose(found, expected, atol=1e-6) == right
+
+
+def test_group_advantages():
+    """Siblings with outcomes 2 and 1, and charges (-1, 0, 0) and (0, -3).
+
+    From t on they get (1, 2, 2) and (-2, -2, and after its end 1): the
+    first is ahead by (3, 4, 1), the second behind by (3, 4)."""
+    rewards = torch.tensor([[-1.0, 0.0, 2.0], [0.0, -2.0, 0.0]])
+    outcomes = torch.tensor([2.0, 1.0])
+    found = group_advantages(rewards, outcomes, MASK, 2)
+    assert found.tolist() == [[3.0, 4.0, 1.0], [-3.0, -4.0, 0.0]]
+
+
+def test_groups_of_three_know_only_their_own():
+    """One token each, worth 1, 2, 6 and 5, 5, 5: the first is behind the
+    mean of 2 and 6 by 3, the second behind 3.5 by 1.5, the third ahead of
+    1.5 by 4.5; in the other group nobody is ahead."""
+    outcomes = torch.tensor([1.0, 2, 6, 5, 5, 5])
+    mask = torch.ones(6, 1, dtype=torch.bool)
+    found = group_advantages(outcomes[:, None], outcomes, mask, 3)
+    assert found[:, 0].tolist() == [-3.0, -1.5, 4.5, 0.0, 0.0, 0.0]
+
+
+def test_leave_one_out_leaves_the_gradient_as_it_is():
+    """Two binary actions, with a charge on the first and an outcome; the
+    first action 1 ends the episode.  The mean over all pairs of siblings of
+    sum_t grad log pi(a_t) A_t is the gradient of the mean return."""
+    logits = torch.tensor([[0.2, -0.3], [0.7, 0.1]], requires_grad=True)
+    ours = torch.log_softmax(logits, dim=1)
+    episodes = [  # actions, charge of the first, outcome
+        ((0, 0), -0.5, 1.0),
+        ((0, 1), -0.5, 3.0),
+        ((1,), 0.25, 2.0),
+    ]
+    logprobs = [
+        torch.stack([ours[t, a] for t, a in enumerate(actions)])
+        for actions, _, _ in episodes
+    ]
+    shares = torch.stack([each.sum().exp() for each in logprobs])
+    worth = torch.tensor([c + o for _, c, o in episodes])
+    (expected,) = torch.autograd.grad(
+        (shares * worth).sum(), logits, retain_graph=True
+    )
+    surrogate = torch.zeros(())
+    for i, (_, c, o) in enumerate(episodes):
+        for j, (_, other_c, other_o) in enumerate(episodes):
+            rows = [
+                (len(logprobs[i]), c, o),
+                (len(logprobs[j]), other_c, other_o),
+            ]
+            mask = torch.tensor([[True, n == 2] for n, _, _ in rows])
+            rewards = torch.zeros(2, 2)
+            for row, (n, charge, outcome) in enumerate(rows):
+                rewards[row, 0] += charge
+                rewards[row, n - 1] += outcome
+            outcomes = torch.tensor([outcome for _, _, outcome in rows])
+            ahead = group_advantages(rewards, outcomes, mask, 2)[0]
+            chance = (shares[i] * shares[j]).detach()
+            own = logprobs[i] * ahead[: len(logprobs[i])]
+            surrogate = surrogate + chance * own.sum()
+    (found,) = torch.autograd.grad(surrogate, logits)
+    torch.testing.assert_close(found, expected)
+
+
+def test_deviation_counts_tokens_and_no_padding():
+    """Of 1, 2, 3, 4, 5: the root of 10 / 4; of equal ones not 0."""
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 99.0]])
+    assert deviation(x, MASK).item() == pytest.approx(math.sqrt(2.5))
+    assert deviation(torch.ones(2, 3), MASK).item() == pytest.approx(1e-4)
 
 
 def test_whitening_counts_tokens_and_no_padding():
