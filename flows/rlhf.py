@@ -96,7 +96,7 @@ def run_stages(
         stages.track_data()
     for stage in graph.load_stages():
         if stale is None:
-            stale = stages.stale()
+            stale = stages.stale(refill=False)
         key = graph.stage_key(stage)
         state = stages.run_stage.with_options(
             refresh_cache=stage.name in stale

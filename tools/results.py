@@ -157,7 +157,7 @@ def source() -> str:
 def alarms() -> str:
     """In how many updates each alarm of PPO was raised, as a sentence."""
     table = pd.read_csv(ROOT / "metrics/ppo.csv")
-    rows = table["alarms"].dropna().str.split("; ")
+    rows = table["alarms"].dropna().astype(str).str.split("; ")
     counts = Counter(name for names in rows for name in names)
     said = [f"{name} in {n}" for name, n in counts.most_common()]
     return (

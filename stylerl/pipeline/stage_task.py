@@ -90,21 +90,22 @@ RETRY_TRANSIENT: dict[str, Any] = {
     cache_policy=NO_CACHE,
     **RETRY_TRANSIENT,
 )
-def stale() -> set[str]:
+def stale(refill: bool = True) -> set[str]:
     """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
 
-    Where its cache was deleted, what is whole is put there again first.
+    With `refill`, where DVC's cache was deleted, what is whole is put there
+    again first.
 
     Raises:
         StageFailure: DVC cannot tell.
     """
     found = _status()
-    if "not in cache" in str(found):
+    if refill and "not in cache" in str(found) and (put := _refill_cache()):
         get_run_logger().warning(
-            "DVC's cache lacks what is in the workspace; whatever is as "
-            "dvc.lock has it is put back, and not made again"
+            "DVC's cache lacked what is in the workspace as dvc.lock has it; "
+            "put back, not made again: %s",
+            ", ".join(put),
         )
-        _refill_cache()
         found = _status()
     return set(found)
 
@@ -128,21 +129,24 @@ def _status() -> dict[str, Any]:
     return found
 
 
-def _refill_cache() -> None:
-    """Put each output that is as dvc.lock has it into DVC's cache.
+def _refill_cache() -> list[str]:
+    """Put each output that is as dvc.lock has it into DVC's cache; which.
 
     Of a stage whose outputs all are, the execution is kept there as well.
     """
     from dvc.repo import Repo
 
+    put = []
     with Repo() as repo, repo.lock:
         for stage in repo.index.stages:
             whole = [out for out in stage.outs if not out.workspace_status()]
             for out in whole:
                 if out.use_cache and out.changed_cache():
                     out.commit()
+                    put.append(str(out))
             if len(whole) == len(stage.outs):
                 repo.stage_cache.save(stage)
+    return put
 
 
 def _retry_while_locked(
