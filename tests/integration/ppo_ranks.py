@@ -16,6 +16,7 @@ from stylerl.ppo import PPOConfig, PPOTrainer, sharding
 
 CONFIG = PPOConfig(
     updates=3,
+    baseline="value",
     batch_size=7,
     num_minibatches=4,
     update_epochs=2,

@@ -17,6 +17,7 @@ from stylerl.ppo import PPOConfig, PPOTrainer, compute
 
 CONFIG = PPOConfig(
     updates=24,
+    baseline="value",
     batch_size=6,
     num_minibatches=2,
     update_epochs=2,

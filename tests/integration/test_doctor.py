@@ -304,13 +304,16 @@ def test_the_preset_gpu_fits_a_gpu_of_24_gb():
 
 def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     # Two layers; q, k, v, o are 32 x 32, the MLP's three 32 x 64: a rank
-    # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176, and
-    # the value head 33.
+    # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176; a value
+    # head has 33.
     name = str(llama_folder)
     assert memory.shape_of(name, "main").adapted == 1_088
     params = config.override(Params(), {"ppo.lora_rank": 2})
     found = doctor.check_adapters(name, params)
     assert found.status is Status.OK
+    assert "LoRA trains 2,176 of" in found.detail
+    valued = config.override(params, {"ppo.baseline": "value"})
+    found = doctor.check_adapters(name, valued)
     assert "LoRA trains 2,209 of" in found.detail
 
     params = config.override(params, {"ppo.lora_targets": ["c_attn"]})

@@ -36,7 +36,7 @@ from stylerl.reward.composite import linter_style
 
 tokenizer = models.load_tokenizer(sys.argv[1])
 trainer = PPOTrainer(
-    PPOConfig(updates=1, batch_size=2, num_minibatches=1, update_epochs=1,
+    PPOConfig(updates=1, batch_size=4, num_minibatches=1, update_epochs=1,
               max_new_tokens=4),
     policy=models.load_causal_lm(sys.argv[1], "main", tokenizer),
     tokenizer=tokenizer,

@@ -25,6 +25,7 @@ BODY = "    return value\n"
 SETTINGS = {
     "ppo.monitor": "none",
     "ppo.updates": 3,
+    "ppo.baseline": "value",
     "ppo.batch_size": 6,
     "ppo.num_minibatches": 2,
     "ppo.max_new_tokens": 8,
