@@ -132,8 +132,8 @@ def _status() -> dict[str, Any]:
 def _refill_cache() -> list[str]:
     """Put each output that is as dvc.lock has it into DVC's cache; which.
 
-    Of a stage whose dependencies and outputs all are, the execution is kept
-    there as well.
+    Of a stage whose outputs all are, the execution is kept there as well,
+    by dvc.lock's digests; DVC refuses where a dependency is missing.
     """
     from dvc.repo import Repo
 
@@ -145,8 +145,8 @@ def _refill_cache() -> list[str]:
                 if out.use_cache and out.changed_cache():
                     out.commit()
                     put.append(str(out))
-            read = all(not dep.workspace_status() for dep in stage.deps)
-            if read and len(whole) == len(stage.outs):
+            there = all(dep.exists for dep in stage.deps)
+            if there and len(whole) == len(stage.outs):
                 repo.stage_cache.save(stage)
     return put
 
