@@ -178,7 +178,7 @@ class SFTConfig(Section):
 class RewardConfig(Section):
     """Reward models: P(compliant), and pairwise Bradley-Terry."""
 
-    REMOVED: ClassVar = {"warmup": 0.05}
+    REMOVED: ClassVar = {"warmup": 0.05, "margin": 0.0}
 
     base: str = setting(
         "artifacts/sft", "model to start from: a folder or a hub name"
@@ -195,12 +195,6 @@ class RewardConfig(Section):
     max_tokens: int = setting(320, "texts are cut to this length", ge=8)
     center_rewards_coefficient: float = setting(
         0.01, "pull of the pairwise rewards towards 0", ge=0, was="centring"
-    )
-    margin: float = setting(
-        0.0,
-        "log-odds by which the pairwise rewards must differ for each point "
-        "of style score between two texts (one violation is 0.1)",
-        ge=0,
     )
     unparsable_share: float = setting(
         0.1,

@@ -11,5 +11,4 @@ class Preference(NamedTuple):
     rule: str  # the rule they differ by, "" where several
     chosen: str
     rejected: str
-    gap: float = 0.0  # how much higher the judge scores it, in style score
     margin: float = 0.0  # by how much its reward should win, where known

@@ -122,8 +122,7 @@ def train_pairwise(
     Loss -log sigmoid(r(chosen) - r(rejected) - margin) (Bradley and Terry
     1952; Stiennon et al., arXiv 2009.01325; the margin: Llama 2, arXiv
     2307.09288, equation 2), plus a small pull of the rewards towards 0
-    (arXiv 2312.09244, equation 2).  The margin is the pair's own, and
-    `config.margin` for each point of style score between its texts.
+    (arXiv 2312.09244, equation 2).  The margin is the pair's own.
     Afterwards the mean reward of `references` is 0.
 
     Raises:
@@ -153,7 +152,7 @@ def train_pairwise(
             "chosen_ids": chosen,
             "rejected_ids": rejected,
             "length": [len(row) for row in chosen],
-            "margin": [p.margin + config.margin * p.gap for p in pairs],
+            "margin": [pair.margin for pair in pairs],
         }
     )
     with tempfile.TemporaryDirectory() as scratch:

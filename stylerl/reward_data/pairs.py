@@ -54,7 +54,7 @@ def minimal(
     rng = random.Random(f"{seed}:minimal")
     drafts = _balanced(clean_rows(labels), SPARE * count, rng)
     confirmed = [
-        Preference(*draft, gap=1 - verdict.score)
+        Preference(*draft)
         for draft, verdict in _judged(drafts, judge)
         if breaks_only(draft.rule, verdict)
     ]
@@ -71,7 +71,7 @@ def corrupted(
     ]
     changed = [draft for draft in drafts if draft.corrupted != draft.clean]
     return [
-        Preference(*draft, gap=1 - verdict.score)
+        Preference(*draft)
         for draft, verdict in _judged(changed, judge)
         if verdict.parsed and verdict.violations
     ]
@@ -91,7 +91,7 @@ def unparsable(
         if changed is not None:
             drafts.append(Pair(UNPARSABLE, text, changed))
     return [
-        Preference(*draft, gap=1.0)
+        Preference(*draft)
         for draft, verdict in _judged(drafts, judge)
         if not verdict.parsed
     ]

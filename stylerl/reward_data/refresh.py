@@ -72,7 +72,6 @@ def pairs(labelled: pd.DataFrame) -> list[Preference]:
     for _, rows in labelled.groupby("prompt", sort=True):
         ordered = rows.sort_values("score", kind="stable")
         worst, best = ordered.iloc[0], ordered.iloc[-1]
-        gap = float(best["score"] - worst["score"])
-        if gap > 0:
-            found.append(Preference("", best["text"], worst["text"], gap))
+        if best["score"] > worst["score"]:
+            found.append(Preference("", best["text"], worst["text"]))
     return found

@@ -94,7 +94,7 @@ def _labels(count: int = 32) -> pd.DataFrame:
 
 def _pairs(count: int = 16) -> list[Preference]:
     return [
-        Preference("E703", f"x = f({i})\n", f"x = f({i});\n", 0.1)
+        Preference("E703", f"x = f({i})\n", f"x = f({i});\n")
         for i in range(count)
     ]
 
@@ -199,9 +199,7 @@ def test_minimal_pairs_are_confirmed_and_balanced() -> None:
     assert len(found) == 24
     for pair in found:
         assert judge.verdict(pair.chosen).compliant
-        verdict = judge.verdict(pair.rejected)
-        assert breaks_only(pair.rule, verdict)
-        assert pair.gap == pytest.approx(1 - verdict.score)
+        assert breaks_only(pair.rule, judge.verdict(pair.rejected))
     counts = pd.Series([pair.rule for pair in found]).value_counts()
     assert counts.max() - counts.min() <= 2
 
@@ -212,10 +210,8 @@ def test_preferences_mix_minimal_and_corrupted_pairs() -> None:
     assert sum(bool(pair.rule) for pair in found) == 10
     assert 8 <= sum(not pair.rule for pair in found) <= 10
     for pair in found:
-        gap = judge.verdict(pair.chosen).score
-        gap -= judge.verdict(pair.rejected).score
-        assert pair.gap == pytest.approx(gap)
-        assert pair.gap > 0
+        better, worse = judge.verdict(pair[1]), judge.verdict(pair[2])
+        assert better.score > worse.score
     assert found == pairs.preferences(_labels(), judge, count=20, seed=0)
 
 
@@ -236,7 +232,7 @@ def test_unparsable_pairs_do_not_parse() -> None:
         assert not judge.verdict(pair.rejected).parsed
         head = pair.chosen.splitlines()[0]
         assert pair.rejected.startswith(head)
-        assert (pair.rule, pair.gap) == ("E999", 1.0)
+        assert pair.rule == "E999"
 
 
 @pytest.mark.parametrize("start", [-1, 0, 9])
@@ -279,7 +275,6 @@ def test_rollouts_are_labelled_by_the_judge(tmp_path: Path) -> None:
     (pair,) = refresh.pairs(found)
     assert pair.chosen == "def f(a):\n    return a\n"
     assert pair.rejected == "def f(a):\n    return a;\n"
-    assert pair.gap == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -507,10 +502,10 @@ def test_margin_and_centring_are_in_the_loss(
 ) -> None:
     # Equal texts have equal rewards r, so that the loss of a pair is
     # log(1 + exp(m)) + c (2 r)^2.  One step of a rate of almost nothing:
-    # m = 0.5 + 2 x 0.25 = 1 gives 1.3133; m = 0 and c = 3 the rest.
+    # m = 1 gives 1.3133; m = 0 and c = 3 the rest.
     monkeypatch.setattr(training, "multiplies_bf16", lambda: False)
     text = TEXTS[0]
-    pair = Preference("", text, text, gap=0.25, margin=0.5)
+    pair = Preference("", text, text, margin=1.0)
     losses = []
 
     def log(numbers: Mapping[str, float], step: int) -> None:
@@ -521,12 +516,9 @@ def test_margin_and_centring_are_in_the_loss(
         epochs=5.0,
         learning_rate=1e-12,
         center_rewards_coefficient=0.0,
-        margin=2.0,
     )
     reward.train_pairwise([pair] * 4, [text], still, 0, log)
-    still = dataclasses.replace(
-        still, margin=0.0, center_rewards_coefficient=3.0
-    )
+    still = dataclasses.replace(still, center_rewards_coefficient=3.0)
     plain = pair._replace(margin=0.0)
     scorer = reward.train_pairwise([plain] * 4, [text], still, 0, log)
     raw = scorer.model.config.reward_centre  # the text's own reward
@@ -543,7 +535,7 @@ def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
 
 def _eval_set(rollouts: pd.DataFrame) -> RewardDataset:
     labels = _labels(4)
-    broken = Preference("E999", "x = f(1)\n", "x = f(1\n", 1.0)
+    broken = Preference("E999", "x = f(1)\n", "x = f(1\n")
     return RewardDataset(
         labels[labels["split"] == "valid"], [*_pairs(3), broken], rollouts
     )
