@@ -1,0 +1,86 @@
+"""Whether the names that a completion reads are there to be read.
+
+    resolved_names("def f(x):", "\\n    return g(x)\\n", {"g"})   # 2 of 2
+
+A name resolves where Python would look it up: in the function and those
+around it, in its module (`known`, and what prompt and completion bind there),
+or among the builtins.  Each name counts once, so that reading one that is
+there again and again hides none that is not.  Code is compiled to a symbol
+table, never run.
+"""
+
+import builtins
+import symtable
+import warnings
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+# What a module has without binding it, and a method without naming it.
+GIVEN = frozenset((*dir(builtins), "__file__", "__class__"))
+
+
+class Names(NamedTuple):
+    """The different names that a completion reads, and those that exist."""
+
+    read: int  # 0 where it does not parse, or reads none
+    resolved: int
+
+
+def resolved_names(
+    prompt: str, completion: str, known: Collection[str] = ()
+) -> Names:
+    """Count the names that a completion reads, and those that resolve.
+
+    Args:
+        prompt: a function's header, with or without a docstring.
+        completion: what follows it.
+        known: the names that the function's module binds.
+    """
+    try:
+        everywhere, bound = _read(prompt + completion)
+        names = everywhere - _header(prompt)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Names(0, 0)
+    local = {name for name, is_global in names if not is_global}
+    looked_up = {name for name, is_global in names if is_global} - local
+    missing = [
+        name
+        for name in looked_up
+        if name not in bound and name not in GIVEN and name not in known
+    ]
+    read = len(local) + len(looked_up)
+    return Names(read, read - len(missing))
+
+
+def _read(source: str) -> tuple[set[tuple[str, bool]], set[str]]:
+    """The (name, is global) that are read, and what the module binds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        top = symtable.symtable(source, "snippet", "exec")
+    read, bound = set(), set()
+    for table in _tables(top):
+        for symbol in table.get_symbols():
+            in_module = table is top or symbol.is_global()
+            if symbol.is_referenced():
+                read.add((symbol.get_name(), in_module))
+            if in_module and (symbol.is_assigned() or symbol.is_imported()):
+                bound.add(symbol.get_name())
+    return read, bound
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
+
+@lru_cache(1024)
+def _header(prompt: str) -> frozenset[tuple[str, bool]]:
+    """What the prompt reads by itself: defaults and annotations."""
+    for body in ("\n    pass\n", "pass\n"):
+        try:
+            return frozenset(_read(prompt + body)[0])
+        except SyntaxError:
+            continue
+    return frozenset()
