@@ -2,8 +2,8 @@
 
 transformers holds several under a name each; here is one more, for the
 decoding loop on a CPU.  There one query meets hundreds of cached keys, and
-torch's fused kernel, made for many queries, takes five times as long as two
-matrix products.
+torch's fused kernel, made for many queries, is slower than two matrix
+products.
 """
 
 from collections.abc import Iterator

@@ -61,6 +61,40 @@ class PreallocatedLayer(DynamicLayer):
         self.columns, self.rows = self.columns[:count], self.rows[:count]
 
 
+class Responses:
+    """What each row has drawn so far, and which rows still draw."""
+
+    def __init__(self, count: int, ends: Callable[[list[int]], bool]) -> None:
+        """`ends` says whether the last of a response's tokens ends it."""
+        self.ids: list[list[int]] = [[] for _ in range(count)]
+        self.rows = torch.arange(count)  # the row that stands at each place
+        self._ends = ends
+        self._ended: set[int] = set()
+
+    def add(self, drawn: list[list[int]]) -> Tensor:
+        """Take the next tokens of each place; which are live, (places,)."""
+        rows = self.rows.tolist()
+        for row, tokens in zip(rows, drawn, strict=True):
+            for token in tokens if row not in self._ended else ():
+                self.ids[row].append(token)
+                if self._ends(self.ids[row]):
+                    self._ended.add(row)
+                    break
+        return torch.tensor([row not in self._ended for row in rows])
+
+    def keep(self, places: Tensor) -> None:
+        """Keep only these places, in this order."""
+        self.rows = self.rows[places]
+
+
+def left_pad(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids (B, width), which of them are real (B, width), lengths (B,)."""
+    ids = right_pad([row[::-1] for row in rows], pad).flip(1)
+    lengths = torch.tensor([len(row) for row in rows])
+    width = ids.shape[1]
+    return ids, torch.arange(width) >= width - lengths[:, None], lengths
+
+
 @torch.inference_mode()
 def decode_batch(
     lm: PreTrainedModel,
@@ -81,22 +115,17 @@ def decode_batch(
         ends: whether the last of a response's tokens is its last.
     """
     # 1. Prompts padded on the left, and a cache with room for the responses.
-    rows = torch.arange(len(prompts))  # the original row of each live row
-    ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
-    lengths = torch.tensor([len(row) for row in prompts])
+    ids, mask, lengths = left_pad(prompts, pad)
+    padded = not bool(mask.all())
     width, limit = ids.shape[1], noise.shape[1]
-    room = width + limit
-    mask = torch.arange(width) >= width - lengths[:, None]
-    mask = torch.cat([mask, mask.new_ones(len(prompts), room - width)], dim=1)
-    padded = bool((lengths < width).any())
+    mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
     layers = range(lm.config.get_text_config().num_hidden_layers)
-    cache = Cache([PreallocatedLayer(room) for _ in layers])
+    cache = Cache([PreallocatedLayer(width + limit) for _ in layers])
     ids, mask, lengths, noise = (
         tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
     )
     positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
-    responses: list[list[int]] = [[] for _ in prompts]
-    ended: set[int] = set()
+    responses = Responses(len(prompts), ends)
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
@@ -109,12 +138,7 @@ def decode_batch(
                 logits_to_keep=1,
             ).logits[:, -1]  # (live, V)
             tokens = choose_tokens(logits, noise[:, step], temperature)
-            for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
-                if row not in ended:
-                    responses[row].append(token)
-                    if ends(responses[row]):
-                        ended.add(row)
-            live = torch.tensor([row not in ended for row in rows.tolist()])
+            live = responses.add(tokens[:, None].tolist())
             if not live.any():
                 break
             # 3. The next step sees one new token a row; rows that have
@@ -123,13 +147,13 @@ def decode_batch(
             ids = tokens[:, None]
             if int(live.sum()) <= 0.9 * len(live):
                 keep = fill_holes(live)
-                rows = rows[keep]
+                responses.keep(keep)
                 keep = keep.to(lm.device)
                 cache.batch_select_indices(keep)
                 ids, mask, lengths, noise, positions = (
                     t[keep] for t in (ids, mask, lengths, noise, positions)
                 )
-    return responses
+    return responses.ids
 
 
 def fill_holes(live: Tensor) -> Tensor:

@@ -19,8 +19,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
-from stylerl.lm.decoding import choose_tokens, fill_holes
-from stylerl.lm.logprobs import right_pad
+from stylerl.lm.decoding import (
+    Responses,
+    choose_tokens,
+    fill_holes,
+    left_pad,
+)
 from stylerl.lm.models import bf16_copy
 
 ROOM = 64  # caches have a multiple of this many places, so that few are made
@@ -216,34 +220,24 @@ class StaticDecoder:
     ) -> list[list[int]]:
         """What `decode_batch` does, with the same arguments."""
         # 1. Prompts padded on the left, and the first token of each row.
-        device = self.model.device
-        ids = right_pad([row[::-1] for row in prompts], pad).flip(1)
-        lengths = torch.tensor([len(row) for row in prompts])
+        ids, mask, lengths = left_pad(prompts, pad)
         width, limit = ids.shape[1], noise.shape[1]
-        mask = torch.arange(width) >= width - lengths[:, None]
         room = -(-(width + limit) // ROOM) * ROOM
         step = self._step(Shape(len(prompts), room, limit, temperature))
+        device = self.model.device
         step.start(*(t.to(device) for t in (ids, mask, noise, lengths)))
         # 2. A few tokens for every row, then a look at which have ended.
-        rows = torch.arange(len(prompts))  # the original row of each place
-        responses: list[list[int]] = [[] for _ in prompts]
-        ended: set[int] = set()
+        responses = Responses(len(prompts), ends)
         seen, drawn = 0, 1
         while True:
-            found = step.drawn[: len(rows), seen:drawn].tolist()
-            for row, tokens in zip(rows.tolist(), found, strict=True):
-                for token in tokens if row not in ended else ():
-                    responses[row].append(token)
-                    if ends(responses[row]):
-                        ended.add(row)
-                        break
-            live = torch.tensor([row not in ended for row in rows.tolist()])
+            places = len(responses.rows)
+            live = responses.add(step.drawn[:places, seen:drawn].tolist())
             if drawn == limit or not live.any():
-                return responses
+                return responses.ids
             # 3. Half of the rows have ended: the others go to a small step.
             if 2 * int(live.sum()) <= step.shape.rows:
                 order = fill_holes(live)
-                rows = rows[order]
+                responses.keep(order)
                 small = self._step(
                     step.shape._replace(rows=-(-step.shape.rows // 2))
                 )
