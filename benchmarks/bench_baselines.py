@@ -233,7 +233,7 @@ def report(
     shown = [metric for metric in display.TABLE if metric.key in KEYS]
     head = [
         "from SFT by", "seconds", *(m.label for m in shown),
-        "compliance over SFT, points",
+        *(m.label for m in summary.OVER_SFT),
     ]  # fmt: skip
     rows = {
         str(name): own
@@ -249,7 +249,7 @@ def report(
             "nothing" if name == REFERENCE else name,
             "" if (spent := found[name].seconds) is None else f"{spent:.0f}",
             *(display.show(m, numbers.get(m.key)) for m in shown),
-            display.show_gain(summary.OVER_SFT, over),
+            *(display.show_gain(m, over) for m in summary.OVER_SFT),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     count = rows[REFERENCE]["prompt_id"].nunique()

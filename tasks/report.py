@@ -41,11 +41,12 @@ def main() -> None:
         storage.write_text(REPORT, page.render(collect(metrics, params)))
         run.log_file(REPORT)
     console = Console()
+    console.print(summary.headline(metrics), highlight=False)
     console.print(summary.rich_table(metrics))
-    for words in (summary.headline, summary.external_linters):
+    for words in (summary.external_linters, summary.long_bodies):
         console.print(words(metrics), highlight=False)
-    for guard in guards.guards(metrics):
-        verdict = "held" if guard.held else "FAILED"
+    for guard in (*guards.goals(metrics), *guards.guards(metrics)):
+        verdict = guard.verdict if guard.held else guard.verdict.upper()
         console.print(f"{verdict}  {guard.name}: {guard.text}", markup=False)
     console.print(f"Report: {REPORT}")
 

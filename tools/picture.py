@@ -22,7 +22,7 @@ import pandas as pd
 
 from stylerl import storage
 from stylerl.errors import DataError
-from stylerl.evaluation import display
+from stylerl.evaluation import display, guards
 from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
 from stylerl.report import summary
@@ -350,14 +350,14 @@ def _wave(left: float, right: float, y: float) -> str:
 
 def _bars(metrics: Mapping[str, Any], y: float) -> tuple[list[str], float]:
     """Compliance of SFT, PPO and people, and where the next thing goes."""
-    compliance = display.TABLE[0]
-    gain = display.show_gain(compliance, metrics["gain"])
+    compliance = display.metric_of("compliance")
+    cut = display.show(guards.CUT, guards.non_compliance_cut(metrics))
     parts = [
         _words(
             MARGIN,
             y,
             ("strong", "Compliance on all held-out prompts"),
-            ("soft", f"PPO - SFT {gain} points"),
+            ("soft", f"non-compliance cut by {cut}%"),
         )
     ]
     rows = {"sft": "SFT", "ppo": "PPO", "human": "the authors' own code"}

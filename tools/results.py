@@ -38,10 +38,12 @@ BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
 SNIPPETS = "artifacts/filter/snippets.parquet"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
-HEADLINE_METRICS = (
-    "compliance", "parse_rate", "length_median", "statements", "distinct_3",
-    "kl", "bits_per_byte", "black",
+HEADLINE_METRICS = (  # the first ROWS of them that a run has
+    "standardised_compliance", "compliance", "parse_rate", "long_share",
+    "statements", "distinct_3", "kl", "black", "length_median",
+    "bits_per_byte",
 )  # fmt: skip
+ROWS = 8  # of the README's table
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
 )  # fmt: skip
@@ -87,17 +89,20 @@ def results() -> str:
 def headline() -> str:
     """What the last run did, in one sentence and a short table."""
     metrics = measured()
-    lines = summary.markdown(metrics).splitlines()
-    labels = [m.label for m in display.TABLE if m.key in HEADLINE_METRICS]
-    shown = tuple(f"| {label} |" for label in ("metric", *labels))
-    table = [line for line in lines if line.startswith((*shown, "|---|"))]
+    blocks = summary.markdown(metrics).split("\n\n")
+    lines = next(b for b in blocks if b.startswith("| metric |")).splitlines()
+    known = {m.key: m.label for m in display.measured(metrics)}
+    wanted = [known[key] for key in HEADLINE_METRICS if key in known]
+    shown = tuple(f"| {label} |" for label in wanted[:ROWS])
+    table = [line for line in lines[2:] if line.startswith(shown)]
     return "\n".join(
         [
             f"**{summary.headline(metrics)}**",
             "",
             f"{source()}. {summary.basis(metrics)}",
             "",
-            *table[: len(shown) + 1],
+            *lines[:2],
+            *table,
         ]
     )
 
@@ -107,9 +112,10 @@ def policy() -> str:
     metrics = measured()
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
     held = [
-        f"| {guard.name} | {'held' if guard.held else '**failed**'} "
-        f"| {guard.text} |"
-        for guard in guards.guards(metrics)
+        f"| {each.name} | "
+        f"{each.verdict if each.held else f'**{each.verdict}**'} "
+        f"| {each.text} |"
+        for each in (*guards.goals(metrics), *guards.guards(metrics))
     ]
     params = config.load(ROOT / "params.yaml")
     ppo = params.ppo
@@ -117,14 +123,15 @@ def policy() -> str:
         [
             headline(),
             "",
-            summary.external_linters(metrics),
+            f"{summary.external_linters(metrics)} "
+            f"{summary.long_bodies(metrics)}".rstrip(),
             "",
             f"SFT learned {params.sft.snippets:,} compliant functions. PPO "
             f"ran {ppo.updates} updates of {ppo.batch_size} episodes on "
             f"{ppo.prompts} prompts with the reward {_words(ppo.reward)}. The "
             f"judge's identity is `{judge}`.",
             "",
-            "| guard | verdict | measured; the limit |",
+            "| goal or guard | verdict | measured; the limit |",
             "|---|---|---|",
             *held,
             alarms(),
@@ -172,19 +179,22 @@ def seeds() -> str:
     lines = [
         "| seed | minutes | "
         + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
-        + " | compliance, PPO - SFT | guards that failed |",
-        "|---:|---:|" + "---:|" * len(shown) + "---:|---|",
+        + " | non-compliance cut % | compliance, PPO - SFT "
+        "| at SFT's lengths | guards that failed |",
+        "|---:|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|",
     ]
     for path in sorted(RUNS.glob("seed-*.json")):
         run = storage.read_json(path)
         metrics = run["evaluate"]
-        gain = display.show_gain(display.TABLE[0], metrics["gain"])
+        gain = metrics["gain"]
         failed = [g.name for g in guards.guards(metrics) if not g.held]
         row = [
             path.stem.removeprefix("seed-"),
             f"{run['seconds'] / 60:.1f}",
             *(_before_after(metrics, metric) for metric in shown),
-            gain,
+            display.show(guards.CUT, guards.non_compliance_cut(metrics)),
+            display.show_gain(display.metric_of("compliance"), gain),
+            display.show_gain(guards.STANDARDISED, gain),
             ", ".join(failed) or "none",
         ]
         lines.append(f"| {' | '.join(row)} |")
@@ -194,7 +204,7 @@ def seeds() -> str:
 def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
     """SFT's value and PPO's."""
     return ", ".join(
-        display.show(metric, metrics[model][metric.key])
+        display.show(metric, metrics[model].get(metric.key))
         for model in ("sft", "ppo")
     )
 
@@ -241,7 +251,7 @@ def original() -> str:
         storage.read_json(RUNS / f"{name}.json")
         for name in ("notebook", f"seed-{ours.seed}")
     ]
-    compliance = display.TABLE[0]
+    compliance = display.metric_of("compliance")
     cells_of = {
         "measured: AUROC of the classifier": lambda run: (
             f"{run['reward']['classifier']['auroc']:.2f}"
@@ -251,6 +261,9 @@ def original() -> str:
         ),
         "measured: PPO - SFT (95% interval)": lambda run: display.show_gain(
             compliance, run["evaluate"]["gain"]
+        ),
+        "measured: non-compliance cut %": lambda run: display.show(
+            guards.CUT, guards.non_compliance_cut(run["evaluate"])
         ),
         "measured: minutes": lambda run: f"{run['seconds'] / 60:.1f}",
     }

@@ -205,9 +205,10 @@ def _run(options: argparse.Namespace) -> None:
         else:
             metrics = iterate(options.rounds, options.preset, values)
     console = Console()
+    console.print(summary.headline(metrics))
     console.print(summary.rich_table(metrics))
-    console.print(summary.headline(metrics), summary.external_linters(metrics))
-    console.print(summary.basis(metrics))
+    console.print(summary.external_linters(metrics))
+    console.print(summary.long_bodies(metrics), summary.basis(metrics))
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")

@@ -50,12 +50,13 @@ def compare(
         DataError: the tables have not the same judge, data and sampling.
     """
     check_comparable(before, after)
+    sft = _of(before, MODELS[0])  # whose lengths both are brought to
     return [
         Difference(
             model,
-            metrics.compute_metrics(first),
-            metrics.compute_metrics(second),
-            metrics.compute_gains(second, first, resamples, seed=0),
+            metrics.compute_metrics(first, reference=sft),
+            metrics.compute_metrics(second, reference=sft),
+            metrics.compute_gains(second, first, resamples, 0, sft),
         )
         for model in MODELS
         for first, second in [(_of(before, model), _of(after, model))]

@@ -24,7 +24,11 @@ class Metric(NamedTuple):
 
 
 TABLE = (
+    Metric(
+        "standardised_compliance", "compliance, SFT's lengths %", 100, 1, 1
+    ),
     Metric("compliance", "compliance %", 100, 1, 1),
+    Metric("non_compliance_cut", "non-compliance cut %", 100, 1, 1),
     Metric("non_trivial_compliance", "compliant, not trivial %", 100, 1, 1),
     Metric("score", "style score", 1, 3, 1),
     Metric("violations", "violations", 1, 2, -1),
@@ -32,6 +36,7 @@ TABLE = (
     Metric("finished_rate", "finished %", 100, 1, 1),
     Metric("length", "length, tokens", 1, 1, 0),
     Metric("length_median", "length, median", 1, 1, 0),
+    Metric("long_share", "bodies above 45 tokens %", 100, 1, 0),
     Metric("statements", "statements", 1, 2, 0),
     Metric("trivial_share", "trivial bodies %", 100, 1, -1),
     Metric("distinct_3", "distinct-3 %", 100, 1, 0),
@@ -46,6 +51,12 @@ TABLE = (
     Metric("black", "black changes, % of lines", 100, 1, -1),
     Metric("predicted_compliance", "predicted compliance %", 100, 1, 0),
 )
+
+
+def measured(metrics: Metrics) -> list[Metric]:
+    """The metrics of TABLE that an evaluation has; an older one lacks some."""
+    models = [metrics[name] for name in (*MODELS, "gain")]
+    return [m for m in TABLE if any(m.key in own for own in models)]
 
 
 def metric_of(key: str) -> Metric:

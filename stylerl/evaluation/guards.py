@@ -1,7 +1,7 @@
-"""Guards: what a gain in style must not have cost.
+"""Goals, what a run is to reach, and guards, what it must not have cost.
 
-A policy that breaks one does not become champion (promotion.py), and the
-report says so in its first line.
+A policy that breaks a guard does not become champion (promotion.py).  A goal
+decides nothing.  The report's first line names each that was missed.
 """
 
 from typing import NamedTuple
@@ -14,24 +14,67 @@ from stylerl.evaluation.display import (
     show_gain,
 )
 
+CUT = metric_of("non_compliance_cut")
+STANDARDISED = metric_of("standardised_compliance")
 KL_LIMIT = 15.0  # nats a response; docs/ppo-log.md, alarm "KL explosion"
 SIZE_LIMIT = 0.2  # of SFT's length and statements
 DIVERSITY_LIMIT = 0.1  # of SFT's distinct-3
 FORGETTING_LIMIT = 0.1  # of SFT's bits per byte
+CUT_GOAL = 0.6  # of SFT's completions that do not comply
 
 
 class Guard(NamedTuple):
-    """Something a gain in style must not have cost."""
+    """Something to reach, or that a gain in style must not have cost."""
 
     name: str
     held: bool
     text: str
+    verdicts: tuple[str, str] = ("held", "failed")
+
+    @property
+    def verdict(self) -> str:
+        """In a word, whether it held."""
+        return self.verdicts[0 if self.held else 1]
 
     @property
     def markdown(self) -> str:
         """A line of a list."""
-        verdict = "held" if self.held else "**failed**"
+        verdict = self.verdict if self.held else f"**{self.verdict}**"
         return f"- {self.name}: {verdict}, {self.text}"
+
+
+def goals(metrics: Metrics) -> list[Guard]:
+    """What a run sets out to reach, as far as its evaluation measured it."""
+    gain, cut = metrics["gain"], non_compliance_cut(metrics)
+    words = ("reached", "missed")
+    found = [
+        Guard(
+            "non-compliance cut",
+            cut is not None and cut >= CUT_GOAL,
+            f"{show(CUT, cut)}%; the goal is at least {100 * CUT_GOAL:.0f}%",
+            words,
+        )
+    ]
+    if STANDARDISED.key in gain:
+        found.append(
+            Guard(
+                "gain at SFT's lengths",
+                gain_sign(STANDARDISED, gain) > 0,
+                f"{show_gain(STANDARDISED, gain)} points; the goal is an "
+                "interval above zero",
+                words,
+            )
+        )
+    return found
+
+
+def non_compliance_cut(metrics: Metrics) -> float | None:
+    """The share of SFT's non-compliance that is gone; None without any."""
+    before, after = (metrics[m]["compliance"] for m in ("sft", "ppo"))
+    value: float | None = metrics["gain"].get(CUT.key)
+    if value is None and before < 1:  # an older evaluation says no interval
+        value = (after - before) / (1 - before)
+    return value
 
 
 def guards(metrics: Metrics) -> list[Guard]:

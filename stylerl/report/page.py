@@ -63,11 +63,15 @@ def render(evidence: Evidence) -> str:
     page = environment.get_template("report.html.j2").render(
         headline=summary.headline(metrics),
         external_linters=summary.external_linters(metrics),
+        long_bodies=summary.long_bodies(metrics),
         basis=summary.basis(metrics),
-        guards=guards.guards(metrics),
+        guards=[*guards.goals(metrics), *guards.guards(metrics)],
         models=display.MODELS,
         table=_table(metrics),
-        baseline_heads=[m.label for m in summary.BASELINE_METRICS],
+        lengths=summary.by_length(metrics),
+        baseline_heads=[
+            m.label for m in (*summary.OVER_SFT, *summary.BASELINE_METRICS)
+        ],
         baselines=summary.baselines(metrics),
         frontier=charts.draw_frontier(metrics, evidence.updates),
         measured=len(charts.path_of(evidence.updates, charts.MEASURED)),
@@ -107,7 +111,7 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
                 for gain in ("gain", "gain_sft")
             ],
         }
-        for metric in display.TABLE
+        for metric in display.measured(metrics)
     ]
 
 

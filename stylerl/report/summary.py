@@ -13,12 +13,19 @@ from stylerl.evaluation.display import (
     Metric,
     Metrics,
     gain_sign,
+    measured,
     metric_of,
     show,
     show_gain,
     show_models,
 )
-from stylerl.evaluation.guards import guards
+from stylerl.evaluation.guards import (
+    CUT,
+    STANDARDISED,
+    goals,
+    guards,
+    non_compliance_cut,
+)
 
 BASELINES = {
     "autopep8": "autopep8 on the base's text",
@@ -31,38 +38,108 @@ FINDINGS = {
     "ruff": "ruff's findings in 10 lines",
     "black": "the share of lines that black would change",
 }
-OVER_SFT = Metric("over_sft", "compliance over SFT, points", 100, 1, 1)
+OVER_SFT = [
+    Metric("over_sft", "compliance over SFT, points", 100, 1, 1),
+    Metric("over_sft_standardised", "at SFT's lengths, points", 100, 1, 1),
+]
 BASELINE_METRICS = [
     metric_of(key)
-    for key in ("compliance", "score", "parse_rate", "length", "statements")
-]
+    for key in ("compliance", "parse_rate", "length", "long_share",
+                "statements")
+]  # fmt: skip
 
 
 def headline(metrics: Metrics) -> str:
-    """What PPO did to compliance, and what a gain cost, in plain words."""
+    """What PPO did to compliance, and at what cost, in plain words.
+
+    First the share of what did not comply that is gone, then compliance as
+    sampled and at SFT's lengths; then each goal that was missed and each
+    guard that failed.
+    """
     gain = metrics["gain"]
     before, after = (100 * metrics[m]["compliance"] for m in ("sft", "ppo"))
-    centre, low, high = (
-        100 * gain[f"compliance{end}"] for end in ("", "_low", "_high")
-    )
-    span = f"95% interval {low:+.1f} to {high:+.1f}"
+    low, high = gain["compliance_low"], gain["compliance_high"]
     change = f"from {before:.1f}% to {after:.1f}%"
+    points = _points(metric_of("compliance"), gain)
+    fair = ""
+    if STANDARDISED.key in gain:
+        at = show(STANDARDISED, metrics["ppo"][STANDARDISED.key])
+        fair = f"; at SFT's lengths to {at}%, {_points(STANDARDISED, gain)}"
     if low > 0:
-        failed = [guard.name for guard in guards(metrics) if not guard.held]
-        but = f" But it cost: {', '.join(failed)}." if failed else ""
-        return (
-            f"PPO raised compliance {change}: {centre:+.1f} points "
-            f"({span}).{but}"
+        cut = f"{show(CUT, non_compliance_cut(metrics))}%"
+        if CUT.key in gain:
+            cut += f" ({_interval(CUT, gain)})"
+        words = (
+            f"PPO cut non-compliance by {cut}: compliance rose {change}, "
+            f"{points}{fair}."
         )
-    if high < 0:
-        return (
-            f"PPO lowered compliance {change}: {centre:+.1f} points ({span}). "
-            "It did harm."
+    elif high < 0:
+        words = (
+            f"PPO lowered compliance {change}, {points}{fair}. It did harm."
         )
-    return (
-        f"PPO did not change compliance measurably: {change}, "
-        f"{centre:+.1f} points, and the {span} holds zero."
+    else:
+        words = (
+            f"PPO did not change compliance measurably: {change}, "
+            f"{points}{fair}."
+        )
+    for kind, found in (
+        ("Missed goals", goals(metrics)),
+        ("Failed guards", guards(metrics)),
+    ):
+        if names := [each.name for each in found if not each.held]:
+            words += f" {kind}: {', '.join(names)}."
+    return words
+
+
+def _points(metric: Metric, gain: Metrics) -> str:
+    """A difference in points with its interval, as part of a sentence."""
+    value = show(metric, gain[metric.key], signed=True)
+    return f"{value} points ({_interval(metric, gain)})"
+
+
+def _interval(metric: Metric, gain: Metrics) -> str:
+    low, high = (
+        show(metric, gain[metric.key + end], signed=metric is not CUT)
+        for end in ("_low", "_high")
     )
+    return f"95% interval {low} to {high}"
+
+
+def long_bodies(metrics: Metrics) -> str:
+    """How many long bodies each writes, the authors first."""
+    names = {"human": "the authors", "sft": "SFT", "ppo": "PPO"}
+    metric = metric_of("long_share")
+    said = [
+        f"{name} {show(metric, metrics[model][metric.key])}%"
+        for model, name in names.items()
+        if metric.key in metrics.get(model, {})
+    ]
+    what = metric.label.removesuffix(" %").capitalize()
+    return f"{what}: {', '.join(said)}." if said else ""
+
+
+def by_length(metrics: Metrics) -> list[list[str]]:
+    """Heads, then a row a stratum: who writes how many, and what complies.
+
+    Empty where the evaluation did not measure it.
+    """
+    found = metrics.get("lengths", {})
+    names = {"human": "authors", "sft": "SFT", "ppo": "PPO"}
+    known = {model: name for model, name in names.items() if model in found}
+    if not known:
+        return []
+    percent = metric_of("compliance")
+    heads = ["tokens"]
+    heads += [f"{name}, % of bodies" for name in known.values()]
+    heads += [f"{name}, compliance %" for name in known.values()]
+    rows = [heads]
+    for stratum in found["sft"]:
+        row = [stratum.replace("_", " ")]
+        for key in ("share", "compliance"):
+            values = [found[model][stratum][key] for model in known]
+            row += [show(percent, value) for value in values]
+        rows.append(row)
+    return rows
 
 
 def basis(metrics: Metrics) -> str:
@@ -135,7 +212,7 @@ def gain_table(
 ) -> Table:
     """Metrics side by side, then a gain: clear ones green, losses red.
 
-    A metric that no column holds is left out.
+    A metric that neither a column nor the gain holds is left out.
     """
     table = Table(title=title, title_justify="left")
     table.add_column("metric", no_wrap=True)
@@ -143,8 +220,9 @@ def gain_table(
         table.add_column(label, justify="right", overflow="fold")
     table.add_column(heading, justify="right", no_wrap=True)
     colours = {1: "green", -1: "red", 0: ""}
+    known = [gain, *(own for _, own in columns)]
     for metric in TABLE:
-        if any(metric.key in own for _, own in columns):
+        if any(metric.key in own for own in known):
             values = [show(metric, own.get(metric.key)) for _, own in columns]
             style = colours[gain_sign(metric, gain)]
             change = Text(show_gain(metric, gain), style)
@@ -153,20 +231,24 @@ def gain_table(
 
 
 def markdown(metrics: Metrics) -> str:
-    """Headline, guards and table as Markdown."""
+    """Headline, table, goals, guards, lengths and baselines as Markdown."""
     gain = metrics["gain"]
     table = [["metric", *MODELS.values(), "PPO - SFT (95% interval)"]]
-    for metric in TABLE:
+    for metric in measured(metrics):
         cells = [metric.label, *show_models(metric, metrics)]
         table.append([*cells, show_gain(metric, gain)])
     parts = [f"**{headline(metrics)}**", external_linters(metrics)]
-    parts += [basis(metrics), _markdown_table(table)]
-    parts.append("\n".join(guard.markdown for guard in guards(metrics)))
+    parts += [long_bodies(metrics), basis(metrics), _markdown_table(table)]
+    checked = [*goals(metrics), *guards(metrics)]
+    parts.append("\n".join(guard.markdown for guard in checked))
+    if lengths := by_length(metrics):
+        parts.append(_markdown_table(lengths))
     if found := baselines(metrics):
         rows = [[label, *cells] for label, cells in found]
-        heads = ["baseline", "prompts", OVER_SFT.label]
-        heads += [metric.label for metric in BASELINE_METRICS]
+        heads = ["baseline", "prompts"]
+        heads += [metric.label for metric in (*OVER_SFT, *BASELINE_METRICS)]
         parts.append(_markdown_table([heads, *rows]))
+    parts = [part for part in parts if part]
     return "\n\n".join(parts) + "\n"
 
 
@@ -178,7 +260,7 @@ def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
-    """Label, and prompts, gain and BASELINE_METRICS, of each baseline."""
+    """Label, and prompts, OVER_SFT and BASELINE_METRICS, of each baseline."""
     chosen = {
         name: f"SFT, best of {n} by the classifier"
         for n, name in best_of(metrics)
@@ -188,7 +270,7 @@ def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
             label,
             [
                 f"{metrics[name]['prompts']:g}",
-                show_gain(OVER_SFT, metrics[name]),
+                *(show_gain(m, metrics[name]) for m in OVER_SFT),
                 *(show(m, metrics[name].get(m.key)) for m in BASELINE_METRICS),
             ],
         )

@@ -85,6 +85,7 @@ def test_each_number_of_two_completions():
             "parse_rate": 1 / 2,
             "finished_rate": 1 / 2,
             "length": 6,
+            "long_share": 0,
             "statements": 1 / 2,
             "trivial_share": 1 / 2,
             "repeated_lines": (0 + 1 / 3) / 2,
@@ -145,6 +146,9 @@ def test_a_baseline_is_compared_on_its_own_prompts():
         "over_sft": 1.0,
         "over_sft_low": 1.0,
         "over_sft_high": 1.0,
+        "over_sft_standardised": 1.0,
+        "over_sft_standardised_low": 1.0,
+        "over_sft_standardised_high": 1.0,
     }
 
 

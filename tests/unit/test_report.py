@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
+from markupsafe import escape
 from test_metrics import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
@@ -98,9 +99,26 @@ def test_same_evidence_same_bytes():
 def test_headline_and_guards_are_in_words():
     text = " ".join(Page(report.render(evidence())).words)
 
-    assert "PPO raised compliance from 40.0% to 62.0%" in text
+    assert "PPO cut non-compliance by 36.7%" in text
+    assert "Missed goals: non-compliance cut." in text
+    assert re.search(r"non-compliance cut:\s+missed", text)
     assert re.search(r"parse rate:\s+held", text)
     assert "failed" not in text
+
+
+def test_compliance_by_length_is_shown_where_it_was_measured():
+    row = {"share": 0.5, "compliance": 0.25}
+    told = evidence().metrics | {
+        "lengths": {"sft": {"above_45": row}, "ppo": {"above_45": row}},
+        "human": NUMBERS | {"prompts": 6},
+    }
+
+    text = report.render(evidence(metrics=told))
+
+    (cells,) = re.findall(r"above 45</th>(.*?)</tr>", text, re.DOTALL)
+    assert re.findall(r"<td>(.*?)</td>", cells) == ["50.0"] * 2 + ["25.0"] * 2
+    assert "Bodies above 45 tokens: the authors 15.0%" in text
+    assert "By length of the body" not in report.render(evidence())
 
 
 def test_a_failed_guard_is_said():
@@ -280,7 +298,7 @@ def test_every_metric_of_the_table_is_shown():
     text = report.render(evidence())
 
     for metric in report.display.TABLE:
-        assert metric.label in text
+        assert escape(metric.label) in text
     assert set(NUMBERS) == {metric.key for metric in report.display.TABLE}
 
 

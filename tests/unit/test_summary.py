@@ -8,10 +8,13 @@ import pytest
 from rich.console import Console
 
 from stylerl.evaluation import display, guards
+from stylerl.evaluation.measurement import standardised
 from stylerl.report import summary
 
 NUMBERS = {
+    "standardised_compliance": 0.4,
     "compliance": 0.4,
+    "non_compliance_cut": None,  # of a gain alone
     "non_trivial_compliance": 0.35,
     "score": 0.8,
     "violations": 1.5,
@@ -19,6 +22,7 @@ NUMBERS = {
     "finished_rate": 0.95,
     "length": 40.0,
     "length_median": 35.0,
+    "long_share": 0.15,
     "statements": 4.0,
     "trivial_share": 0.05,
     "distinct_3": 0.6,
@@ -60,44 +64,66 @@ def metrics(after=(), gain=()):
 
 
 def compliance(centre, low, high):
+    """Gains in compliance, the same at SFT's lengths, from 40%."""
     return {
-        "compliance": centre,
-        "compliance_low": low,
-        "compliance_high": high,
+        key + end: value / scale
+        for key, scale in (
+            ("compliance", 1),
+            ("standardised_compliance", 1),
+            ("non_compliance_cut", 0.6),
+        )
+        for end, value in (("", centre), ("_low", low), ("_high", high))
     }
 
 
+def moved(key, low, high):
+    return {key: (low + high) / 2, f"{key}_low": low, f"{key}_high": high}
+
+
+# 60 in 100 do not comply, so 0.6 of that is a gain of 36 points.
 @pytest.mark.parametrize(
     ("after", "gain", "words"),
     [
         (
-            0.62,
-            compliance(0.22, 0.17, 0.26),
-            "PPO raised compliance from 40.0% to 62.0%: +22.0 points (95% "
-            "interval +17.0 to +26.0).",
+            0.79,
+            compliance(0.39, 0.36, 0.42),
+            "PPO cut non-compliance by 65.0% (95% interval 60.0 to 70.0): "
+            "compliance rose from 40.0% to 79.0%, +39.0 points (95% interval "
+            "+36.0 to +42.0); at SFT's lengths to 79.0%, +39.0 points (95% "
+            "interval +36.0 to +42.0).",
         ),
         (
-            0.42,
-            compliance(0.02, -0.01, 0.05),
-            "PPO did not change compliance measurably: from 40.0% to 42.0%, "
-            "+2.0 points, and the 95% interval -1.0 to +5.0 holds zero.",
+            0.62,
+            compliance(0.22, 0.17, 0.26)
+            | moved("standardised_compliance", -0.01, 0.05),
+            "PPO cut non-compliance by 36.7% (95% interval 28.3 to 43.3): "
+            "compliance rose from 40.0% to 62.0%, +22.0 points (95% interval "
+            "+17.0 to +26.0); at SFT's lengths to 62.0%, +2.0 points (95% "
+            "interval -1.0 to +5.0). Missed goals: non-compliance cut, gain "
+            "at SFT's lengths.",
         ),
         (
             0.42,
             compliance(0.02, 0.0, 0.05),  # a bound on zero proves nothing
             "PPO did not change compliance measurably: from 40.0% to 42.0%, "
-            "+2.0 points, and the 95% interval +0.0 to +5.0 holds zero.",
+            "+2.0 points (95% interval 0.0 to +5.0); at SFT's lengths to "
+            "42.0%, +2.0 points (95% interval 0.0 to +5.0). Missed goals: "
+            "non-compliance cut, gain at SFT's lengths.",
         ),
         (
             0.30,
             compliance(-0.1, -0.15, -0.05),
-            "PPO lowered compliance from 40.0% to 30.0%: -10.0 points (95% "
-            "interval -15.0 to -5.0). It did harm.",
+            "PPO lowered compliance from 40.0% to 30.0%, -10.0 points (95% "
+            "interval -15.0 to -5.0); at SFT's lengths to 30.0%, -10.0 points "
+            "(95% interval -15.0 to -5.0). It did harm. Missed goals: "
+            "non-compliance cut, gain at SFT's lengths.",
         ),
     ],
 )
 def test_the_headline_says_what_happened(after, gain, words):
-    assert summary.headline(metrics({"compliance": after}, gain)) == words
+    changed = {"compliance": after, "standardised_compliance": after}
+
+    assert summary.headline(metrics(changed, gain)) == words
 
 
 def test_a_gain_that_was_bought_is_said_with_its_price():
@@ -107,8 +133,103 @@ def test_a_gain_that_was_bought_is_said_with_its_price():
     )
 
     assert summary.headline(bought).endswith(
-        "+26.0). But it cost: statements, KL to SFT."
+        " Missed goals: non-compliance cut. Failed guards: statements, KL to "
+        "SFT."
     )
+
+
+def test_an_evaluation_from_before_the_strata_is_read():
+    """Its cut is computed, without interval; what it lacks has no row."""
+    gain = compliance(0.36, 0.3, 0.4)
+    old = metrics({"compliance": 0.76}, gain)
+    new = {"standardised_compliance", "long_share", "non_compliance_cut"}
+    for name in ("base", "sft", "ppo", "gain", "gain_sft"):
+        old[name] = {
+            key: value
+            for key, value in old[name].items()
+            if not key.startswith(tuple(new))
+        }
+
+    assert summary.headline(old) == (
+        "PPO cut non-compliance by 60.0%: compliance rose from 40.0% to "
+        "76.0%, +36.0 points (95% interval +30.0 to +40.0)."
+    )
+    (goal,) = guards.goals(old)
+    assert goal.markdown == (
+        "- non-compliance cut: reached, 60.0%; the goal is at least 60%"
+    )
+    assert summary.long_bodies(old) == ""
+    assert summary.by_length(old) == []
+    labels = {metric.label for metric in display.TABLE if metric.key in new}
+    rows = summary.markdown(old).splitlines()
+    assert not labels & {
+        row.split("|")[1].strip() for row in rows if row[:1] == "|"
+    }
+
+
+@pytest.mark.parametrize(
+    ("cut", "gain", "missed"),
+    [
+        (0.6, (0.01, 0.3), []),
+        (0.599, (0.01, 0.3), ["non-compliance cut"]),
+        (0.6, (0.0, 0.3), ["gain at SFT's lengths"]),
+        (0.6, (-0.3, -0.1), ["gain at SFT's lengths"]),
+    ],
+)
+def test_goals_that_are_missed(cut, gain, missed):
+    found = guards.goals(
+        metrics(
+            gain=moved("standardised_compliance", *gain)
+            | {"non_compliance_cut": cut}
+        )
+    )
+
+    assert [goal.name for goal in found if not goal.held] == missed
+
+
+def test_with_nothing_to_cut_there_is_no_cut():
+    clean = metrics({"compliance": 1.0})
+    clean["sft"] = NUMBERS | {"compliance": 1.0}
+    del clean["gain"]["non_compliance_cut"]
+
+    assert guards.non_compliance_cut(clean) is None
+    assert guards.goals(clean)[0].verdict == "missed"
+
+
+def test_long_bodies_are_told_against_the_authors():
+    written = metrics({"long_share": 0.06})
+    label = display.metric_of("long_share").label
+
+    assert f"above {standardised.LONG} tokens" in label
+    assert summary.long_bodies(written) == (
+        "Bodies above 45 tokens: SFT 15.0%, PPO 6.0%."
+    )
+    assert summary.long_bodies(written | {"human": {"long_share": 0.35}}) == (
+        "Bodies above 45 tokens: the authors 35.0%, SFT 15.0%, PPO 6.0%."
+    )
+
+
+def test_compliance_is_told_by_length():
+    both = {"share": 0.5, "compliance": 0.25}
+    none = {"share": 0.0, "compliance": None}
+    lengths = {
+        "ppo": {
+            "up_to_10": {"share": 1.0, "compliance": 0.9},
+            "above_45": none,
+        },
+        "sft": {"up_to_10": both, "above_45": both},
+    }
+
+    heads, *rows = summary.by_length(metrics() | {"lengths": lengths})
+
+    assert heads == [
+        "tokens", "SFT, % of bodies", "PPO, % of bodies",
+        "SFT, compliance %", "PPO, compliance %",
+    ]  # fmt: skip
+    assert rows == [
+        ["up to 10", "50.0", "100.0", "25.0", "90.0"],
+        ["above 45", "50.0", "0.0", "25.0", "–"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +335,8 @@ def test_markdown_has_a_row_for_each_metric():
 
 
 def test_only_measured_baselines_are_listed():
-    gain = {"over_sft": 0.1, "over_sft_low": 0.05, "over_sft_high": 0.15}
+    gain = moved("over_sft", 0.05, 0.15)
+    gain |= moved("over_sft_standardised", 0.02, 0.06)
     best = NUMBERS | {"prompts": 100} | gain
     measured = metrics() | {"best_of_16": best, "best_of_4": best}
 
@@ -226,12 +348,12 @@ def test_only_measured_baselines_are_listed():
         "SFT, best of 16 by the classifier",
     ]
     assert listed[0][1] == [
-        "100", "+10.0 [+5.0, +15.0]",
-        "40.0", "0.800", "90.0", "40.0", "4.00",
+        "100", "+10.0 [+5.0, +15.0]", "+4.0 [+2.0, +6.0]",
+        "40.0", "90.0", "40.0", "15.0", "4.00",
     ]  # fmt: skip
     assert lines[-2] == (
         "| SFT, best of 4 by the classifier | 100 | +10.0 [+5.0, +15.0] "
-        "| 40.0 | 0.800 | 90.0 | 40.0 | 4.00 |"
+        "| +4.0 [+2.0, +6.0] | 40.0 | 90.0 | 40.0 | 15.0 | 4.00 |"
     )
 
 
@@ -249,10 +371,6 @@ def test_literal_prompts_are_not_called_held_out():
 
     assert "literal prompts" in summary.basis(literal)
     assert "held-out prompts" in summary.basis(metrics())
-
-
-def moved(key, low, high):
-    return {key: (low + high) / 2, f"{key}_low": low, f"{key}_high": high}
 
 
 RAISED = moved("compliance", 0.1, 0.2)

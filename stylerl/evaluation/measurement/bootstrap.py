@@ -38,9 +38,15 @@ def paired_intervals(
         DataError: there is no prompt, or a difference is not finite.
     """
     means = _resampled_means(differences, resamples, seed)  # (B, M)
-    tail = (1 - level) / 2
-    low, high = np.quantile(means, (tail, 1 - tail), axis=0)
+    low, high = percentiles(means, level)
     return _intervals(differences.mean(axis=0), low, high)
+
+
+def percentiles(draws: Floats, level: float = LEVEL) -> Floats:
+    """The bounds (2, ...) that hold the middle of B draws, (B, ...)."""
+    tail = (1 - level) / 2
+    bounds: Floats = np.quantile(draws, (tail, 1 - tail), axis=0)
+    return bounds
 
 
 def simultaneous_intervals(
@@ -69,13 +75,25 @@ def simultaneous_intervals(
 
 def _resampled_means(differences: Floats, resamples: int, seed: int) -> Floats:
     """Column means of `resamples` draws of P prompts, (B, M)."""
-    prompts = len(differences)
+    return resampled_sums(differences, resamples, seed) / len(differences)
+
+
+def resampled_sums(values: Floats, resamples: int, seed: int) -> Floats:
+    """Column sums of (P, M) over `resamples` draws of P prompts, (B, M).
+
+    What is a function of sums, such as a ratio, is computed anew from each
+    draw.
+
+    Raises:
+        DataError: there is no prompt, or a value is not finite.
+    """
+    prompts = len(values)
     if prompts == 0:
         raise DataError(
             "an interval needs at least one prompt; got none: raise "
             "evaluate.prompts"
         )
-    if not np.isfinite(differences).all():
+    if not np.isfinite(values).all():
         raise DataError(
             "an interval needs finite differences; got NaN or infinity: a "
             "model's metrics are broken, look at its completions"
@@ -83,7 +101,8 @@ def _resampled_means(differences: Floats, resamples: int, seed: int) -> Floats:
     draws = np.random.default_rng(seed).multinomial(
         prompts, np.full(prompts, 1 / prompts), size=resamples
     )  # (B, P): how often each prompt was drawn
-    return draws @ differences / prompts
+    sums: Floats = draws @ values
+    return sums
 
 
 def _intervals(centre: Floats, low: Floats, high: Floats) -> list[Interval]:

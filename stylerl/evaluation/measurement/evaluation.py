@@ -18,6 +18,7 @@ from stylerl.evaluation.measurement import (
     baselines,
     generations,
     heldout,
+    standardised,
     verdicts,
 )
 from stylerl.evaluation.measurement.generations import Source
@@ -30,6 +31,7 @@ from stylerl.evaluation.measurement.metrics import (
 from stylerl.judge import Judge
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
+LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
 
 
 class Evaluation(NamedTuple):
@@ -101,7 +103,7 @@ def _compute_all_metrics(
         "literal": int(bool(config.prompt_texts)),
     }
     each = {
-        name: compute_metrics(own, bits_per_byte.get(name))
+        name: compute_metrics(own, bits_per_byte.get(name), rows["sft"])
         for name, own in rows.items()
     }
     for name in each.keys() - set(MODELS):
@@ -110,7 +112,18 @@ def _compute_all_metrics(
         )
     base, sft, ppo = (rows[name] for name in MODELS)
     gain, gain_sft = (
-        compute_gains(after, before, config.bootstrap, seed)
+        compute_gains(after, before, config.bootstrap, seed, reference=sft)
         for after, before in ((ppo, sft), (sft, base))
     )
-    return {"size": size, **each, "gain": gain, "gain_sft": gain_sft}
+    lengths = {
+        name: standardised.by_length(own)
+        for name, own in rows.items()
+        if name in LENGTHS
+    }
+    return {
+        "size": size,
+        **each,
+        "gain": gain,
+        "gain_sft": gain_sft,
+        "lengths": lengths,
+    }

@@ -12,26 +12,35 @@ import numpy as np
 import pandas as pd
 
 from stylerl.errors import DataError
+from stylerl.evaluation.measurement import standardised
 from stylerl.evaluation.measurement.bootstrap import (
     Interval,
     paired_intervals,
+    percentiles,
+    resampled_sums,
     simultaneous_intervals,
 )
 from stylerl.judge.outcome import Outcome
 from stylerl.reward import gaming
 
 PREDICTED = "predicted_compliance"  # of which no gain is reported
+STANDARDISED = "standardised_compliance"
+CUT = "non_compliance_cut"
 ENDS = ("", "_low", "_high")
 RARE = 5  # prompts; a rule seen on fewer gets no interval
 DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 
 def compute_metrics(
-    rows: pd.DataFrame, bits_per_byte: float | None = None
+    rows: pd.DataFrame,
+    bits_per_byte: float | None = None,
+    reference: pd.DataFrame | None = None,
 ) -> dict[str, float]:
     """Every metric of one model's completions.
 
-    `bits_per_byte` of human code are measured on the model itself.
+    `bits_per_byte` of human code are measured on the model itself.  With
+    `reference`, another model's completions, the compliance at that model's
+    lengths on the same prompts is one of them.
 
     Raises:
         DataError: the model has no completion.
@@ -47,6 +56,13 @@ def compute_metrics(
     values["distinct_3"] = gaming.distinct_ngrams(rows["completion"])
     if bits_per_byte is not None:
         values["bits_per_byte"] = bits_per_byte
+    if reference is not None:
+        prompts = pd.Index(rows["prompt_id"].unique())
+        own, theirs = (
+            standardised.tally(each, prompts).sum(axis=0)
+            for each in (rows, _on_prompts(reference, prompts))
+        )
+        values[STANDARDISED] = float(standardised.standardise(own, theirs))
     return {
         key: round(value, DIGITS)
         for key, value in values.items()
@@ -55,12 +71,18 @@ def compute_metrics(
 
 
 def compute_gains(
-    after: pd.DataFrame, before: pd.DataFrame, resamples: int, seed: int
+    after: pd.DataFrame,
+    before: pd.DataFrame,
+    resamples: int,
+    seed: int,
+    reference: pd.DataFrame | None = None,
 ) -> dict[str, float]:
     """What one model has over another on the same prompts.
 
     For each mean but PREDICTED the difference, and `KEY_low` and `KEY_high`:
-    its paired bootstrap 95% interval by prompt.
+    its paired bootstrap 95% interval by prompt.  So for STANDARDISED, at the
+    lengths of `reference` (by default of `before`), and for CUT, the share of
+    the violating completions that are gone.
     """
     later, earlier = _by_prompt(after), _by_prompt(before)
     _check_paired(later, earlier)
@@ -73,7 +95,50 @@ def compute_gains(
                 differences[:, None], resamples, seed
             )
             result |= _spread(key, interval)
+    lengths = before if reference is None else reference
+    return result | _length_gains(after, before, lengths, resamples, seed)
+
+
+def _length_gains(
+    after: pd.DataFrame,
+    before: pd.DataFrame,
+    reference: pd.DataFrame,
+    resamples: int,
+    seed: int,
+) -> dict[str, float]:
+    """STANDARDISED and CUT, computed anew from each resample's counts."""
+    prompts = pd.Index(sorted(after["prompt_id"].unique()))
+    tallies = np.stack(
+        [
+            standardised.tally(_on_prompts(rows, prompts), prompts)
+            for rows in (after, before, reference)
+        ],
+        axis=1,
+    )  # (P, 3, 2, S)
+    drawn = resampled_sums(
+        tallies.reshape(len(prompts), -1), resamples, seed
+    ).reshape(resamples, *tallies.shape[1:])  # (B, 3, 2, S)
+    found, spread = (_length_metrics(t) for t in (tallies.sum(axis=0), drawn))
+    result: dict[str, float] = {}
+    for key, value in found.items():
+        if np.isfinite(value):
+            # A resample in which nothing was there to cut has no say.
+            bounds = percentiles(spread[key][np.isfinite(spread[key])])
+            result |= _spread(key, Interval(float(value), *bounds.tolist()))
     return result
+
+
+def _length_metrics(tallies: Any) -> dict[str, Any]:
+    """STANDARDISED and CUT of (..., 3, 2, S): after, before, reference."""
+    after, before, reference = np.moveaxis(tallies, -3, 0)
+    now, then = (standardised.plain(own) for own in (after, before))
+    gain = standardised.standardise(after, reference)
+    gain = gain - standardised.standardise(before, reference)
+    return {STANDARDISED: gain, CUT: standardised.cut(now, then)}
+
+
+def _on_prompts(rows: pd.DataFrame, prompts: pd.Index) -> pd.DataFrame:
+    return rows[rows["prompt_id"].isin(prompts)]
 
 
 def compare_with_sft(
@@ -81,13 +146,19 @@ def compare_with_sft(
 ) -> dict[str, float]:
     """What a baseline has over SFT on the baseline's own prompts.
 
-    `prompts`, their number, and `over_sft` with its interval: compliance.
+    `prompts`, their number, and with intervals `over_sft`, compliance, and
+    `over_sft_standardised`, compliance at SFT's lengths.
     """
-    same = sft[sft["prompt_id"].isin(rows["prompt_id"])]
+    same = _on_prompts(sft, pd.Index(rows["prompt_id"]))
     gain = compute_gains(rows, same, resamples, seed)
+    names = {"over_sft": "compliance", "over_sft_standardised": STANDARDISED}
     return {
         "prompts": rows["prompt_id"].nunique(),
-        **{f"over_sft{end}": gain[f"compliance{end}"] for end in ENDS},
+        **{
+            name + end: gain[key + end]
+            for name, key in names.items()
+            for end in ENDS
+        },
     }
 
 
@@ -147,6 +218,7 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
             "parse_rate": rows["parsed"],
             "finished_rate": rows["finished"],
             "length": rows["tokens"],
+            "long_share": rows["tokens"] > standardised.LONG,
             "statements": rows["statements"],
             "trivial_share": rows["trivial"],
             "repeated_lines": text.map(gaming.repeated_line_share),

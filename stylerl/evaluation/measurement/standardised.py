@@ -1,0 +1,97 @@
+"""Compliance at another model's lengths: direct standardisation.
+
+Short bodies comply more often than long ones, so a model that only writes
+shorter ones gains in compliance.  Here a model's compliance is computed anew
+as if its bodies had the reference's lengths: compliance within each stratum
+of length, weighted by the share of that stratum in the reference's
+completions (Rothman, Greenland and Lash, Modern Epidemiology, 3rd ed., 2008,
+chapter 3).  The reference's own is its plain compliance.
+
+A stratum in which a model wrote nothing says nothing of the model.  It counts
+with the reference's compliance, which is no gain and no loss; left out, it
+would let a model gain by never writing what it finds hard.
+
+Notation: S strata; tallies are (..., 2, S), completions and how many of them
+comply.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stylerl.judge.outcome import Outcome
+
+Floats = NDArray[np.float64]
+
+EDGES = (10, 15, 20, 30, 45)  # tokens; each is the last of its stratum
+LONG = EDGES[-1]  # a body above it is long
+DIGITS = 6
+NAMES = (*(f"up_to_{edge}" for edge in EDGES), f"above_{LONG}")
+
+
+def tally(rows: pd.DataFrame, prompts: pd.Index) -> Floats:
+    """Completions and compliant ones by prompt and stratum, (P, 2, S).
+
+    Args:
+        rows: with `prompt_id`, `tokens` and `outcome`.
+        prompts: the ids of the P prompts; each of `rows` is among them.
+    """
+    place = prompts.get_indexer(pd.Index(rows["prompt_id"]))
+    stratum = np.searchsorted(EDGES, rows["tokens"].to_numpy(), side="left")
+    compliant = (rows["outcome"] == Outcome.COMPLIANT).to_numpy()
+    counts = np.zeros((len(prompts), 2, len(NAMES)))
+    np.add.at(counts[:, 0], (place, stratum), 1)
+    np.add.at(counts[:, 1], (place, stratum), compliant)
+    return counts
+
+
+def plain(own: Floats) -> Floats:
+    """The share that complies, (...), at the model's own lengths."""
+    written, compliant = np.moveaxis(own.sum(axis=-1), -1, 0)
+    share: Floats = compliant / written
+    return share
+
+
+def standardise(own: Floats, reference: Floats) -> Floats:
+    """The share that would comply at the reference's lengths, (...).
+
+    sum over strata of w_s p_s, where w_s is the reference's share of its
+    completions in stratum s and p_s the model's compliance there, or the
+    reference's where the model wrote nothing.
+    """
+    written, compliant = own[..., 0, :], own[..., 1, :]
+    wanted, theirs = reference[..., 0, :], reference[..., 1, :]
+    rate = compliant / np.maximum(written, 1)
+    expected = np.where(written > 0, wanted * rate, theirs)
+    share: Floats = expected.sum(axis=-1) / wanted.sum(axis=-1)
+    return share
+
+
+def cut(after: Floats, before: Floats) -> Floats:
+    """The share of what did not comply that is gone, (...).
+
+    1 - (1 - after) / (1 - before), of compliances; negative where there is
+    more of it, and NaN where nothing was there to cut.
+    """
+    rest = 1 - before
+    share: Floats = (after - before) / np.where(rest > 0, rest, np.nan)
+    return share
+
+
+def by_length(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Of each stratum the share of the completions, and how many comply.
+
+    `compliance` is None where the stratum is empty.
+    """
+    every = tally(rows, pd.Index(rows["prompt_id"].unique())).sum(axis=0)
+    return {
+        name: {
+            "share": round(float(written / len(rows)), DIGITS),
+            "compliance": round(float(compliant / written), DIGITS)
+            if written
+            else None,
+        }
+        for name, (written, compliant) in zip(NAMES, every.T, strict=True)
+    }
