@@ -18,8 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stylerl import config
 from stylerl.cli import checkout
 from stylerl.errors import ConfigError, DataError, StylerlError, require
@@ -127,12 +125,11 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
                 "a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
                 f"{assignment!r}"
             )
-        try:
-            result[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
+        if key in result:
             raise ConfigError(
-                f"{key}: {value!r} is not a YAML value"
-            ) from error
+                f"a setting is given once; {key!r} is given twice: remove one"
+            )
+        result[key] = config.read_yaml(value, f"the value of {key!r}")
     return result
 
 

@@ -7,14 +7,14 @@ section, already validated.
 """
 
 from stylerl.config.files import (
-    PRESETS,
     from_preset,
     load,
     override,
-    presets,
+    read_yaml,
     render,
 )
 from stylerl.config.sections import (
+    PRESETS,
     REWARD_NAMES,
     EvaluateConfig,
     FilterConfig,
@@ -25,6 +25,7 @@ from stylerl.config.sections import (
     PretrainConfig,
     RewardConfig,
     SFTConfig,
+    presets,
 )
 from stylerl.config.settings import to_dict
 
@@ -44,6 +45,7 @@ __all__ = [
     "load",
     "override",
     "presets",
+    "read_yaml",
     "render",
     "to_dict",
 ]

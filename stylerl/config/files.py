@@ -6,17 +6,27 @@ that names the key, the value and the rule.
 
 import dataclasses
 import inspect
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from stylerl.config.sections import Params
-from stylerl.config.settings import build, lines_of, to_dict, use_current_names
+from stylerl.config.sections import PRESETS, Params, presets
+from stylerl.config.settings import (
+    build,
+    lines_of,
+    shown,
+    to_dict,
+    unknown,
+    use_current_names,
+)
 from stylerl.errors import ConfigError
 
-PRESETS = Path(__file__).resolve().parent / "presets"
+LARGEST = 2**18  # bytes of a parameter file; ours have ten thousand
+LINE = 200  # characters of what a message quotes
 
 
 def load(path: Path = Path("params.yaml")) -> Params:
@@ -44,11 +54,6 @@ def from_preset(name: str) -> Params:
     return build(Params, {**_read_mapping(path), "preset": name}, "")
 
 
-def presets() -> list[str]:
-    """The names that `from_preset` takes."""
-    return ["default", *sorted(path.stem for path in PRESETS.glob("*.yaml"))]
-
-
 def override(params: Params, changes: Mapping[str, Any]) -> Params:
     """Replace values by dotted key, such as `{"ppo.kl_coef": 0.1}`.
 
@@ -57,7 +62,7 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
     """
     sections: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
-        section, _, name = key.rpartition(".")
+        section, _, name = str(key).rpartition(".")
         sections.setdefault(section, {})[name] = value
     tree = to_dict(params)
     for section, given in sections.items():
@@ -65,18 +70,18 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
         cls = type(getattr(params, section, params))
         prefix = f"{section}." if section else ""
         if not isinstance(target, dict):
-            raise _unknown(f"{prefix}{next(iter(given))}")
+            raise unknown("", f"{prefix}{next(iter(given))}", tree)
         for name, value in use_current_names(cls, given, prefix).items():
             if name not in target:
-                raise _unknown(f"{prefix}{name}")
+                raise unknown(prefix, name, target)
+            if isinstance(target[name], dict) and not section:
+                raise ConfigError(
+                    f"{name} is a section, and its values are set one by "
+                    f"one, as {name}.{next(iter(target[name]))}; got "
+                    f"{name} = {shown(value)}"
+                )
             target[name] = value
     return build(Params, tree, "")
-
-
-def _unknown(key: str) -> ConfigError:
-    return ConfigError(
-        f"unknown parameter {key!r}; write SECTION.NAME as in params.yaml"
-    )
 
 
 def render(params: Params) -> str:
@@ -85,8 +90,6 @@ def render(params: Params) -> str:
         "# Written by `stylerl params`; the meanings come from",
         "# stylerl/config/sections.py.  Edit values here, or start again",
         "# from a preset: stylerl params --preset smoke",
-        "",
-        f"preset: {params.preset}",
     ]
     for field in dataclasses.fields(Params):
         value = getattr(params, field.name)
@@ -95,21 +98,122 @@ def render(params: Params) -> str:
             lines += ["", f"{field.name}:  # {meaning}"]
             for inner in dataclasses.fields(value):
                 lines += lines_of(inner, getattr(value, inner.name), 2)
-        elif field.metadata:
-            lines += lines_of(field, value, 0)
+        else:
+            lines += ["", *lines_of(field, value, 0)]
     return "\n".join(lines) + "\n"
 
 
-def _read_mapping(path: Path) -> dict[str, Any]:
+def read_yaml(text: str | bytes, name: str) -> Any:
+    """What a YAML document says.
+
+    Unlike PyYAML's own loader it takes no key twice, of which one would be
+    lost, and no aliases that make a short file one of any size.
+
+    Args:
+        text: the document.
+        name: what to call it in an error.
+
+    Raises:
+        ConfigError: it is not such a document.
+    """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except RecursionError as error:
+        raise ConfigError(
+            f"{name} must be YAML of a few levels; it has hundreds, one in "
+            "the other"
+        ) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = ""
+        if mark:
+            where = f"line {mark.line + 1}, column {mark.column + 1}: "
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(
+            f"{name} is not valid YAML: {where}"
+            f"{' '.join(problem.split())[:LINE]}"
+        ) from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as params.yaml has it."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._expanded = 0  # characters that aliases stand for so far
+        self._sizes: dict[str, int] = {}  # of anchored values, expanded
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse aliases that stand for more than a file may hold."""
+        event = self.peek_event()
+        before = self._expanded
+        if isinstance(event, yaml.AliasEvent):
+            # That of a value which is not complete stands for itself.
+            self._expanded += self._sizes.get(event.anchor, LARGEST + 1)
+            if self._expanded > LARGEST and event.anchor in self.anchors:
+                raise yaml.MarkedYAMLError(
+                    problem=f"*{event.anchor} makes it endless, or too large",
+                    problem_mark=event.start_mark,
+                )
+        node = super().compose_node(parent, index)
+        if anchor := getattr(event, "anchor", None):
+            size = node.end_mark.index - node.start_mark.index
+            self._sizes[anchor] = size + self._expanded - before
+        return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """Say where a value is that its tag, or its digits, do not fit."""
+        try:
+            return super().construct_object(node, deep)
+        except (yaml.YAMLError, RecursionError):
+            raise
+        except Exception as error:  # PyYAML lets each kind escape
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} is no {kind}",
+                problem_mark=node.start_mark,
+            ) from error
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """Refuse a key that was there before."""
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen and isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(
+                    problem=f"{shown(key.value)} is given twice; remove one",
+                    problem_mark=key.start_mark,
+                )
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        return super().construct_mapping(node, deep)
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    content = read_yaml(_read(path), str(path))
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold sections, as params.yaml does")
+    return content
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a parameter file.
+
+    Raises:
+        ConfigError: it is missing, no file, too large, or unreadable.
+    """
+    rule = f"{path} must be a readable file of at most {LARGEST >> 10} KiB"
+    try:
+        # Without waiting for someone to write to a FIFO.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{rule}; it is none")
+            content = file.read(LARGEST + 1)
     except FileNotFoundError as error:
         raise ConfigError(
             f"{path} does not exist; `stylerl params --preset default` "
             "writes one"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} must hold sections, as params.yaml does")
+    except OSError as error:
+        raise ConfigError(f"{rule}; got: {error.strerror}") from error
+    if len(content) > LARGEST:
+        raise ConfigError(f"{rule}; it is larger")
     return content

@@ -7,10 +7,21 @@ keeps its old one in `was`, and one that goes is listed in REMOVED.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
-from stylerl.config.settings import Section, setting
+from stylerl.config.settings import Section, setting, shown
 from stylerl.errors import ConfigError
+
+PRESETS = Path(__file__).resolve().parent / "presets"
+MANY = 10**8  # texts; more than any corpus of code gives
+LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
+RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
+
+
+def presets() -> list[str]:
+    """The names of the presets."""
+    return ["default", *sorted(path.stem for path in PRESETS.glob("*.yaml"))]
 
 
 def _check_stop_strings(name: str, texts: tuple[str, ...]) -> None:
@@ -32,7 +43,7 @@ class JudgeConfig(Section):
     """The style guide: which flake8 rules count, and at what width."""
 
     select: tuple[str, ...] = setting(
-        ("E", "W", "F"), "rule prefixes that count"
+        ("E", "W", "F"), "rule prefixes that count", pattern=RULES
     )
     ignore: tuple[str, ...] = setting(
         (
@@ -49,10 +60,13 @@ class JudgeConfig(Section):
         "rule prefixes that do not count: flake8's own default list (but "
         "E704, a body on the line of its def), and names that a snippet cut "
         "from its file cannot define",
+        pattern=RULES,
     )
     max_line_length: int = setting(79, "columns", ge=20, le=1000)
     plugins: tuple[str, ...] = setting(
-        (), "installed flake8 plugins to use, by distribution name"
+        (),
+        "installed flake8 plugins to use, by distribution name",
+        pattern=(r"\w([\w.-]*\w)?", "names, such as flake8-bugbear"),
     )
     config: str | None = setting(
         None,
@@ -60,7 +74,7 @@ class JudgeConfig(Section):
         "ignore and max_line_length",
     )
     time_limit: float = setting(
-        10.0, "seconds flake8 may spend on one source", gt=0
+        10.0, "seconds flake8 may spend on one source", gt=0, le=3600
     )
 
 
@@ -75,10 +89,13 @@ class FilterConfig(Section):
         "what a snippet is: every function of a file, or the file whole",
         choices=("function", "file"),
     )
-    min_chars: int = setting(60, "shortest snippet, characters", ge=1)
-    max_chars: int = setting(400, "longest snippet, characters", ge=1)
+    min_chars: int = setting(60, "shortest snippet, characters", ge=1, le=MANY)
+    max_chars: int = setting(400, "longest snippet, characters", ge=1, le=MANY)
     max_files: int = setting(
-        0, "read only so many files, drawn by hash; 0 reads all", ge=0
+        0,
+        "read only so many files, drawn by hash; 0 reads all",
+        ge=0,
+        le=MANY,
     )
     valid_share: float = setting(
         0.05, "share of groups that measure training", ge=0, le=0.5
@@ -87,6 +104,20 @@ class FilterConfig(Section):
         0.1, "share of groups that only evaluation sees", ge=0, le=0.5
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_chars > self.max_chars:
+            raise ConfigError(
+                "filter.min_chars must be at most filter.max_chars, "
+                f"{self.max_chars}; got {self.min_chars}: change either"
+            )
+        if self.valid_share + self.test_share >= 1:
+            raise ConfigError(
+                "filter.valid_share and filter.test_share must leave a share "
+                f"to train on; got {self.valid_share} and {self.test_share}: "
+                "lower either"
+            )
+
 
 @dataclass(frozen=True)
 class LabelConfig(Section):
@@ -94,7 +125,7 @@ class LabelConfig(Section):
 
     REMOVED: ClassVar = {"jobs": 0}
 
-    snippets: int = setting(12000, "snippets to label", ge=1)
+    snippets: int = setting(12000, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(
         0.5,
         "share of snippets whose body is corrupted",
@@ -134,9 +165,9 @@ class PretrainConfig(Section):
     REMOVED: ClassVar = {"weight_decay": 0.1, "warmup": 0.02, "decay": 0.3}
 
     vocabulary: int = setting(4096, "tokens of the byte-level BPE", ge=300)
-    hidden: int = setting(256, "width of the model", ge=8)
-    layers: int = setting(8, "transformer blocks", ge=1)
-    heads: int = setting(4, "attention heads", ge=1)
+    hidden: int = setting(256, "width of the model", ge=12, le=LARGE)
+    layers: int = setting(8, "transformer blocks", ge=1, le=1000)
+    heads: int = setting(4, "attention heads", ge=1, le=1000)
     context: int = setting(512, "longest sequence, tokens", ge=32)
     corrupt_share: float = setting(
         0.7,
@@ -145,16 +176,31 @@ class PretrainConfig(Section):
         le=1,
         was="rough_share",
     )
-    tokens: int = setting(13_000_000, "training budget, tokens", ge=1)
-    batch_tokens: int = setting(8192, "tokens an optimiser step", ge=1)
-    learning_rate: float = setting(3e-3, "peak of AdamW's rate", gt=0)
+    tokens: int = setting(
+        13_000_000, "training budget, tokens", ge=1, le=10**12
+    )
+    batch_tokens: int = setting(
+        8192, "tokens an optimiser step", ge=1, le=MANY
+    )
+    learning_rate: float = setting(3e-3, "peak of AdamW's rate", gt=0, le=1)
     compile: bool = setting(
         True, "fuse the model with torch.compile (needs a C++ compiler)"
     )
-    threads: int = setting(1, "CPU threads; 0 leaves torch's choice", ge=0)
+    threads: int = setting(
+        1, "CPU threads; 0 leaves torch's choice", ge=0, le=1024
+    )
     checkpoint_every: int = setting(
         100, "steps between checkpoints to resume from; 0 writes none", ge=0
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden % (2 * self.heads):
+            raise ConfigError(
+                "pretrain.hidden must be an even multiple of pretrain.heads, "
+                f"{self.heads}, since positions turn pairs; got "
+                f"{self.hidden}: change either"
+            )
 
 
 @dataclass(frozen=True)
@@ -167,11 +213,13 @@ class SFTConfig(Section):
         "artifacts/base", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    snippets: int = setting(1500, "compliant snippets to learn", ge=1)
-    epochs: float = setting(1.0, "passes over them", gt=0)
-    batch_size: int = setting(32, "snippets an optimiser step", ge=1)
-    learning_rate: float = setting(2e-4, "peak of AdamW's rate", gt=0)
-    max_tokens: int = setting(320, "longer snippets are left out", ge=8)
+    snippets: int = setting(1500, "compliant snippets to learn", ge=1, le=MANY)
+    epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
+    batch_size: int = setting(32, "snippets an optimiser step", ge=1, le=LARGE)
+    learning_rate: float = setting(2e-4, "peak of AdamW's rate", gt=0, le=1)
+    max_tokens: int = setting(
+        320, "longer snippets are left out", ge=8, le=LARGE
+    )
 
 
 @dataclass(frozen=True)
@@ -184,15 +232,17 @@ class RewardConfig(Section):
         "artifacts/sft", "model to start from: a folder or a hub name"
     )
     revision: str = setting("main", "revision of a hub model")
-    labels: int = setting(2500, "labels the classifier learns", ge=1)
-    pairs: int = setting(800, "pairs the pairwise model learns", ge=1)
+    labels: int = setting(2500, "labels the classifier learns", ge=1, le=MANY)
+    pairs: int = setting(800, "pairs the pairwise model learns", ge=1, le=MANY)
     held_out: int = setting(
         400, "held-out labels, and minimal pairs, to measure on", ge=1
     )
-    epochs: float = setting(1.0, "passes over them", gt=0)
-    batch_size: int = setting(32, "texts an optimiser step", ge=1)
-    learning_rate: float = setting(3e-4, "peak of AdamW's rate", gt=0)
-    max_tokens: int = setting(320, "texts are cut to this length", ge=8)
+    epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
+    batch_size: int = setting(32, "texts an optimiser step", ge=1, le=LARGE)
+    learning_rate: float = setting(3e-4, "peak of AdamW's rate", gt=0, le=1)
+    max_tokens: int = setting(
+        320, "texts are cut to this length", ge=8, le=LARGE
+    )
     center_rewards_coefficient: float = setting(
         0.01, "pull of the pairwise rewards towards 0", ge=0, was="centring"
     )
@@ -253,7 +303,10 @@ class PPOConfig(Section):
         "`worst of A and B` of these; substance, repetition, unparsable; or "
         "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
         ge=0,
-        pattern=REWARD_NAMES,
+        pattern=(
+            REWARD_NAMES,
+            "the parts that params.yaml lists, or MODULE:FUNCTION",
+        ),
     )
     substance_target: float = setting(
         1.0,
@@ -302,27 +355,34 @@ class PPOConfig(Section):
         512, "prompts to draw episodes from, of the training split", ge=1
     )
     prompt_texts: tuple[str, ...] = setting(
-        (), "literal prompts; empty draws them from the training split"
+        (),
+        "literal prompts; empty draws them from the training split",
+        text=True,
     )
     updates: int = setting(90, "rollout batches, one update each", ge=0)
-    batch_size: int = setting(64, "episodes a rollout batch", ge=1)
+    batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(
         4, "optimiser steps in an epoch", ge=1, was="minibatches"
     )
     update_epochs: int = setting(
-        1, "passes over a rollout batch", ge=1, was="epochs"
+        1, "passes over a rollout batch", ge=1, le=1000, was="epochs"
     )
     micro_batch: int = setting(
         8, "sequences a forward pass; 0 takes the whole minibatch", ge=0
     )
-    max_new_tokens: int = setting(128, "tokens a completion", ge=1)
+    max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
     stop_strings: tuple[str, ...] = setting(
-        (), "texts that end a completion as eos does, and are no part of it"
+        (),
+        "texts that end a completion as eos does, and are no part of it",
+        text=True,
     )
-    temperature: float = setting(0.8, "of sampling and training", gt=0)
-    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", gt=0)
+    temperature: float = setting(0.8, "of sampling and training", gt=0, le=100)
+    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", gt=0, le=1)
     value_learning_rate: float | None = setting(
-        1e-3, "the value head's own rate; null takes the policy's", gt=0
+        1e-3,
+        "the value head's own rate; null takes the policy's",
+        gt=0,
+        le=1,
     )
     schedule: str = setting(
         "linear",
@@ -368,6 +428,7 @@ class PPOConfig(Section):
         "rank of LoRA adapters, trained in place of the weights at some ten "
         "times their rate; 0 trains the weights",
         ge=0,
+        le=LARGE,
     )
     lora_alpha: float = setting(
         32.0, "adapters' outputs are scaled by lora_alpha / lora_rank", gt=0
@@ -376,6 +437,7 @@ class PPOConfig(Section):
         ("all-linear",),
         "layers that get adapters, by the last part of their name, such as "
         "q_proj; all-linear takes all but the output embedding",
+        pattern=(r"\w+([.-]\w+)*", "names, such as q_proj"),
     )
     keep: str = setting(
         "last",
@@ -470,6 +532,16 @@ class PPOConfig(Section):
                 f"{self.batch_size}; got {self.num_minibatches}"
             )
         _check_stop_strings("ppo.stop_strings", self.stop_strings)
+        if not any(self.reward.values()):
+            raise ConfigError(
+                "ppo.reward must give some part a weight above 0; got "
+                f"{shown(dict(self.reward))}"
+            )
+        if self.lora_rank and not self.lora_targets:
+            raise ConfigError(
+                "ppo.lora_targets must name layers where ppo.lora_rank is "
+                "above 0; got none: take [all-linear]"
+            )
         if self.keep == "best" and self.validate_every == 0:
             raise ConfigError(
                 "ppo.keep: best chooses by measurements; set "
@@ -493,7 +565,7 @@ class EvaluateConfig(Section):
     )
     prompts: int = setting(500, "held-out prompts", ge=1)
     prompt_texts: tuple[str, ...] = setting(
-        (), "literal prompts; empty draws them from the split"
+        (), "literal prompts; empty draws them from the split", text=True
     )
     samples: int = setting(4, "completions a prompt and model", ge=1)
     best_of: int = setting(
@@ -505,19 +577,25 @@ class EvaluateConfig(Section):
     best_of_prompts: int = setting(
         50, "prompts of the choice from best_of, the first ones", ge=1
     )
-    max_new_tokens: int = setting(160, "tokens a completion", ge=1)
+    max_new_tokens: int = setting(160, "tokens a completion", ge=1, le=LARGE)
     stop_strings: tuple[str, ...] = setting(
-        (), "texts that end a completion; those of ppo.stop_strings, if any"
+        (),
+        "texts that end a completion; those of ppo.stop_strings, if any",
+        text=True,
     )
-    temperature: float = setting(0.8, "of sampling", gt=0)
+    temperature: float = setting(0.8, "of sampling", gt=0, le=100)
     precision: str = setting(
         "auto",
         "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
         "where the hardware multiplies it",
         choices=("auto", "bf16", "fp32"),
     )
-    batch_size: int = setting(128, "completions sampled at once", ge=1)
-    bootstrap: int = setting(2000, "resamples for the intervals", ge=100)
+    batch_size: int = setting(
+        128, "completions sampled at once", ge=1, le=LARGE
+    )
+    bootstrap: int = setting(
+        2000, "resamples for the intervals", ge=100, le=100_000
+    )
     human_snippets: int = setting(
         200, "held-out snippets for bits per byte", ge=1
     )
@@ -533,8 +611,13 @@ class EvaluateConfig(Section):
 class Params(Section):
     """All of params.yaml; each field below is one section of it."""
 
-    preset: str = "default"
-    seed: int = setting(0, "of every draw in every stage", ge=0)
+    preset: str = setting(
+        "default",
+        "the preset that these values were written from; to start from "
+        "another, `stylerl params --preset NAME`",
+        choices=tuple(presets()),
+    )
+    seed: int = setting(0, "of every draw in every stage", ge=0, le=2**32 - 1)
     judge: JudgeConfig = JudgeConfig()
     filter: FilterConfig = FilterConfig()
     label: LabelConfig = LabelConfig()

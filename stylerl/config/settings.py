@@ -6,19 +6,25 @@ A section of parameters is a frozen dataclass whose fields are declared by
 """
 
 import dataclasses
+import difflib
 import functools
 import math
 import operator
 import re
+import reprlib
 import sys
 import textwrap
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from stylerl.errors import ConfigError
+
+MOST = 1_000_000  # of any number that declares no other upper bound
+LONGEST = 255  # bytes of a name in a file system
+Pattern = tuple[str, str]  # a regular expression, and what it takes in words
 
 
 def setting(
@@ -29,19 +35,25 @@ def setting(
     le: float | None = None,
     gt: float | None = None,
     choices: tuple[str, ...] | None = None,
-    pattern: str | None = None,
+    pattern: Pattern | None = None,
+    text: bool = False,
     was: str | None = None,
 ) -> Any:
     """Declare one parameter: its default, its meaning and its bounds.
 
     `ge`, `le` and `gt` are the bounds that a number must be greater than or
-    equal to, less than or equal to, and greater than; `choices` lists the
-    strings allowed.  The default of a mapping is a dict, the bounds are of
-    its values, and its names match the regular expression `pattern`.  `was`
-    is the name the parameter had in the last version, which is still read.
+    equal to, less than or equal to, and greater than; a number is at most
+    MOST unless `le` says otherwise.  `choices` lists the strings allowed.
+    The default of a mapping is a dict, and the bounds are of its values.
+    `pattern` is for the names of a mapping and the items of a list.  A
+    string is a name or a path, of one line; with `text` it is any.  `was` is
+    the name the parameter had in the last version, which is still read.
     """
+    if le is None and (ge is not None or gt is not None):
+        le = MOST
     bounds = {"ge": ge, "le": le, "gt": gt, "choices": choices}
-    metadata = {"meaning": meaning, "pattern": pattern, "was": was, **bounds}
+    rules = {"pattern": pattern, "text": text, **bounds}
+    metadata = {"meaning": meaning, "was": was, **rules}
     if isinstance(default, dict):
         return dataclasses.field(
             default_factory=default.copy, metadata=metadata
@@ -62,13 +74,13 @@ class Section:
             ConfigError: a wrong type or a value out of bounds.
         """
         prefix, config, _ = type(self).__name__.partition("Config")
-        hints = typing.get_type_hints(type(self))
+        hints = _hints(type(self))
         for field in dataclasses.fields(self):
             if not field.metadata:  # a section of its own
                 continue
             name = f"{prefix.lower()}." * bool(config) + field.name
             value = _typed(name, getattr(self, field.name), hints[field.name])
-            _check_bounds(name, value, field.metadata)
+            _check(name, value, field.metadata)
             object.__setattr__(self, field.name, value)
 
 
@@ -83,20 +95,17 @@ def build(cls: type[Any], content: Any, prefix: str) -> Any:
     Raises:
         ConfigError: an unknown key, a wrong type or a value out of bounds.
     """
-    if not isinstance(content, dict):
+    if not isinstance(content, Mapping):
         raise ConfigError(
             f"{prefix.rstrip('.')} must be a section of keys and values; "
-            f"got {content!r}"
+            f"got {shown(content)}"
         )
     fields = {f.name: f for f in dataclasses.fields(cls)}
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     values = {}
     for key, value in use_current_names(cls, content, prefix).items():
         if key not in fields:
-            raise ConfigError(
-                f"unknown parameter {prefix}{key} = {value!r}; allowed: "
-                f"{', '.join(fields)}"
-            )
+            raise unknown(prefix, key, fields)
         if dataclasses.is_dataclass(hints[key]):
             value = build(hints[key], value, f"{prefix}{key}.")
         values[key] = value
@@ -124,17 +133,17 @@ def use_current_names(
     removed = getattr(cls, "REMOVED", {})
     current = {}
     for key, value in content.items():
-        name = renamed.get(key, key)
+        name = renamed.get(key, key) if isinstance(key, str) else key
         if name != key and name in content:
             raise ConfigError(
                 f"{prefix}{key} is the old name of {prefix}{name}, and both "
                 f"are given; remove {prefix}{key}"
             )
-        if key in removed:
+        if isinstance(key, str) and key in removed:
             if value != removed[key]:
                 raise ConfigError(
                     f"{prefix}{key} is no longer a parameter, and always "
-                    f"{removed[key]!r}; got {value!r}: remove it"
+                    f"{removed[key]!r}; got {shown(value)}: remove it"
                 )
             _tell(f"{prefix}{key} is no longer a parameter; left out")
             continue
@@ -145,9 +154,63 @@ def use_current_names(
 
 
 @functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+@functools.cache
 def _tell(message: str) -> None:
     """Write a line to stderr, the first time a process has it to say."""
     print(f"{message} when params.yaml is next saved", file=sys.stderr)
+
+
+def shown(value: Any) -> str:
+    """A value for a message: on one line, and short whatever it is."""
+    return _SHORT.repr(value)
+
+
+def _bare(key: Any) -> str:
+    """A key for a message, as it is written where that is on one line."""
+    return key if isinstance(key, str) and key.isprintable() else shown(key)
+
+
+class _Short(reprlib.Repr):
+    """`repr` of at most a line, also of what `repr` itself refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, 80, 80
+
+    def repr_int(self, x: int, level: int) -> str:
+        """An integer; one that is too long for text by its size."""
+        if x.bit_length() < 128:
+            return repr(x)
+        return f"an integer of {x.bit_length()} bits"
+
+
+_SHORT = _Short()
+
+
+def unknown(prefix: str, key: Any, known: Iterable[str]) -> ConfigError:
+    """What to say of a key that is no parameter: which was meant, or may be.
+
+    Args:
+        prefix: of its section, such as `ppo.`; empty for the whole file.
+        key: as it was given.
+        known: the names that the section has.
+    """
+    names = list(known)
+    near = difflib.get_close_matches(str(key)[:80], names, 1)
+    remedy = (
+        f"did you mean {prefix}{near[0]}?"
+        if near
+        else f"allowed: {', '.join(names)}"
+    )
+    named = shown(f"{prefix}{key}" if isinstance(key, str) else key)
+    return ConfigError(
+        f"unknown parameter {named}; write SECTION.NAME as in params.yaml; "
+        f"{remedy}"
+    )
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:
@@ -157,18 +220,21 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
             isinstance(item, str) for item in value
         ):
             return tuple(value)
-        raise ConfigError(f"{name} must be a list of strings; got {value!r}")
+        raise ConfigError(
+            f"{name} must be a list of strings; got {shown(value)}"
+        )
     if typing.get_origin(hint) is Mapping:
         if isinstance(value, Mapping) and value:
             return {
-                k: _typed(f"{name}.{k}", v, float) for k, v in value.items()
+                k: _typed(f"{name}.{_bare(k)}", v, float)
+                for k, v in value.items()
             }
         raise ConfigError(
             f"{name} must map names to numbers, such as {{name: 1.0}}; got "
-            f"{value!r}"
+            f"{shown(value)}"
         )
     allowed = typing.get_args(hint) or (hint,)
-    if float in allowed and type(value) is int:
+    if float in allowed and type(value) is int and abs(value) < 2**1023:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int
         return value
@@ -177,26 +243,35 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, str) and float in allowed:
         remedy = " (YAML reads 1e-5 as text: write 1.0e-5)"
     raise ConfigError(
-        f"{name} must be {' or '.join(names)}; got {value!r}{remedy}"
+        f"{name} must be {' or '.join(names)}; got {shown(value)}{remedy}"
     )
 
 
-def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
-    """Raise ConfigError when a value is outside its declared bounds."""
+def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
+    """Raise ConfigError when a value breaks what its setting declares."""
     if rule.get("choices") and value not in rule["choices"]:
         allowed = ", ".join(rule["choices"])
-        raise ConfigError(f"{name} must be one of {allowed}; got {value!r}")
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            if not re.fullmatch(rule["pattern"], str(key)):
+        raise ConfigError(
+            f"{name} must be one of {allowed}; got {shown(value)}"
+        )
+    if isinstance(value, str):
+        _check_text(name, value, rule.get("text", False))
+    if isinstance(value, (Mapping, tuple)):
+        for item in value:
+            if not isinstance(item, str):
+                raise ConfigError(f"{name} knows no {shown(item)}")
+            _check_text(name, item, rule.get("text", False))
+            pattern, words = rule.get("pattern") or (None, "")
+            if pattern and not re.fullmatch(pattern, item):
                 raise ConfigError(
-                    f"{name} knows no {key!r}; it takes {rule['meaning']}"
+                    f"{name} knows no {shown(item)}; it takes {words}"
                 )
-            _check_bounds(f"{name}.{key}", each, rule)
+            if isinstance(value, Mapping):
+                _check(f"{name}.{item}", value[item], rule)
     # Only numbers have the bounds below; a bool is an int, and has none.
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number; got {value}")
     for holds, words in (
         (operator.ge, "at least"),
@@ -205,7 +280,30 @@ def _check_bounds(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     ):
         bound = rule.get(holds.__name__)
         if bound is not None and not holds(value, bound):
-            raise ConfigError(f"{name} must be {words} {bound}; got {value}")
+            raise ConfigError(
+                f"{name} must be {words} {bound}; got {shown(value)}"
+            )
+
+
+def _check_text(name: str, value: str, free: bool) -> None:
+    """Raise ConfigError where a string could be no file's content or name."""
+    try:
+        parts = value.encode().split(b"/")
+    except UnicodeEncodeError:
+        parts = [b"\0"]
+    if any(b"\0" in part for part in parts):
+        raise ConfigError(
+            f"{name} must be valid Unicode without NUL; got {shown(value)}"
+        )
+    if not free and (
+        not value.strip()
+        or not value.isprintable()
+        or max(map(len, parts)) > LONGEST
+    ):
+        raise ConfigError(
+            f"{name} must be a name or a path, of one line, of parts of at "
+            f"most {LONGEST} bytes; got {shown(value)}"
+        )
 
 
 def to_dict(params: Any) -> dict[str, Any]:

@@ -81,12 +81,18 @@ def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
     [
         ("ppo.kl_coef", "a setting is KEY=VALUE"),
         ("=1", "a setting is KEY=VALUE"),
-        ("judge.select=[E", "judge.select: '.E' is not a YAML value"),
+        ("judge.select=[E", "the value of 'judge.select' is not valid YAML"),
+        ("seed=0b_", "line 1, column 1: '0b_' is no int"),
     ],
 )
 def test_set_refuses_what_is_no_assignment(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         cli.changes([text])
+
+
+def test_set_refuses_a_key_that_is_given_twice() -> None:
+    with pytest.raises(ConfigError, match="'seed' is given twice"):
+        cli.changes(["seed=1", "ppo.updates=2", "seed=2"])
 
 
 def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:

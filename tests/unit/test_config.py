@@ -39,7 +39,7 @@ ROOT = Path(__file__).parent.parent.parent
         ("judge.config", 3, "judge.config must be str or null; got 3"),
         ("label.engine", "dask", "label.scheduler must name a Dask"),
         ("seed", True, "seed must be int; got True"),
-        ("sft", 3, "sft must be a section"),
+        ("sft", 3, "sft is a section, and its values are set one by one"),
     ],
 )
 def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
@@ -131,7 +131,8 @@ def test_an_unknown_preset_lists_the_known_ones():
     [
         ("ppo: [", "is not valid YAML"),
         ("- 1", "must hold sections"),
-        ("pppo: {}", "unknown parameter pppo"),
+        ("pppo: {}", "unknown parameter .pppo.; .* did you mean ppo?"),
+        ("sft: 3", "sft must be a section"),
         ("ppo: {updates: many}", "ppo.updates must be int; got 'many'"),
         ("evaluate: {stop_strings: ['']}", "evaluate.stop_strings must not"),
     ],
