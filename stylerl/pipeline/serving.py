@@ -7,6 +7,7 @@ the first policy, since registering one needs none.
 """
 
 import math
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,11 @@ PARAMS: dict[str, Any] = {
     "stop_strings": [],
     "seed": 0,
 }
+# MLflow has a thread a core and four more: with as few places, one of them
+# is always free to refuse.
+PLACES = 4  # requests at once, the one that is answered included
+PATIENCE = 20.0  # seconds a request waits for its turn; MLflow gives up at 60
+RETRY_AFTER = 2  # seconds, told to those that are refused
 
 
 class Policy:
@@ -99,10 +105,16 @@ def _check(prompts: pd.DataFrame, chosen: Mapping[str, Any]) -> None:
 
 
 class _Served:
-    """A policy whose refusals MLflow passes on: status 400, our message."""
+    """A policy under load: one request after the other, few of them waiting.
+
+    Its refusals are passed on by MLflow: status 400 and our message for what
+    no policy can answer, 503 and Retry-After for what is too much.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self._places = threading.Semaphore(PLACES)
+        self._turn = threading.Lock()
 
     def predict(
         self, prompts: pd.DataFrame, params: Mapping[str, Any] | None = None
@@ -110,10 +122,22 @@ class _Served:
         """As `Policy.predict`."""
         from stylerl.pipeline import tracking
 
-        try:
-            return self.policy.predict(prompts, params)
-        except StylerlError as error:
-            raise tracking.refusal(str(error)) from None
+        if self._places.acquire(blocking=False):
+            try:
+                if self._turn.acquire(timeout=PATIENCE):
+                    try:
+                        return self.policy.predict(prompts, params)
+                    finally:
+                        self._turn.release()
+            except StylerlError as error:
+                raise tracking.refusal(str(error)) from None
+            finally:
+                self._places.release()
+        raise tracking.overload(
+            f"at most {PLACES} requests may wait, and {PATIENCE:g} seconds "
+            f"each; ask again in {RETRY_AFTER} seconds, with fewer at once",
+            RETRY_AFTER,
+        )
 
 
 def _load_pyfunc(folder: str) -> _Served:

@@ -1,19 +1,19 @@
-"""The judge on sources that nobody should write: no traceback, no hang.
-
-    python benchmarks/bench_hostile.py [--sources N] [--jobs N]
+"""Sources and parameter files that nobody should write.
 
 Real functions cut, spliced and filled with what breaks tools, and sources
 made to exhaust a parser, lie in one folder beside a FIFO, a link that leads
 nowhere and names that are no text.  `stylerl judge` must give a verdict on
 each file and one line on each that is none, within the time limit that each
-source has.  Results go to benchmarks/results/hostile.md.
+source has.  The parameter files are those of tests/unit/
+test_hostile_params.py, more of them: each must be read in seconds, and be
+taken or refused with a ConfigError of one line.
 """
 
 import argparse
-import datetime
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,9 +22,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from bench_judge import draw_snippets, machine
+from bench_judge import draw_snippets
 
-RESULTS = Path(__file__).parent / "results" / "hostile.md"
+from stylerl import config
+from stylerl.errors import ConfigError
+
+TITLE = "Hostile sources and parameter files"
+TESTS = Path(__file__).parent.parent / "tests/unit"
+SEED = 13
+HANGS = 10  # seconds after which reading a parameter file is a hang
 PIECES = [
     *(b"\0", b"\f", b"\r", b"\t", b"\\", b"\\\n", b"\xff", b"\xef\xbb\xbf"),
     *(b"'''", b'"', b"f'{", b"(" * 99, b"}", b"\n" * 9, b":=", b"# noqa\n"),
@@ -50,12 +56,20 @@ SHAPES: list[Callable[[int], bytes]] = [
 ]
 
 
-def main() -> None:
-    """Write the sources, judge them, and report."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What a user may choose."""
     parser.add_argument("--sources", type=int, default=10_000, metavar="N")
+    parser.add_argument("--files", type=int, default=1_000, metavar="N")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
-    options = parser.parse_args()
+
+
+def measure(options: argparse.Namespace) -> str:
+    """Judge the sources, read the parameter files; what came of both."""
+    return f"{judged(options)}\n\n{loaded(options.files)}"
+
+
+def judged(options: argparse.Namespace) -> str:
+    """Write the sources and judge them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number, source in enumerate(hostile(options.sources)):
@@ -83,9 +97,41 @@ def main() -> None:
             f"exit code {done.returncode}, {len(verdicts)} verdicts:\n"
             f"{done.stderr[-2000:]}"
         )
-    text = report(options, verdicts, took)
-    RESULTS.write_text(text)
-    print(text)
+    ends = Counter("parse" if v["parsed"] else "do not" for v in verdicts)
+    return (
+        f"{options.sources} hostile sources, a FIFO, a link to nothing and a "
+        f"name that is no text: {len(verdicts)} verdicts in {took:.1f} s, no "
+        "traceback, no hang, one line for each of the two that are no file. "
+        f"{ends['parse']} parse, {ends['do not']} do not."
+    )
+
+
+def loaded(count: int) -> str:
+    """Read as many parameter files."""
+    sys.path.insert(0, str(TESTS))
+    from test_hostile_params import draw, one_line
+
+    rng = random.Random(SEED)
+    refused, slowest = 0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "params.yaml")
+        for _ in range(count):
+            path.write_bytes(draw(rng).encode("utf-8", "surrogatepass"))
+            started = time.perf_counter()
+            signal.alarm(HANGS)  # whose signal ends this process
+            try:
+                config.load(path)
+            except ConfigError as error:
+                refused += 1
+                if not one_line(str(error)):
+                    raise SystemExit(f"not one line: {error}") from error
+            signal.alarm(0)
+            slowest = max(slowest, time.perf_counter() - started)
+    return (
+        f"{count} hostile parameter files: {refused} refused with one line "
+        f"of ours, {count - refused} taken, no traceback, no hang; the "
+        f"slowest took {slowest:.2f} s."
+    )
 
 
 def hostile(count: int) -> list[bytes]:
@@ -103,23 +149,3 @@ def hostile(count: int) -> list[bytes]:
             source = source[:cut] + rng.choice(PIECES) + source[rest:]
         found.append(source)
     return found[:count]
-
-
-def report(
-    options: argparse.Namespace, verdicts: list[dict[str, bool]], took: float
-) -> str:
-    """The results as Markdown."""
-    ends = Counter("parse" if v["parsed"] else "do not" for v in verdicts)
-    return (
-        "# Hostile sources\n\n"
-        f"`python benchmarks/bench_hostile.py --sources {options.sources} "
-        f"--jobs {options.jobs}`, {datetime.date.today()}, {machine()}\n\n"
-        f"{options.sources} hostile sources, a FIFO, a link to nothing and a "
-        f"name that is no text: {len(verdicts)} verdicts in {took:.1f} s, no "
-        "traceback, no hang, one line for each of the two that are no file. "
-        f"{ends['parse']} parse, {ends['do not']} do not.\n"
-    )
-
-
-if __name__ == "__main__":
-    main()
