@@ -78,7 +78,7 @@ results: $(STAMP)
 	$(BIN)/python tools/picture.py
 
 screenshots: $(STAMP)
-	$(BIN)/python tools/screenshots.py
+	$(BIN)/python -m tools.screenshots
 
 # A machine with a GPU may have no network and no index: `make wheels` here,
 # then `make gpu` there, with the Python that has torch.

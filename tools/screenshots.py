@@ -9,13 +9,10 @@ nothing may stand out at the side.
 """
 
 import base64
-import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 import urllib.request
@@ -24,11 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
 from stylerl.pipeline import server as api
 from stylerl.pipeline import tracking
+from tools import browser
+from tools.browser import tell
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -36,19 +34,6 @@ PORT = 5055  # of MLflow, so that a running `make ui` is left alone
 MLFLOW = f"http://127.0.0.1:{PORT}"
 WIDTH = 1440
 SETTLE = 8.0  # seconds a page may take to load
-CHROMIUM = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--remote-debugging-port=0",
-)
-CALLS = itertools.count(1)
 CLICK = """
 for (const label of %s) {
   const all = [...document.querySelectorAll('button, [role=button], a, span')];
@@ -72,11 +57,11 @@ class Page(NamedTuple):
 
 def main() -> None:
     """Take every picture."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if not browser:
+    chromium = browser.find()
+    if not chromium:
         sys.exit("Chromium is needed: apt-get install chromium")
     os.chdir(ROOT)
-    with mlflow_ui(), api.server() as ready, browsing(browser) as tab:
+    with mlflow_ui(), api.server() as ready, browser.browsing(chromium) as tab:
         ready()
         for page in [*mlflow_pages(), *prefect_pages()]:
             shoot(tab, page)
@@ -166,34 +151,6 @@ def ask(path: str, **query: Any) -> str:
         return str(json.load(reply)[0]["id"])
 
 
-@contextmanager
-def browsing(browser: str) -> Iterator[Connection]:
-    """A tab of a fresh Chromium, by the DevTools protocol."""
-    with tempfile.TemporaryDirectory() as profile:
-        child = subprocess.Popen(
-            [browser, *CHROMIUM, f"--user-data-dir={profile}", "about:blank"],
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            announced = Path(profile, "DevToolsActivePort")
-            while not (announced.exists() and announced.read_text()):
-                time.sleep(0.1)
-            port = announced.read_text().split()[0]
-            listing = f"http://127.0.0.1:{port}/json"
-            with urllib.request.urlopen(listing) as reply:
-                tabs = json.load(reply)
-            socket = next(
-                tab["webSocketDebuggerUrl"]
-                for tab in tabs
-                if tab["type"] == "page"
-            )
-            with connect(socket, max_size=None) as tab:
-                yield tab
-        finally:
-            child.terminate()
-            child.wait()
-
-
 def shoot(tab: Connection, page: Page) -> None:
     """Open a page, let it settle, click what is in the way, take it."""
     tell(
@@ -214,20 +171,6 @@ def shoot(tab: Connection, page: Page) -> None:
     time.sleep(2)
     picture = tell(tab, "Page.captureScreenshot")["data"]
     (DOCS / f"{page.name}.png").write_bytes(base64.b64decode(picture))
-
-
-def tell(
-    tab: Connection,
-    method: str,
-    **params: Any,
-) -> dict[str, Any]:
-    """Call a DevTools method and wait for its result."""
-    number = next(CALLS)
-    tab.send(json.dumps({"id": number, "method": method, "params": params}))
-    while True:
-        answer = json.loads(tab.recv(timeout=60))
-        if answer.get("id") == number:
-            return dict(answer.get("result", {}))
 
 
 @contextmanager

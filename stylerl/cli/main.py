@@ -467,6 +467,7 @@ def _complete(options: argparse.Namespace) -> None:
         100,
     ),
     option("--annotator", "NAME", "who answers (default: the user's name)"),
+    option("--web", "", "ask in a browser, on this machine alone", False),
     option(
         "--agreement",
         "",
@@ -486,6 +487,7 @@ def _prefer(options: argparse.Namespace) -> None:
     examples:
       stylerl prefer                       SFT against PPO, unnamed
       stylerl prefer --from pairs.jsonl    pairs of your own
+      stylerl prefer --web                 in a browser, with the same keys
       stylerl prefer --agreement           how far annotators agree
     """
     from stylerl.cli import prefer_command as prefer
@@ -495,7 +497,7 @@ def _prefer(options: argparse.Namespace) -> None:
     annotator = options.annotator
     if annotator is None:
         annotator = getpass.getuser()
-    prefer.run(annotator, options.source, options.pool)
+    prefer.run(annotator, options.source, options.pool, options.web)
 
 
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))

@@ -1,7 +1,8 @@
 """`stylerl prefer`: ask a person which of two completions is better.
 
 Shows a prompt and two completions, takes A, B or a tie and how sure the
-person is, and saves each answer before the next question.  The pairs of
+person is, and saves each answer before the next question; prefer_web.py does
+so in a browser.  The pairs of
 which the reward model is least sure come first; what has been answered is
 not asked again.  Nothing on the screen tells which text is whose.
 """
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stylerl import draws, storage
+from stylerl.cli import prefer_web
 from stylerl.config import Params
 from stylerl.data.prompts import compliant_prompts
 from stylerl.errors import DataError
@@ -39,18 +41,18 @@ SURE = f"How sure? {SCALE}: "
 Ask = Callable[[str], str]  # shows a question, returns what was typed
 
 
-def run(annotator: str, source: Path | None, pool: int) -> None:
+def run(annotator: str, source: Path | None, pool: int, web: bool) -> None:
     """Ask until all is answered or the person quits.
 
     Pairs are those of the file `source`, or sampled for `pool` training
-    prompts.
+    prompts; `web` asks in a browser instead of the terminal.
 
     Raises:
         ConfigError: params.yaml breaks a rule.
         DataError: there is nobody at the terminal, or nothing to ask.
         ModelError: a model cannot be loaded.
     """
-    _check(annotator, pool)
+    _check(annotator, pool, web)
     params, console = workspace.settings(), Console()
     path = Path(params.reward.preferences)
     say = partial(console.print, markup=False, highlight=False)
@@ -67,7 +69,12 @@ def run(annotator: str, source: Path | None, pool: int) -> None:
         f"{len(waiting)} of {len(pairs)} pairs wait for {annotator}; answers "
         f"go to {path}"
     )
-    given = session(waiting, annotator, params.seed, path, console, input)
+    if web:
+        page = prefer_web.Session(waiting, annotator, params.seed, path)
+        prefer_web.serve(page)
+        given = page.given
+    else:
+        given = session(waiting, annotator, params.seed, path, console, input)
     say(f"{given} answers saved to {path}")
     if path.exists():
         console.print(report(preferences.load(path)))
@@ -84,16 +91,17 @@ def agreement() -> None:
     Console().print(report(preferences.load(path)))
 
 
-def _check(annotator: str, pool: int) -> None:
+def _check(annotator: str, pool: int, web: bool) -> None:
     """Refuse what could only fail later."""
     if not annotator.strip():
         raise DataError("--annotator must be a name; got an empty one")
     if pool < 1:
         raise DataError(f"--pool must be at least 1; got {pool}")
-    if not sys.stdin.isatty():
+    if not (web or sys.stdin.isatty()):
         raise DataError(
             "stylerl prefer asks a person, so its input must be a terminal; "
-            "start it from one, without a pipe (--agreement needs none)"
+            "start it from one, without a pipe (--web and --agreement need "
+            "none)"
         )
 
 

@@ -1,0 +1,206 @@
+"""`stylerl prefer --web`: the same question, in a browser on this machine.
+
+One page holds the prompt, A and B and a form; a script of a few lines lets
+keys stand for its buttons.  Answers go where the terminal's go.  A page from
+elsewhere can neither read nor answer: the host must be this machine's name
+for itself, and every answer bears a token that only this page knows.
+"""
+
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from stylerl.errors import DataError, StylerlError, require
+from stylerl.report import markup
+from stylerl.reward_data import preferences
+from stylerl.reward_data.preferences import CONFIDENCE, Answer, Choice, Pair
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+HOST = "127.0.0.1"
+SIDES = {"a": Choice.A, "b": Choice.B, "tie": Choice.TIE}
+LIMIT = 1000  # bytes of an answer; a true one has some 120
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        "script-src 'nonce-{nonce}'",
+        "img-src data:",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+class Session:
+    """The pairs that wait for a person, and what they have said so far."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], annotator: str, seed: int, path: Path
+    ) -> None:
+        """Ask `annotator` about `pairs` in order; answers go to `path`."""
+        self.waiting = deque(pairs)
+        self.annotator, self.seed, self.path = annotator, seed, path
+        self.total, self.given = len(pairs), 0
+
+    def sides(self) -> list[str]:
+        """What stands as A and as B of the first pair that waits."""
+        _, *texts = self.waiting[0]
+        return texts[::-1] if self._swapped() else texts
+
+    def skip(self) -> None:
+        """Ask about the first pair again after the others."""
+        self.waiting.rotate(-1)
+
+    def answer(self, side: str, sure: str) -> None:
+        """Save what was said of the first pair.
+
+        Args:
+            side: what was better, as it was shown: a key of SIDES.
+            sure: a key of CONFIDENCE.
+
+        Raises:
+            DataError: one of them is something else.
+            DiskError: the answer could not be written.
+        """
+        for name, value, allowed in (
+            ("choice", side, list(SIDES)),
+            ("sure", sure, [*map(str, CONFIDENCE)]),
+        ):
+            if value not in allowed:
+                rule = f"{name} must be one of {', '.join(allowed)}"
+                raise DataError(f"{rule}; got {value!r}")
+        if self._swapped():
+            side = {"a": "b", "b": "a"}.get(side, side)
+        pair = self.waiting[0]
+        said = Answer(self.annotator, pair, SIDES[side], int(sure))
+        preferences.append(self.path, said)
+        self.waiting.popleft()
+        self.given += 1
+
+    def _swapped(self) -> bool:
+        pair = self.waiting[0]
+        return preferences.is_swapped(pair, self.annotator, self.seed)
+
+
+def build_app(session: Session) -> "Starlette":
+    """The application: GET shows the question, POST takes its answer."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import (
+        HTMLResponse,
+        PlainTextResponse,
+        RedirectResponse,
+        Response,
+    )
+    from starlette.routing import Route
+
+    token = secrets.token_urlsafe(16)
+
+    async def ask(request: Request) -> Response:
+        nonce = secrets.token_urlsafe(16)
+        headers = {
+            "Content-Security-Policy": POLICY.format(nonce=nonce),
+            "Cache-Control": "no-store",
+        }
+        return HTMLResponse(render(session, token, nonce), headers=headers)
+
+    async def take(request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LIMIT:
+                return PlainTextResponse("this is no answer", 413)
+        fields = parse_qs(body.decode(errors="replace"))
+        given = {name: values[-1] for name, values in fields.items()}
+        if not secrets.compare_digest(
+            given.get("token", "").encode(), token.encode()
+        ):
+            return PlainTextResponse("reload the page, and answer again", 403)
+        # A form sent twice, or from an older tab, is of another pair.
+        if session.waiting and given.get("pair") == session.waiting[0].id:
+            if "skip" in given:
+                session.skip()
+            else:
+                try:
+                    session.answer(
+                        given.get("choice", ""), given.get("sure", "")
+                    )
+                except StylerlError as error:
+                    status = 400 if isinstance(error, DataError) else 507
+                    return PlainTextResponse(str(error), status)
+        return RedirectResponse("/", 303)
+
+    return Starlette(
+        routes=[Route("/", ask), Route("/", take, methods=["POST"])],
+        middleware=[
+            Middleware(
+                TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]
+            )
+        ],
+    )
+
+
+def render(session: Session, token: str, nonce: str) -> str:
+    """The page: a question, or at the end how far annotators agree."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from pygments.formatters import HtmlFormatter
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    path = session.path
+    answers = preferences.load(path) if path.exists() else []
+    return environment.get_template("prefer.html.j2").render(
+        pair=session.waiting[0] if session.waiting else None,
+        prompt=_coloured(session.waiting[0].prompt) if session.waiting else "",
+        sides=[_coloured(text) for text in session.sides()]
+        if session.waiting
+        else [],
+        session=session,
+        token=token,
+        nonce=nonce,
+        confidence=CONFIDENCE,
+        answers=len(answers),
+        agreements=preferences.agreements(answers),
+        alpha=preferences.krippendorff_alpha(answers),
+        light=HtmlFormatter(style="default").get_style_defs(".code"),
+        dark=HtmlFormatter(style="github-dark").get_style_defs(".code"),
+    )
+
+
+def _coloured(source: str) -> str:
+    """Python as spans of classes; Pygments escapes the text."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    lexer: Any = PythonLexer(stripnl=False, ensurenl=False)
+    text = markup.visible(source.removeprefix("\n"))
+    return highlight(text, lexer, HtmlFormatter(nowrap=True))
+
+
+def serve(session: Session) -> None:
+    """Serve until Ctrl-C, on a free port, whose address is printed first."""
+    require("pipeline", "starlette", "uvicorn")
+    import socket
+
+    import uvicorn
+
+    config = uvicorn.Config(build_app(session), log_level="warning")
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+        print(f"http://{HOST}:{port}  (Ctrl-C ends)", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run([listener])
