@@ -495,8 +495,9 @@ class PPOConfig(Section):
     )
     on_alarm: str = setting(
         "warn",
-        "what a critical alarm does: warn, stop, or rollback to the last "
-        "healthy checkpoint at half the learning rate",
+        "what a critical alarm does: warn; go back to a checkpoint from "
+        "before the trend began and stop; or rollback to it, and continue at "
+        "half the learning rate with other draws",
         choices=("warn", "stop", "rollback"),
     )
 

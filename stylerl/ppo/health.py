@@ -1,54 +1,105 @@
 """Alarms: what can go wrong in PPO, how it shows, why, and what to do.
 
 `alarms(history)` looks at the metrics of all updates so far, the latest
-last, and returns the alarms that the latest update raises.  The thresholds
-are those that the field reports as healthy; docs/ppo-log.md lists them.
+last, and returns the alarms that the latest update raises.  docs/ppo-log.md
+lists the limits.
+
+A policy that is far from the reference, sure of itself or all of one kind is
+what some rewards ask for: a model that learns to write one letter ends so.
+So where no judge looks on, such a state is an alarm only while the objective
+(score less KL penalty) has not clearly risen.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 History = Sequence[Mapping[str, float]]
-FLAT = 0.01  # standard deviation of scores that are all the same
+FLAT = 0.01  # deviation of scores that are all the same, also over their mean
 SMOOTHED = 5  # updates in the means that trends are judged by
+GAIN = 0.25  # of the scores' first deviation: a clear rise
+FALL = 10.0  # of the same: no reward falls so far by learning
+UNSEEN = 0.005  # nats: no update can show so small a KL
+ONSET = 0.2  # of a trend: less is not yet a part of it
+SURE = 3.0  # standard errors
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """One thing that is wrong; `critical` alarms stop or roll back."""
+    """One thing that is wrong; `critical` alarms stop or roll back.
+
+    The weights after `healthy` updates are the last that showed no sign.
+    """
 
     name: str
     finding: str  # the rule and the value that broke it
     cause: str
     remedy: str
     critical: bool = False
+    healthy: int = 0
 
     def __str__(self) -> str:
         """The alarm as one paragraph."""
         return f"{self.name}: {self.finding}. {self.cause} {self.remedy}"
 
 
+class _Finding(NamedTuple):
+    words: str  # the rule and the value that broke it
+    metric: str  # whose change shows when it began
+    critical: bool = False
+    window: int = 1  # updates in the means that were compared
+
+
 class _Rule(NamedTuple):
     name: str
     cause: str
     remedy: str
-    # What is wrong, in words, and whether it is critical; None if nothing.
-    check: Callable[[History], tuple[str, bool] | None]
+    check: Callable[[History], _Finding | None]
 
 
 def alarms(history: History) -> list[Alarm]:
     """The alarms that the latest update raises."""
     if not history:
         return []
-    found = []
-    for rule in _RULES:
-        if (broken := rule.check(history)) is not None:
-            finding, critical = broken
-            found.append(
-                Alarm(rule.name, finding, rule.cause, rule.remedy, critical)
-            )
-    return found
+    return [
+        Alarm(
+            rule.name,
+            found.words,
+            rule.cause,
+            rule.remedy,
+            found.critical,
+            last_healthy(history, found.metric, found.window),
+        )
+        for rule in _RULES
+        if (found := rule.check(history)) is not None
+    ]
+
+
+def last_healthy(history: History, metric: str, window: int = 1) -> int:
+    """After how many updates a metric had not yet begun to fall, or to rise.
+
+    An update's metrics are those of the weights before it.  Means over the
+    last `window` updates are followed from their highest, or lowest, to now;
+    the trend has begun where a fifth of the way is passed, in the middle
+    of that mean.
+    """
+    values = [row.get(metric, math.nan) for row in history]
+    means = [
+        _mean(values[max(0, end - window) : end])
+        for end in range(1, len(values) + 1)
+    ]
+    now, first = means[-1], means[min(window, len(means)) - 1]
+    if now == first:  # it was so from the start
+        return 0
+    begin = max(means) if now < first else min(means)
+    limit = ONSET * abs(now - begin)
+    unchanged = [
+        update
+        for update, value in enumerate(means, start=1)
+        if abs(value - begin) <= limit
+    ]
+    return max(0, unchanged[-1] - 1 - window // 2)
 
 
 def markdown(history: History) -> str:
@@ -71,75 +122,122 @@ def markdown(history: History) -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
-def _reward_collapse(history: History) -> tuple[str, bool] | None:
-    now = history[-1]
-    if now["objective/score"] < -10:
-        mean = now["objective/score"]
-        return f"the mean score is {mean:.2f}, below -10", True
-    spread = now["objective/score_std"]
-    if spread < FLAT:
-        return (
-            f"the scores' standard deviation is {spread:.4f}, below {FLAT}",
-            False,
+def _reward_collapse(history: History) -> _Finding | None:
+    """Scores that are flat at the end of a rise have nothing left to gain."""
+    score, now = "objective/score", history[-1]
+    first, spread = _initial(history, score), _spread(history)
+    fallen = first - now[score]
+    if fallen > FALL * max(spread, FLAT * abs(first)):
+        return _Finding(
+            f"the mean score fell from {first:.2f} to {now[score]:.2f}, "
+            f"more than {FALL:.0f} of its first standard deviations",
+            score,
+            critical=True,
+        )
+    if _is_flat(now) and not _pays(history):
+        deviation = now["objective/score_std"]
+        return _Finding(
+            f"the scores' standard deviation is {deviation:.4f}, below "
+            f"{FLAT} and below {FLAT:.0%} of their mean",
+            "objective/score_std",
         )
     return None
 
 
-def _kl_explosion(history: History) -> tuple[str, bool] | None:
-    kl = history[-1]["objective/kl"]
-    if kl > 15:
-        return f"KL to the reference is {kl:.1f} nats, above 15", True
-    if kl > 10:
-        return f"KL to the reference is {kl:.1f} nats, above 10", False
-    return None
+def _penalty_too_strong(history: History) -> _Finding | None:
+    """The optimum of E[s] - beta KL is sigma^2 / (2 beta^2) nats from the
+    reference, to leading order (docs/ppo.md, "too large a beta")."""
+    beta = history[-1].get("objective/kl_coef", 0.0)
+    spread = _spread(history)
+    if _is_flat(history[0]) or spread**2 >= UNSEEN * 2 * beta**2:
+        return None
+    return _Finding(
+        f"with beta at {beta:.3g} and scores of deviation {spread:.3g} the "
+        f"optimum is {spread**2 / (2 * beta**2):.2g} nats from the "
+        f"reference, below {UNSEEN}",
+        "objective/kl_coef",
+    )
 
 
-def _kl_negative(history: History) -> tuple[str, bool] | None:
-    kl = history[-1]["objective/kl"]
-    if kl < -1:
-        return f"the estimate of KL is {kl:.2f} nats, below -1", False
-    return None
+def _kl_explosion(history: History) -> _Finding | None:
+    name = "objective/kl"
+    kl = history[-1][name]
+    if kl <= 10 or _pays(history):
+        return None
+    limit = 15 if kl > 15 else 10
+    return _Finding(
+        f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
+        "less its penalty has not risen",
+        name,
+        critical=kl > 15,
+    )
 
 
-def _entropy_collapse(history: History) -> tuple[str, bool] | None:
-    now, first = (h["objective/entropy"] for h in (history[-1], history[0]))
-    if now < 0.1 * first:
-        return (
-            f"entropy is {now:.3f} nats a token, a tenth of the first "
-            f"update's {first:.3f} or less",
-            True,
+def _sampling_mismatch(history: History) -> _Finding | None:
+    name = "objective/mismatch"
+    excess = history[-1].get(name, 0.0)
+    if abs(excess) <= 0.05:
+        return None
+    side = "less" if excess > 0 else "more"
+    return _Finding(
+        f"tokens are {abs(excess):.2f} nats {side} likely than the policy's "
+        "entropy says, beyond chance by more than 0.05",
+        name,
+    )
+
+
+def _entropy_collapse(history: History) -> _Finding | None:
+    name = "objective/entropy"
+    now, first = history[-1][name], history[0][name]
+    if now >= 0.1 * first or _is_asked_for(history):
+        return None
+    return _Finding(
+        f"entropy is {now:.3f} nats a token, a tenth of the first update's "
+        f"{first:.3f} or less",
+        name,
+        critical=True,
+    )
+
+
+def _updates_too_big(history: History) -> _Finding | None:
+    """Clipping bounds an update; it is too big where it does harm."""
+    moved = history[-1].get("policy/approxkl", 0.0)  # no step, no clip
+    if moved > 1:
+        return _Finding(
+            f"one update moved the policy by {moved:.2f} nats a token, above "
+            "1",
+            "policy/approxkl",
+        )
+    share = history[-1].get("policy/clipfrac", 0.0)
+    if share > 0.5 and len(history) > SMOOTHED and not _pays(history):
+        return _Finding(
+            f"the clip fraction is {share:.2f}, above 0.5",
+            "policy/clipfrac",
         )
     return None
 
 
-def _updates_too_big(history: History) -> tuple[str, bool] | None:
-    share = history[-1].get("policy/clipfrac", 0.0)  # no step, no clip
-    if share > 0.5:
-        return f"the clip fraction is {share:.2f}, above 0.5", False
-    return None
-
-
-def _value_head_broken(history: History) -> tuple[str, bool] | None:
+def _value_head_broken(history: History) -> _Finding | None:
     """The head starts at 0, so its first updates do not count; where all
-    scores are the same there is no variance to explain; and the baseline
-    auto does not use a value that explains none."""
-    flat = history[-1]["objective/score_std"] < FLAT
-    name = "value/explained_variance"
-    judged = name in history[-1] and "value/used" not in history[-1]
-    if flat or len(history) < 2 * SMOOTHED or not judged:
+    scores are the same there is no variance to explain."""
+    name, now = "value/explained_variance", history[-1]
+    if name not in now or _is_flat(now) or len(history) < 2 * SMOOTHED:
+        return None
+    if "value/used" in now:  # the baseline auto leaves such a value aside
         return None
     explained = _recent(history, name)
-    if explained < 0:
-        return (
-            f"the value explains {explained:.2f} of the returns' variance, "
-            "below 0",
-            False,
-        )
-    return None
+    if explained >= -0.5:
+        return None
+    return _Finding(
+        f"the value explains {explained:.2f} of the returns' variance, below "
+        "-0.5",
+        name,
+        window=SMOOTHED,
+    )
 
 
-def _policy_collapse(history: History) -> tuple[str, bool] | None:
-    if len(history) <= SMOOTHED:
+def _policy_collapse(history: History) -> _Finding | None:
+    if len(history) <= SMOOTHED or _is_asked_for(history):
         return None
     for name, words in (
         ("response/unique", "the share of different responses"),
@@ -147,30 +245,38 @@ def _policy_collapse(history: History) -> tuple[str, bool] | None:
         ("response/length", "the length of the responses"),
     ):
         first, now = _initial(history, name), _recent(history, name)
-        if now < 0.5 * first:
-            return f"{words} fell by half, {first:.3g} to {now:.3g}", True
-    repeated = "judge/repeated_lines"
-    if repeated in history[-1]:
-        first, now = _initial(history, repeated), _recent(history, repeated)
-        if now > first + 0.2:
-            return (
-                f"the share of repeated lines rose, {first:.2f} to {now:.2f}",
-                True,
+        if now < 0.5 * first and _is_sure(history, name):
+            return _Finding(
+                f"{words} fell by half, {first:.3g} to {now:.3g}",
+                name,
+                critical=True,
+                window=SMOOTHED,
             )
-    return None
+    name = "judge/repeated_lines"
+    if name not in history[-1]:
+        return None
+    first, now = _initial(history, name), _recent(history, name)
+    if now <= first + 0.2 or not _is_sure(history, name):
+        return None
+    return _Finding(
+        f"the share of repeated lines rose, {first:.2f} to {now:.2f}",
+        name,
+        critical=True,
+        window=SMOOTHED,
+    )
 
 
-def _reward_hacking(history: History) -> tuple[str, bool] | None:
+def _reward_hacking(history: History) -> _Finding | None:
     """The reward rises while what it should measure falls."""
-    if len(history) < 2 * SMOOTHED or "judge/score" not in history[-1]:
+    if len(history) < 2 * SMOOTHED or not _is_judged(history):
         return None
     score = "objective/score"
-    spread = max(_initial(history, "objective/score_std"), 0.01)
     gained = _recent(history, score) - _initial(history, score)
-    if gained < 0.25 * spread - 1e-9:
+    if gained < GAIN * max(_spread(history), FLAT) - 1e-9:
         return None
     for name, words, fall in (
         ("judge/compliance", "compliance", 0.05),
+        ("judge/score", "the judge's score", 0.05),
         ("judge/parse_rate", "the parse rate", 0.05),
         ("judge/statements", "the number of statements", None),
         ("response/length", "the length of the responses", None),
@@ -178,25 +284,75 @@ def _reward_hacking(history: History) -> tuple[str, bool] | None:
         if name not in history[-1]:
             continue
         first, now = _initial(history, name), _recent(history, name)
-        if now < (0.7 * first if fall is None else first - fall):
-            return (
+        limit = 0.7 * first if fall is None else first - fall
+        if now < limit and _is_sure(history, name):
+            return _Finding(
                 f"the reward rose by {gained:.2f} while {words} fell from "
                 f"{first:.2f} to {now:.2f}",
-                True,
+                name,
+                critical=True,
+                window=SMOOTHED,
             )
     return None
 
 
+def _is_flat(row: Mapping[str, float]) -> bool:
+    """Whether all scores of an update are the same, at their own scale."""
+    mean, deviation = row["objective/score"], row["objective/score_std"]
+    return deviation < FLAT and deviation <= FLAT * abs(mean)
+
+
+def _is_judged(history: History) -> bool:
+    """Whether a judge that no reward can please looks on."""
+    return "judge/score" in history[-1]
+
+
+def _is_asked_for(history: History) -> bool:
+    """Whether the policy is as its reward wants it, for all that is known."""
+    return _pays(history) and not _is_judged(history)
+
+
+def _pays(history: History) -> bool:
+    """Whether the objective, score less KL penalty, has clearly risen."""
+    window = min(SMOOTHED, len(history) // 2)
+    if window == 0:
+        return False
+    objective = [row["objective/rlhf_reward"] for row in history]
+    gained = _mean(objective[-window:]) - _mean(objective[:window])
+    return gained > GAIN * _spread(history)
+
+
+def _spread(history: History) -> float:
+    """The scores' deviation over the first updates."""
+    return _initial(history, "objective/score_std")
+
+
+def _is_sure(history: History, name: str) -> bool:
+    """Whether a metric's change is beyond chance.
+
+    Its noise is taken from successive differences, which a trend hardly
+    touches: half their mean square is the variance of one update (von
+    Neumann, Ann. Math. Stat. 12, 1941).
+    """
+    values = [row[name] for row in history]
+    steps = [(b - a) ** 2 for a, b in zip(values, values[1:], strict=False)]
+    error = math.sqrt(_mean(steps) / min(SMOOTHED, len(values)))
+    change = _recent(history, name) - _initial(history, name)
+    return abs(change) > SURE * error
+
+
 def _initial(history: History, name: str) -> float:
     """Mean over the first updates."""
-    first = [row[name] for row in history[:SMOOTHED]]
-    return sum(first) / len(first)
+    return _mean([row[name] for row in history[:SMOOTHED]])
 
 
 def _recent(history: History, name: str) -> float:
     """Mean over the last updates."""
-    last = [row[name] for row in history[-SMOOTHED:]]
-    return sum(last) / len(last)
+    return _mean([row[name] for row in history[-SMOOTHED:]])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 _RULES = (
@@ -216,12 +372,20 @@ _RULES = (
         _kl_explosion,
     ),
     _Rule(
-        "negative KL",
-        "KL cannot be negative: the tokens were not drawn from the "
-        "distribution that is scored, because of a generation setting "
-        "(another temperature, top-k or top-p, a forced length).",
+        "penalty too strong",
+        "Beta outweighs the reward by so much that the policy can only stay "
+        "where the reference is.",
+        "Lower ppo.kl_coef to about the scores' standard deviation or less, "
+        "or raise the weights in ppo.reward.",
+        _penalty_too_strong,
+    ),
+    _Rule(
+        "sampling mismatch",
+        "The tokens were not drawn from the distribution that is scored, "
+        "because of a generation setting (another temperature, top-k or "
+        "top-p, a forced length), so KL and ratio are wrong.",
         "Sample with ppo.temperature alone.",
-        _kl_negative,
+        _sampling_mismatch,
     ),
     _Rule(
         "entropy collapse",
@@ -232,13 +396,14 @@ _RULES = (
     ),
     _Rule(
         "updates too big",
-        "More than half of the tokens reached the clip range.",
-        "Lower ppo.learning_rate or ppo.update_epochs; 0.1 to 0.3 is healthy.",
+        "One update changes the policy beyond what its samples can tell.",
+        "Lower ppo.learning_rate or ppo.update_epochs, or set ppo.target_kl; "
+        "a clip fraction of 0.1 to 0.3 is healthy.",
         _updates_too_big,
     ),
     _Rule(
         "value head broken",
-        "The value predicts the returns worse than their mean does.",
+        "The value predicts the returns far worse than their mean does.",
         "Lower ppo.value_learning_rate if the value changes erratically, "
         "raise it if it hardly changes.",
         _value_head_broken,

@@ -56,7 +56,7 @@ class Learner:
         self.done = 0  # updates
         self.beta = config.kl_coef  # moved by the KL controller
         self.kl_weight = 0.0  # of the penalty in the loss
-        self.rate_scale = 1.0  # halved by every rollback
+        self.rollbacks: list[int] = []  # to which updates; each halves lr
         self.return_moments = formulas.Moments()
         # Two groups, since the new value head learns at a rate of its own.
         trunks = [
@@ -148,23 +148,22 @@ class Learner:
         """Advantages and returns, (B, R), before they are brought to one
         size, and the variance that the value explains, if there is one."""
         config, mask = self.config, batch.mask
-        if not config.critic:
-            returns = formulas.discounted_sums(rewards, config.gamma) * mask
-            if config.baseline == "batch":
-                return returns, returns, None
+        sums = formulas.discounted_sums(rewards, config.gamma) * mask
+        if config.baseline == "group":
+            size = config.group_size
             return (
-                formulas.group_advantages(
-                    rewards, outcomes, mask, config.group_size
-                ),
-                returns,
+                formulas.group_advantages(rewards, outcomes, mask, size),
+                sums,
                 None,
             )
+        if config.baseline == "batch":
+            return sums, sums, None
         advantages, returns = formulas.advantages_and_returns(
             rewards, batch.values, mask, config.gamma, config.gae_lambda
         )
         explained = formulas.explained_variance(batch.values, returns, mask)
         if config.baseline == "auto" and explained <= 0:
-            advantages = formulas.discounted_sums(rewards, config.gamma) * mask
+            advantages = sums
         return advantages, returns, explained
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
@@ -291,7 +290,7 @@ class Learner:
         """The learning rates of this update."""
         config = self.config
         share = formulas.learning_rate_share(config, self.done)
-        share *= self.rate_scale
+        share *= 0.5 ** len(self.rollbacks)
         policy, *value = self.optimiser.param_groups
         policy["lr"] = config.learning_rate * share
         for group in value:
@@ -312,7 +311,7 @@ class Learner:
         return {
             "done": self.done,
             "beta": self.beta,
-            "rate_scale": self.rate_scale,
+            "rollbacks": self.rollbacks,
             "return_moments": list(self.return_moments),
         }
 
@@ -326,5 +325,5 @@ class Learner:
         )
         self.done = state["done"]
         self.beta = state["beta"]
-        self.rate_scale = state["rate_scale"]
+        self.rollbacks = state["rollbacks"]
         self.return_moments = formulas.Moments(*state["return_moments"])

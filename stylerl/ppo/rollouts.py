@@ -144,6 +144,7 @@ def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
         "objective/non_score_reward": -beta * kl.mean(),
         "objective/rlhf_reward": (scores - beta * kl).mean(),
         "objective/entropy": rollouts.entropy[mask].mean(),
+        "objective/mismatch": mismatch(rollouts),
         "response/length": rollouts.response_lengths.float().mean(),
         "response/eos_rate": torch.tensor(rollouts.finished).float().mean(),
     }
@@ -154,6 +155,23 @@ def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
     metrics["response/unique"] = len(set(texts)) / len(texts)
     metrics["response/distinct_3"] = distinct_ngrams(texts)
     return metrics | _agreement(rollouts)
+
+
+def mismatch(rollouts: Rollouts) -> Tensor:
+    """How much less likely the tokens are than tokens of pi_old would be.
+
+    -log pi_old(a) - H(pi_old) has mean 0 for a drawn from pi_old.  This is
+    its mean over the tokens, in nats, less 4 standard errors; 0 where there
+    is no more.  Below 0 the tokens are more likely.  A policy that is nearly
+    sure hides its variance from a small sample, so the entropy, which is
+    less than the variance there, bounds it from below.
+    """
+    mask = rollouts.mask
+    entropy = rollouts.entropy[mask]
+    excess = -rollouts.logprobs[mask] - entropy
+    variance = torch.maximum(excess.var(correction=0), entropy.mean())
+    chance = 4 * (variance.clamp(min=0) / len(excess)).sqrt()
+    return excess.mean() - excess.mean().clamp(-chance, chance)
 
 
 def _agreement(rollouts: Rollouts) -> dict[str, float]:

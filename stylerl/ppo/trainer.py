@@ -157,33 +157,7 @@ class PPOTrainer:
             credit=credit is not None,
             checkpoints=checkpoints is not None,
         )
-        # The policy and its reference.  With LoRA the reference is the
-        # policy with its adapters off, and no copy is held.
-        bare = policy.model if isinstance(policy, PolicyWithValue) else policy
-        for model in filter(None, (bare, reference)):
-            preconditions.check_model(model, tokenizer)
-        # Adam's steps are smaller than bf16 resolves: weights are fp32, and
-        # the passes over them as `ppo.precision` says.
-        if not isinstance(policy, PolicyWithValue):
-            policy = PolicyWithValue(policy.float(), value=config.critic)
-        self.policy = policy.eval().float().to(self.ranks.device)
-        given = reference
-        if reference is None and not config.lora_rank:
-            reference = copy.deepcopy(self.policy.model)
-        self.reference = reference
-        if reference is not None:
-            frozen: Any = reference.eval().requires_grad_(False).float()
-            frozen.to(self.policy.device)
-        if config.lora_rank:
-            self.policy.add_adapters(
-                config.lora_rank,
-                config.lora_alpha,
-                config.lora_targets,
-                draws.seed_of(seed, "adapters"),
-            )
-        preconditions.check_trained(config, self.policy)
-        if config.gradient_checkpointing:
-            self.policy.enable_gradient_checkpointing()
+        self._take_models(policy, reference)
         # The identity is of full weights, and the optimiser is made of
         # sharded ones: so sharding comes between the two.
         self._identity = {}
@@ -191,7 +165,7 @@ class PPOTrainer:
             named = {n: functions.load(n) for n in config.reward if ":" in n}
             self._identity = identity.identify(
                 config,
-                {"the policy": self.policy, "the reference": given},
+                {"the policy": self.policy, "the reference": reference},
                 {"reward": reward, "credit": credit, **named},
                 {"prompts": self.prompts, "validation": self.validation},
                 seed=seed,
@@ -206,6 +180,46 @@ class PPOTrainer:
         self.history: list[dict[str, float]] = []  # metrics by update
         self.stopped: health.Alarm | None = None
         self.best: selection.Best | None = None
+
+    def _take_models(
+        self,
+        policy: PreTrainedModel | PolicyWithValue,
+        reference: PreTrainedModel | None,
+    ) -> None:
+        """Set the policy, in fp32 and with what is trained, and pi_ref.
+
+        With LoRA and no reference given, pi_ref is the policy with its
+        adapters off, and no copy is held.
+
+        Raises:
+            ConfigError: they do not fit the settings or the tokenizer.
+        """
+        config = self.config
+        bare = policy.model if isinstance(policy, PolicyWithValue) else policy
+        for model in filter(None, (bare, reference)):
+            preconditions.check_model(model, self.tokenizer)
+        # Adam's steps are smaller than bf16 resolves: weights are fp32, and
+        # the passes over them as `ppo.precision` says.
+        if not isinstance(policy, PolicyWithValue):
+            policy = PolicyWithValue(policy.float(), value=config.critic)
+        self.policy = policy.eval().float().to(self.ranks.device)
+        if reference is None and not config.lora_rank:
+            reference = copy.deepcopy(self.policy.model)
+        self.reference = reference
+        if reference is not None:
+            frozen: Any = reference.eval().requires_grad_(False).float()
+            frozen.to(self.policy.device)
+        # What is trained: all weights, or adapters beside frozen ones.
+        if config.lora_rank:
+            self.policy.add_adapters(
+                config.lora_rank,
+                config.lora_alpha,
+                config.lora_targets,
+                draws.seed_of(self.seed, "adapters"),
+            )
+        preconditions.check_trained(config, self.policy)
+        if config.gradient_checkpointing:
+            self.policy.enable_gradient_checkpointing()
 
     def __len__(self) -> int:
         """The number of updates."""
@@ -226,7 +240,7 @@ class PPOTrainer:
                 raised again after every rollback.
         """
         self.resume()
-        if self.config.on_alarm == "rollback" and self.done == 0:
+        if self._goes_back and self.done == 0:
             self.save()
         with tqdm(
             total=len(self),
@@ -256,8 +270,10 @@ class PPOTrainer:
             for prompt in prompts or self.next_prompts()
             for _ in range(self.config.copies)
         ]
+        # A retry after a rollback draws anew, or it would end the same way.
+        again = [len(back)] if (back := self.learner.rollbacks) else []
         return self._episodes(
-            texts, draws.seed_of(self.seed, self.done, "sample")
+            texts, draws.seed_of(self.seed, self.done, "sample", *again)
         )
 
     def validate(self) -> dict[str, float]:
@@ -356,6 +372,7 @@ class PPOTrainer:
             checkpoint.save(
                 self.checkpoints,
                 checkpoint.Checkpoint(self.done, tensors, state),
+                spread=self._goes_back,
             )
         self.ranks.wait()
 
@@ -375,9 +392,11 @@ class PPOTrainer:
         """
         if self.checkpoints is None:
             return
-        found = checkpoint.latest(self.checkpoints)
-        if found is None:
-            return
+        if found := checkpoint.latest(self.checkpoints):
+            self._restore(found)
+
+    def _restore(self, found: checkpoint.Checkpoint) -> None:
+        """Take up the state of a checkpoint."""
         changed = identity.differences(found.state["identity"], self._identity)
         if changed:
             raise ConfigError(
@@ -447,31 +466,61 @@ class PPOTrainer:
             return None
         return next((alarm for alarm in alarms if alarm.critical), None)
 
+    @property
+    def _goes_back(self) -> bool:
+        """Whether a critical alarm goes back to a checkpoint."""
+        config, given = self.config, self.checkpoints is not None
+        acts = config.on_alarm != "warn" and config.checkpoint_every > 0
+        return acts and given
+
     def _act_on(self, alarms: Sequence[health.Alarm]) -> None:
-        """Go back to the last healthy checkpoint, to stop there or to
-        continue at half the learning rate.
+        """Go back to before the trend began, to stop there or to continue
+        at half the learning rate, with other draws.
 
         Stopping without a checkpoint keeps the current weights.
+
+        Raises:
+            TrainingError: the alarm came again after every rollback.
         """
         alarm = self._critical(alarms)
         if alarm is None:
             return
-        if self.config.on_alarm == "stop":
-            # The weights go back; the record of how it ended stays.
-            self.stopped, history = alarm, self.history
-            self.resume()
-            self.history = history
-            return
-        # `resume` restores the checkpoint's own rate, so that the halved
-        # one is set, and saved, after it.
-        scale = self.learner.rate_scale / 2
-        if scale < 0.5**ROLLBACKS:
+        stop, back = self.config.on_alarm == "stop", self.learner.rollbacks
+        if not stop and len(back) == ROLLBACKS:
             raise TrainingError(
                 f"the alarm came again after {ROLLBACKS} rollbacks. {alarm}"
             )
-        self.resume()
-        self.learner.rate_scale = scale
+        history = self.history
+        if found := self._healthy_checkpoint(alarm.healthy):
+            self._restore(found)
+        if stop:
+            # The weights go back; the record of how it ended stays.
+            self.stopped, self.history = alarm, history
+            return
+        assert self.checkpoints is not None
+        self.ranks.wait()  # until every rank has read it
+        # The checkpoint holds the rollbacks before it: this one is set, and
+        # saved, after it; a run killed in between goes back once more.
+        self.learner.rollbacks = [*back, self.done]
         self.save()
+        if self.ranks.is_main:
+            checkpoint.remove_after(self.checkpoints, self.done)
+        self.ranks.wait()
+
+    def _healthy_checkpoint(
+        self, healthy: int
+    ) -> checkpoint.Checkpoint | None:
+        """The newest of at most `healthy` updates, or else the first.
+
+        One that was gone back to before was not early enough.
+        """
+        if self.checkpoints is None:
+            return None
+        updates = checkpoint.updates_in(self.checkpoints)
+        back = self.learner.rollbacks
+        early = [u for u in updates if u <= healthy and u not in back]
+        limit = max(early, default=min(updates, default=0))
+        return checkpoint.latest(self.checkpoints, limit)
 
     def next_prompts(self) -> list[str]:
         """The prompts of the next update."""

@@ -7,15 +7,19 @@ from conftest import build_llama, build_tokenizer
 
 from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer
-from stylerl.ppo.health import alarms, markdown
+from stylerl.ppo.health import alarms, last_healthy, markdown
 from tasks import ppo
 
 HEALTHY = {
     "objective/score": 0.5,
     "objective/score_std": 0.4,
+    "objective/rlhf_reward": 0.4,
     "objective/kl": 2.0,
+    "objective/kl_coef": 0.05,
+    "objective/mismatch": 0.0,
     "objective/entropy": 1.5,
     "policy/clipfrac": 0.15,
+    "policy/approxkl": 0.01,
     "value/explained_variance": 0.5,
     "response/unique": 0.9,
     "response/distinct_3": 0.8,
@@ -39,18 +43,24 @@ def history(updates=12, *, from_update=8, **changes):
 
 CASES = [
     # what is reported, whether it is critical, and what it says
-    ({"objective__score": -10.1}, "reward collapse", True, "below -10"),
-    ({"objective__score_std": 0.009}, "reward collapse", False, "0.0090"),
+    # ten deviations of 0.4 below 0.5
+    ({"objective__score": -3.6}, "reward collapse", True, "0.50 to -3.60"),
+    # below 1% of a mean of 0.5
+    ({"objective__score_std": 0.004}, "reward collapse", False, "0.0040"),
+    # 0.4^2 / (2 beta^2) = 0.00476
+    ({"objective__kl_coef": 4.1}, "penalty too strong", False, "0.0048 nats"),
     ({"objective__kl": 10.1}, "KL explosion", False, "above 10"),
     ({"objective__kl": 15.1}, "KL explosion", True, "above 15"),
-    ({"objective__kl": -1.1}, "negative KL", False, "-1.10 nats"),
+    ({"objective__mismatch": 0.06}, "sampling mismatch", False, "less likely"),
+    ({"objective__mismatch": -0.1}, "sampling mismatch", False, "more likely"),
     ({"objective__entropy": 0.14}, "entropy collapse", True, "0.140 nats"),
     ({"policy__clipfrac": 0.51}, "updates too big", False, "0.51"),
+    ({"policy__approxkl": 1.1}, "updates too big", False, "1.10 nats"),
     (
-        {"value__explained_variance": -0.1},
+        {"value__explained_variance": -0.6},
         "value head broken",
         False,
-        "-0.10 of the returns",
+        "-0.60 of the returns",
     ),
     ({"response__unique": 0.44}, "policy collapse", True, "0.9 to 0.44"),
     ({"response__distinct_3": 0.39}, "policy collapse", True, "3-grams"),
@@ -67,6 +77,12 @@ CASES = [
         "reward hacking",
         True,
         "rose by 0.10 while compliance fell from 0.40 to 0.34",
+    ),
+    (
+        {"objective__score": 0.6, "judge__score": 0.64},
+        "reward hacking",
+        True,
+        "the judge's score fell from 0.70 to 0.64",
     ),
     (
         {"objective__score": 0.6, "judge__parse_rate": 0.74},
@@ -90,15 +106,20 @@ CASES = [
 
 QUIET = [
     {},
-    {"objective__score": -9.9},
-    {"objective__score_std": 0.011},
+    {"objective__score": -3.4},
+    {"objective__score_std": 0.006},
+    {"objective__kl_coef": 3.9},
     {"objective__kl": 9.9},
-    {"objective__kl": -0.9},
+    {"objective__mismatch": 0.04},
     {"objective__entropy": 0.16},
     {"policy__clipfrac": 0.5},
-    {"value__explained_variance": 0.01},
+    {"value__explained_variance": -0.4},
     # the baseline auto has not used it
-    {"value__explained_variance": -0.1, "value__used": 0.0},
+    {"value__explained_variance": -9.0, "value__used": 0.0},
+    # the objective has risen by more than a quarter of 0.4
+    {"objective__kl": 20.0, "objective__rlhf_reward": 0.51},
+    {"policy__clipfrac": 0.6, "objective__rlhf_reward": 0.51},
+    {"objective__score_std": 0.0, "objective__rlhf_reward": 0.51},
     {"response__unique": 0.46},
     {"response__length": 31.0},
     {"judge__repeated_lines": 0.24},
@@ -130,7 +151,7 @@ def test_a_constant_reward_has_no_value_to_explain():
         history(
             **{
                 "value__explained_variance": -9.0,
-                "objective__score_std": 0.009,
+                "objective__score_std": 0.004,
             }
         )
     )
@@ -155,6 +176,63 @@ def test_the_table_says_when_an_alarm_sounded():
 def test_one_bad_batch_is_no_trend():
     """Lengths halve in the last update alone: the mean of five is 54."""
     assert alarms(history(from_update=12, response__length=29.0)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"response__unique": 0.1},
+        {"response__length": 10.0},
+        {"objective__entropy": 0.01},
+    ],
+)
+def test_what_a_reward_asks_for_is_an_alarm_only_before_a_judge(changes):
+    """The objective rises by 0.2, half of the scores' deviation."""
+    rows = history(**changes, objective__rlhf_reward=0.6)
+    alone = [
+        {k: v for k, v in row.items() if not k.startswith("judge/")}
+        for row in rows
+    ]
+    assert len(alarms(rows)) == 1
+    assert alarms(alone) == []
+    for row in alone:
+        row["objective/rlhf_reward"] = 0.4
+    assert len(alarms(alone)) == 1
+
+
+def test_a_fall_within_the_noise_is_no_hacking():
+    """Compliance of small batches, 0.4 and 0.2 or 0.6 in turn: its steps
+    are of 0.2 or 0.4, its first five average 0.4, its last five 0.32."""
+    rows = history(objective__score=0.6)
+    noise = [0.4, 0.2, 0.6, 0.2, 0.6, 0.2, 0.6, 0.2, 0.4, 0.2, 0.6, 0.2]
+    for row, value in zip(rows, noise, strict=True):
+        row["judge/compliance"] = value
+    assert alarms(rows) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "window", "healthy"),
+    [
+        # Row k is of the weights after k - 1 updates.  The last row that is
+        # within a fifth of the change from row 1 is row 2; so after 1.
+        ([1, 1, -20], 1, 1),
+        # KL: a fifth of 16 is 3.2, last kept in row 4, after 3 updates
+        ([0, 1, 2, 3, 6, 9, 12, 16], 1, 3),
+        # a row that falls back is not the end of the trend's beginning
+        ([0, 5, 3, 6, 9, 16], 1, 2),
+        # it rose to 7 before it fell: a fifth of 5 is kept to row 4
+        ([3, 5, 7, 6, 4, 2], 1, 3),
+        # never otherwise
+        ([16, 16, 16], 1, 0),
+        ([5], 1, 0),
+        # a leap in row 8 of 10: means of five 60, .., 60, 54, 48, 42; a
+        # fifth of 18 is 3.6, kept to row 7, a mean about row 5: after 4
+        ([60] * 7 + [30] * 3, 5, 4),
+    ],
+)
+def test_a_trend_is_traced_to_where_it_began(values, window, healthy):
+    rows = [{"x": float(value)} for value in values]
+    assert last_healthy(rows, "x", window) == healthy
 
 
 def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
@@ -188,6 +266,7 @@ def run(reward, model=None, monitor=None, reference=None, **changes):
         "updates": 10,
         "batch_size": 32,
         "num_minibatches": 2,
+        "micro_batch": 0,
         "update_epochs": 4,
         "max_new_tokens": 12,
         "precision": "fp32",
@@ -219,7 +298,8 @@ def run(reward, model=None, monitor=None, reference=None, **changes):
 REMEDIES = {
     "reward collapse": "Look at a few completions and their scores",
     "KL explosion": "Raise ppo.kl_coef",
-    "negative KL": "Sample with ppo.temperature alone",
+    "penalty too strong": "Lower ppo.kl_coef",
+    "sampling mismatch": "Sample with ppo.temperature alone",
     "entropy collapse": "Raise ppo.ent_coef",
     "updates too big": "Lower ppo.learning_rate or ppo.update_epochs",
     "value head broken": "Lower ppo.value_learning_rate",
@@ -276,37 +356,96 @@ def test_a_huge_learning_rate_makes_updates_too_big(heard):
     heard(found, "updates too big", "KL explosion")
 
 
-def test_another_temperature_makes_the_estimate_of_kl_negative(
-    heard, monkeypatch
-):
-    """The policy would end its text, the reference would not, and tokens are
-    drawn at a temperature at which neither does: what is drawn is less likely
-    under the policy than under the reference."""
+@pytest.mark.parametrize("factor", [1.25, 0.8])
+def test_another_temperature_is_a_mismatch(heard, monkeypatch, factor):
+    """Named in the first update; 512 tokens of a model with an entropy of
+    some 2 nats.  Without it nothing is."""
 
-    def eager_to_end():
+    def sharp():
         model = build_llama(len(build_tokenizer()))
-        states = model.base_model(torch.arange(1, 60)[None])[0][0]
-        head = torch.nn.Linear(32, len(build_tokenizer()), bias=False)
         with torch.no_grad():
-            head.weight.copy_(model.lm_head.weight)
-            head.weight[1] = 2 * states.mean(dim=0)
-        model.lm_head = head
+            model.base_model.norm.weight.mul_(2.5)
         return model
 
     options = {
-        "reference": build_llama(len(build_tokenizer())),
         "updates": 1,
-        "batch_size": 64,
+        "batch_size": 128,
+        "max_new_tokens": 4,
+        "learning_rate": 1e-6,
     }
-    free, _ = run(chance, eager_to_end(), **options)
-    assert "alarm: negative KL" not in free
+    free, trainer = run(chance, sharp(), **options)
+    assert not free
+    assert 1.0 < trainer.history[0]["objective/entropy"] < 4.0
 
-    def sample_hot(*given, temperature, **named):
-        return generate(*given, temperature=20 * temperature, **named)
+    def sample(*given, temperature, **named):
+        return generate(*given, temperature=factor * temperature, **named)
 
-    monkeypatch.setattr("stylerl.ppo.trainer.generate", sample_hot)
-    found = run(chance, eager_to_end(), **options)
-    heard(found, "negative KL")
+    monkeypatch.setattr("stylerl.ppo.trainer.generate", sample)
+    heard(run(chance, sharp(), **options), "sampling mismatch")
+
+
+@pytest.mark.parametrize("baseline", ["group", "batch", "value"])
+def test_a_rate_a_hundred_times_too_large_is_named(heard, baseline):
+    """5e-3 learns; 0.5 is named in the first update."""
+    found = run(
+        chance,
+        updates=1,
+        update_epochs=1,
+        learning_rate=0.5,
+        baseline=baseline,
+    )
+    heard(found, "updates too big")
+
+
+def test_a_beta_of_a_thousand_is_named(heard):
+    heard(run(chance, updates=1, kl_coef=1000.0), "penalty too strong")
+
+
+def count_a(prompts, completions):
+    return [float(text.count("a")) for text in completions]
+
+
+def one_token(prompts, completions):
+    return [float(text[:1].isalpha()) for text in completions]
+
+
+@pytest.mark.parametrize(
+    ("reward", "tokens", "baseline"),
+    [
+        (count_a, 8, "group"),
+        (count_a, 8, "value"),
+        (one_token, 1, "batch"),
+        (one_token, 1, "value"),
+    ],
+)
+def test_no_alarm_sounds_while_a_policy_learns(reward, tokens, baseline):
+    """Up to where it writes little else: three deviations higher at least,
+    far from the reference, and much the same each time."""
+    tokenizer = build_tokenizer()
+    trainer = PPOTrainer(
+        PPOConfig(
+            updates=24,
+            batch_size=32,
+            num_minibatches=1,
+            micro_batch=0,
+            max_new_tokens=tokens,
+            temperature=1.0,
+            learning_rate=1e-2,
+            missing_eos_penalty=0.0,
+            precision="fp32",
+            baseline=baseline,
+            checkpoint_every=0,
+        ),
+        policy=build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=reward,
+        prompts=["def f():\n", "x"],
+    )
+    steps = list(trainer)
+    assert [step.alarms for step in steps] == [[]] * len(steps)
+    first, last = steps[0].metrics, steps[-1].metrics
+    assert last["objective/score"] > 2 * first["objective/score"]
+    assert last["response/unique"] < 0.8 * first["response/unique"]
 
 
 def test_a_value_that_leaps_about_is_broken(heard):
