@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stylerl import config, storage
-from stylerl.cli import rehearsal
+from stylerl.cli import between_prompts, rehearsal
 from stylerl.cli.rehearsal import Rehearsal
 from stylerl.config import Params
 from stylerl.errors import ConfigError, DataError, ModelError
@@ -111,6 +111,7 @@ def _examine_model(root: Path, params: Params) -> Iterator[Finding]:
     yield check_tokenizer(name, params.sft.revision)
     yield check_attention(name, params.sft.revision)
     yield from check_first_update(root, params)
+    yield check_baseline(root, params)
     if params.ppo.lora_rank:
         yield check_adapters(name, params)
     yield check_memory(name, params)
@@ -381,6 +382,32 @@ def _reward(found: Rehearsal) -> Finding:
         f"standard deviation of {found.spread:.2f}",
         remedy if found.spread < health.FLAT else "",
         fatal=False,
+    )
+
+
+def check_baseline(root: Path, params: Params) -> Finding:
+    """How much of the reward a baseline could explain, where SFT is done."""
+    name = "baseline"
+    try:
+        found = between_prompts.measure(root, params)
+    except (ConfigError, DataError, ModelError) as error:
+        return Finding(
+            name, f"what it can explain is not known before SFT: {error}"
+        )
+    shares = [
+        f"{what} {each.estimate:.3f} [{each.low:.3f}, {each.high:.3f}]"
+        for what, each in (
+            ("compliance", found.compliance),
+            ("the reward", found.reward),
+        )
+    ]
+    size = params.ppo.group_size
+    return Finding(
+        name,
+        f"{params.ppo.baseline}; share of the variance between prompts (ICC) "
+        f"of {' and of '.join(shares)}, {found.prompts} prompts x "
+        f"{between_prompts.SAMPLES}; for the reward "
+        f"{between_prompts.meaning(found.reward.estimate, size)}",
     )
 
 

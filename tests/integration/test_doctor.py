@@ -216,6 +216,34 @@ def test_the_sft_model_is_rehearsed_where_there_is_one(tmp_path, tokenizer):
     assert found["endings"].status is Status.OK
 
 
+def test_what_a_baseline_could_explain_is_measured_on_sft(tmp_path, tokenizer):
+    params = config.override(
+        Params(), {"ppo.max_new_tokens": 8, "ppo.reward": {"linter": 1.0}}
+    )
+    before = doctor.check_baseline(tmp_path, params)
+    assert before.status is Status.OK
+    assert "not known before SFT" in before.detail
+
+    model = build_llama(len(tokenizer))
+    save_model(model, tokenizer, tmp_path / "artifacts/sft")
+    heads = [f"def f{i}(value):\n" for i in range(3)]
+    labels = pd.DataFrame(
+        {
+            "text": [f"{head}    return value\n" for head in heads],
+            "body_start": [len(head) for head in heads],
+            "split": "train",
+            "compliant": True,
+        }
+    )
+    storage.write_table(tmp_path / "artifacts/label/labels.parquet", labels)
+
+    found = doctor.check_baseline(tmp_path, params)
+
+    assert found.status is Status.OK
+    assert found.detail.startswith("group; share of the variance between")
+    assert "3 prompts x 4; for the reward " in found.detail
+
+
 def test_a_model_with_too_short_a_context_is_one_finding(llama_folder):
     found = rehearsed(llama_folder.parent, max_new_tokens=250)
     assert list(found) == ["rehearsal"]
