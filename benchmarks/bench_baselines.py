@@ -1,7 +1,8 @@
-"""PPO by each reward, and TRL's RLOO, from one SFT model on one budget.
+"""PPO by each reward, TRL's RLOO and RAFT, from one SFT on one budget.
 
     python benchmarks/bench_baselines.py [--scale default|small]
                                          [--split test|valid]
+                                         [--only NAME ...]
 
 Run it in a repository whose stages are up to date, with the linter in
 ppo.reward.  Each contender starts at artifacts/sft and gets the same prompts,
@@ -12,12 +13,18 @@ the same number of episodes and the settings of params.yaml:
                  the linter's place
     TRL RLOO     TRL's RLOOTrainer with the reward of params.yaml, and its own
                  defaults where params.yaml has no such setting
+    RAFT         of GENERATIONS completions of each prompt the best by the
+                 reward of params.yaml, then SFT on these; again and again
 
-RLOO (Ahmadian et al., arXiv 2402.14740) compares GENERATIONS completions of
-a prompt instead of learning values, so it sees fewer prompts in a batch; its
-learning rate is PPO's and not tuned for it.  All are then measured by
-stylerl.evaluation on the same held-out prompts under the same seeds; models
-are kept nowhere.  Results go to benchmarks/results/baselines.md.
+RAFT (Dong et al., arXiv 2304.06767; as a baseline of RL, arXiv 2504.11343)
+takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
+asks what choosing is worth without a policy gradient.  RLOO (Ahmadian et al.,
+arXiv 2402.14740) compares GENERATIONS completions of a prompt instead of
+learning values.  Both see fewer prompts in a batch; their learning rate is
+PPO's and not tuned for them.  All are then measured by
+stylerl.evaluation on the same held-out prompts under the same seeds, at their
+own lengths and at SFT's, and held to the same guards; models are kept
+nowhere.  Results go to benchmarks/results/baselines.md.
 """
 
 import argparse
@@ -33,10 +40,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import torch
+from torch.nn import functional
+from transformers import get_linear_schedule_with_warmup
 
-from stylerl import config, storage
+from stylerl import config, draws, storage
 from stylerl.config import Params
-from stylerl.evaluation import display
+from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import (
     generations,
     heldout,
@@ -49,7 +59,8 @@ from stylerl.evaluation.measurement.generations import (
     Source,
 )
 from stylerl.judge import Judge
-from stylerl.lm.sampling import whole_lines
+from stylerl.lm import training
+from stylerl.lm.sampling import Completions, generate, whole_lines
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS
@@ -59,7 +70,7 @@ RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
-GENERATIONS = 4  # completions of a prompt that RLOO compares
+GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
 STYLES = ("classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
     "ppo.updates": 2,
@@ -70,8 +81,8 @@ SMALL = {  # that it runs, not what it shows
     "evaluate.bootstrap": 500,
 }
 KEYS = (
-    "compliance", "score", "parse_rate", "length_median", "statements",
-    "distinct_3", "kl", "ruff", "black",
+    "standardised_compliance", "compliance", "parse_rate", "length_median",
+    "long_share", "statements", "distinct_3", "kl", "ruff", "black",
 )  # fmt: skip
 
 
@@ -79,6 +90,7 @@ class Trained(NamedTuple):
     """A contender's completions, and what it took to train it."""
 
     table: pd.DataFrame
+    bits_per_byte: float
     seconds: float | None = None
 
 
@@ -87,35 +99,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=("default", "small"))
     parser.add_argument("--split", choices=("test", "valid"), default="test")
+    parser.add_argument("--only", nargs="+", help="contenders, by name")
     options = parser.parse_args()
     changes: dict[str, Any] = {"evaluate.split": options.split}
     if options.scale == "small":
         changes |= SMALL
     params = config.override(config.load(), changes)
     judge = Judge(params.judge)
-    prompts = heldout.draw_prompts(
-        storage.read_table(SNIPPETS), judge, params.evaluate, params.seed
-    )
+    snippets, settings = storage.read_table(SNIPPETS), params.evaluate
+    prompts = heldout.draw_prompts(snippets, judge, settings, params.seed)
+    texts = heldout.draw_human_texts(snippets, settings, params.seed)
     reference = generations.load_model(Source(str(SFT)))
 
-    def answers(name: str, loaded: LoadedModel) -> pd.DataFrame:
-        settings = params.evaluate
-        return generations.complete_prompts(
+    def measure(
+        name: str, loaded: LoadedModel, seconds: float | None = None
+    ) -> Trained:
+        table = generations.complete_prompts(
             name, loaded, prompts, range(settings.samples),
             reference=reference, config=settings, seed=params.seed,
         )  # fmt: skip
+        bits = generations.bits_per_byte(
+            loaded, texts, generations.SCORED, f"human code, {name}"
+        )
+        return Trained(table, bits, seconds)
 
     own = generations.load_model(Source(str(POLICY)))
     found = {
-        REFERENCE: Trained(answers(REFERENCE, reference)),
-        "PPO, linter": Trained(answers("PPO, linter", own)),
+        REFERENCE: measure(REFERENCE, reference),
+        "PPO, linter": measure("PPO, linter", own),
     }
     for name, train in contestants(params).items():
+        if options.only and name not in options.only:
+            continue
         print(f"training {name}", flush=True)
         started = time.monotonic()
         loaded = train()
-        spent = time.monotonic() - started
-        found[name] = Trained(answers(name, loaded), spent)
+        found[name] = measure(name, loaded, time.monotonic() - started)
     every = pd.concat([t.table for t in found.values()], ignore_index=True)
     text = report(verdicts.judge_completions(every, judge), found, params)
     print(text)
@@ -136,7 +155,8 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
 
     return {f"PPO, {style}": by(style) for style in STYLES} | {
-        "TRL RLOO": lambda: run_rloo(params)
+        "TRL RLOO": lambda: run_rloo(params),
+        "RAFT": lambda: run_raft(params),
     }
 
 
@@ -155,7 +175,6 @@ def untrained(params: Params) -> PPOTrainer:
 
 def run_rloo(params: Params) -> LoadedModel:
     """TRL's trainer on the same model, prompts, reward and episodes."""
-    import torch
     from datasets import Dataset
     from trl import RLOOConfig, RLOOTrainer
 
@@ -176,13 +195,7 @@ def run_rloo(params: Params) -> LoadedModel:
             for text, end in zip(completions, done, strict=True)
         ]
         plain = [prompt.removeprefix(begin) for prompt in prompts]
-        parts = dict(ours.reward(plain, judged))  # type: ignore[arg-type]
-        totals = [sum(each) for each in zip(*parts.values(), strict=True)]
-        missing = settings.missing_eos_penalty
-        return [
-            total if end else total - missing
-            for total, end in zip(totals, done, strict=True)
-        ]
+        return [*total_rewards(ours, plain, judged, done)]
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = RLOOTrainer(
@@ -226,30 +239,133 @@ def run_rloo(params: Params) -> LoadedModel:
     return LoadedModel(model.eval(), tokenizer)
 
 
+def total_rewards(
+    ours: PPOTrainer,
+    prompts: list[str],
+    judged: list[str],
+    finished: list[bool],
+) -> list[float]:
+    """What our trainer would give each episode, its parts summed."""
+    parts = dict(ours.reward(prompts, judged))  # type: ignore[arg-type]
+    totals = [sum(each) for each in zip(*parts.values(), strict=True)]
+    missing = ours.config.missing_eos_penalty
+    return [
+        total if done else total - missing
+        for total, done in zip(totals, finished, strict=True)
+    ]
+
+
+def run_raft(params: Params) -> LoadedModel:
+    """Sample, keep the best of each prompt, take SFT's steps on these."""
+    settings, ours = params.ppo, untrained(params)
+    model: Any = ours.policy.model
+    steps = settings.num_minibatches * settings.update_epochs
+    total = settings.updates * steps
+    optimizer = torch.optim.Adam(
+        model.parameters(), settings.learning_rate, eps=ADAM_EPS
+    )
+    schedule = get_linear_schedule_with_warmup(
+        optimizer, round(settings.warmup * total), total
+    )
+    count = settings.batch_size // GENERATIONS
+    for update in range(settings.updates):
+        places = draws.positions(
+            update * count, count, len(ours.prompts), params.seed
+        )
+        prompts = [ours.prompts[p] for p in places for _ in range(GENERATIONS)]
+        sampled = generate(
+            model,
+            ours.tokenizer,
+            prompts,
+            **settings.sampling,
+            seed=draws.seed_of(params.seed, "raft", update),
+            batch_size=settings.batch_size,
+            bf16=ours.compute.bf16,
+        )
+        totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
+        best = best_of_each(totals, GENERATIONS)
+        minibatches = settings.num_minibatches
+        parts = [best[i % minibatches :: minibatches] for i in range(steps)]
+        for part in filter(None, parts):
+            with ours.compute.autocast():
+                loss = response_loss(model, ours.tokenizer, sampled, part)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(
+                model.parameters(), settings.max_grad_norm
+            )
+            optimizer.step()
+            schedule.step()
+    return LoadedModel(model.eval(), ours.tokenizer)
+
+
+def best_of_each(rewards: list[float], size: int) -> list[int]:
+    """The place of the best of each `size` neighbours; the first of equals."""
+    return [
+        max(range(begin, begin + size), key=lambda place: rewards[place])
+        for begin in range(0, len(rewards), size)
+    ]
+
+
+def response_loss(
+    model: Any, tokenizer: Any, sampled: Completions, rows: list[int]
+) -> torch.Tensor:
+    """Mean nats a response token of these completions, as SFT has it."""
+    given = [sampled.prompt_ids[row] for row in rows]
+    written = [sampled.ids[row] for row in rows]
+    pairs = list(zip(given, written, strict=True))
+    ids, mask = training.pad_right(
+        [[*prompt, *response] for prompt, response in pairs],
+        tokenizer.pad_token_id,
+    )  # (b, T)
+    targets, _ = training.pad_right(
+        [[*([-100] * len(prompt)), *response] for prompt, response in pairs],
+        -100,
+    )
+    device = model.device
+    logits = model(
+        input_ids=ids.to(device), attention_mask=mask.to(device)
+    ).logits
+    return functional.cross_entropy(
+        logits[:, :-1].float().flatten(0, 1),
+        targets[:, 1:].flatten().to(device),
+    )
+
+
 def report(
     completions: pd.DataFrame, found: dict[str, Trained], params: Params
 ) -> str:
     """The table as Markdown, with command, date and machine."""
     shown = [metric for metric in display.TABLE if metric.key in KEYS]
     head = [
-        "from SFT by", "seconds", *(m.label for m in shown),
-        *(m.label for m in summary.OVER_SFT),
+        "from SFT by", "seconds", "non-compliance cut %",
+        *(m.label for m in summary.OVER_SFT), *(m.label for m in shown),
+        "guards that failed",
     ]  # fmt: skip
     rows = {
         str(name): own
         for name, own in completions.groupby("model", sort=False)
     }
+    resamples, sft = params.evaluate.bootstrap, rows[REFERENCE]
+    numbers = {
+        name: metrics.compute_metrics(own, found[name].bits_per_byte, sft)
+        for name, own in rows.items()
+    }
     lines = []
     for name, own in rows.items():
-        numbers = metrics.compute_metrics(own)
-        over = metrics.compare_with_sft(
-            own, rows[REFERENCE], params.evaluate.bootstrap, params.seed
+        gain = metrics.compute_gains(own, sft, resamples, params.seed)
+        over = metrics.compare_with_sft(own, sft, resamples, params.seed)
+        held = guards.guards(
+            {"sft": numbers[REFERENCE], "ppo": numbers[name], "gain": gain}
         )
+        failed = ", ".join(g.name for g in held if not g.held) or "none"
         cells = [
             "nothing" if name == REFERENCE else name,
             "" if (spent := found[name].seconds) is None else f"{spent:.0f}",
-            *(display.show(m, numbers.get(m.key)) for m in shown),
+            display.show_gain(guards.CUT, gain),
             *(display.show_gain(m, over) for m in summary.OVER_SFT),
+            *(display.show(m, numbers[name].get(m.key)) for m in shown),
+            failed,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     count = rows[REFERENCE]["prompt_id"].nunique()
@@ -259,14 +375,14 @@ def report(
     )
     return "\n".join(
         [
-            "# PPO by each reward, and TRL's RLOO",
+            "# PPO by each reward, TRL's RLOO, and RAFT",
             "",
             f"{datetime.date.today()}, {platform.machine()}, "
             f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "
             f"`{command}`",
             "",
             f"{count} prompts of the {params.evaluate.split} split, "
-            f"{params.evaluate.samples} completions each; the interval is a "
+            f"{params.evaluate.samples} completions each; an interval is a "
             "paired bootstrap by prompt; one training run each, of "
             f"{params.ppo.updates * params.ppo.batch_size:,} episodes.",
             "",

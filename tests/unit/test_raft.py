@@ -1,0 +1,58 @@
+"""RAFT, a baseline of the benchmarks: the choice, and the loss on it."""
+
+import math
+
+import pytest
+import torch
+from conftest import build_llama
+
+from benchmarks import bench_baselines as bench
+from stylerl.lm.sampling import Completions, generate, response_logprobs
+
+
+@pytest.mark.parametrize(
+    ("rewards", "size", "best"),
+    [
+        ([1.0, 3.0, 2.0, 0.0], 4, [1]),
+        ([1.0, 3.0, 2.0, 0.0], 2, [1, 2]),
+        ([0.5, 0.5, -1.0, -1.0], 2, [0, 2]),  # the first of equals
+        ([0.1, 0.2], 1, [0, 1]),
+    ],
+)
+def test_the_best_of_each_prompt_is_kept(
+    rewards: list[float], size: int, best: list[int]
+) -> None:
+    assert bench.best_of_each(rewards, size) == best
+
+
+def test_every_token_of_a_response_is_learnt_and_none_of_a_prompt(
+    tokenizer,
+) -> None:
+    model = build_llama(len(tokenizer))
+    sampled = generate(
+        model, tokenizer, ["def f(x):", "x", "y"], max_new_tokens=6
+    )
+    rows = [2, 0]
+    parts = response_logprobs(
+        model,
+        tokenizer,
+        [sampled.prompt_ids[row] for row in rows],
+        [sampled.ids[row] for row in rows],
+    )
+    tokens = torch.cat([*parts])
+
+    loss = bench.response_loss(model, tokenizer, sampled, rows)
+
+    assert loss.item() == pytest.approx(-float(tokens.mean()), abs=1e-5)
+
+
+def test_a_model_that_knows_nothing_pays_the_logarithm_of_its_words(
+    tokenizer,
+) -> None:
+    model = build_llama(len(tokenizer))
+    model.get_output_embeddings().weight.data.zero_()
+    one = Completions([[1, 2]], [[3]], [True], ["c"])
+
+    loss = bench.response_loss(model, tokenizer, one, [0])
+
+    assert loss.item() == pytest.approx(math.log(model.config.vocab_size))
