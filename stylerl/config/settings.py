@@ -15,7 +15,7 @@ import reprlib
 import sys
 import textwrap
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -153,9 +153,9 @@ def use_current_names(
     return current
 
 
-@functools.cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(
+    typing.get_type_hints
+)
 
 
 @functools.cache
