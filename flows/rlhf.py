@@ -21,12 +21,16 @@ from stylerl.config import Params
 from stylerl.errors import StylerlError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.promotion import Decision
-from stylerl.judge import Judge
-from stylerl.pipeline import graph, registry, tracking, workspace
+from stylerl.pipeline import (
+    graph,
+    preflight,
+    registry,
+    tracking,
+    workspace,
+)
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
 from stylerl.report.sweep import REPORT
-from stylerl.reward_data import preferences
 
 METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
@@ -56,9 +60,7 @@ def rlhf(
     log_own_errors_without_traceback()
     with workspace.exclusive():
         settings = workspace.configure(preset, params)
-        # files that parameters name: better refused now than stages later
-        judge = Judge(settings.judge).identity
-        preferences.load(Path(settings.reward.preferences))
+        judge = preflight.check_files(settings)
         name = flow_run.name or "rlhf"
         probe = stages.stale.submit()  # DVC takes a second: meanwhile
         with tracking.flow_run(name, config.to_dict(settings)) as parent:

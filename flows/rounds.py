@@ -20,12 +20,10 @@ from prefect import flow
 from flows.rlhf import rlhf
 from stylerl import storage
 from stylerl.config import RewardConfig
-from stylerl.errors import ConfigError
-from stylerl.pipeline import workspace
+from stylerl.pipeline import preflight
 
 WRITTEN = Path("artifacts/ppo/rollouts.jsonl")
 FOLDER = Path("rounds")
-LEARNT = ("classifier", "pairwise")
 
 
 @flow(name="rounds", persist_result=False)
@@ -45,7 +43,7 @@ def iterate(
         ConfigError: there is nothing to iterate.
         StylerlError: as `rlhf`.
     """
-    check(rounds, preset, params)
+    preflight.check_rounds(rounds, preset, params)
     start = {"reward.rollouts": RewardConfig.rollouts}
     metrics = rlhf(preset, {**start, **(params or {})})
     for number in range(1, rounds):
@@ -53,21 +51,3 @@ def iterate(
         storage.write_text(kept, WRITTEN.read_text(encoding="utf-8"))
         metrics = rlhf(None, {"reward.rollouts": str(kept)})
     return metrics
-
-
-def check(
-    rounds: int, preset: str | None, params: dict[str, Any] | None
-) -> None:
-    """Refuse rounds that would repeat the first.
-
-    Raises:
-        ConfigError: there are none, or PPO asks no reward model.
-    """
-    if rounds < 1:
-        raise ConfigError(f"rounds must be at least 1; got {rounds}")
-    parts = ", ".join(workspace.resolve(preset, params).ppo.reward)
-    if rounds > 1 and not any(name in parts for name in LEARNT):
-        raise ConfigError(
-            "a second round needs a reward that is learnt; ppo.reward has "
-            f'{parts}: --set "ppo.reward={{classifier: 1, substance: 1}}"'
-        )

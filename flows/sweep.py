@@ -13,7 +13,6 @@ is registered: run the flow with the chosen values for that.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -26,12 +25,11 @@ from flows.rlhf import (
     run_stages,
 )
 from stylerl import config, storage
-from stylerl.errors import ConfigError
 from stylerl.evaluation import frontier
 from stylerl.evaluation.frontier import Point
 from stylerl.judge import Judge
+from stylerl.pipeline import preflight, tracking, workspace
 from stylerl.pipeline import stage_task as stages
-from stylerl.pipeline import tracking, workspace
 from stylerl.report import summary
 from stylerl.report import sweep as report
 
@@ -40,7 +38,6 @@ GRID = {
     "ppo.learning_rate": [7e-5, 1.4e-4, 2.8e-4],
 }
 MEASURED_ON = {"evaluate.split": "valid"}
-Setting = dict[str, Any]
 
 
 @flow(name="sweep", persist_result=False)
@@ -59,11 +56,9 @@ def sweep(
         StylerlError: a stage failed at some point.
     """
     log_own_errors_without_traceback()
-    points = settings(grid or GRID)
     params = {**MEASURED_ON, **(params or {})}
     with workspace.exclusive():
-        for point in points:
-            workspace.resolve(None, {**params, **point})
+        points = preflight.points(grid or GRID, params)
         was_current = not stages.stale()
         with tracking.flow_run("sweep", grid or GRID, kind="sweep") as parent:
             found = []
@@ -79,26 +74,8 @@ def sweep(
     return [point._asdict() for point in found]
 
 
-def settings(grid: Mapping[str, Sequence[Any]]) -> list[Setting]:
-    """Every combination of the grid's values.
-
-    Raises:
-        ConfigError: a key has no values.
-    """
-    for key, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise ConfigError(
-                f"a grid needs a list of values, such as {key}=[0.05,0.1]; "
-                f"got {values!r}"
-            )
-    return [
-        dict(zip(grid, values, strict=True))
-        for values in product(*grid.values())
-    ]
-
-
 def _run(
-    setting: Setting, params: Mapping[str, Any], parent: tracking.Run
+    setting: preflight.Setting, params: Mapping[str, Any], parent: tracking.Run
 ) -> Point:
     """Bring the stages up to date at one point; what came of it."""
     chosen = workspace.apply_overrides({**params, **setting})

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stylerl import config, storage
-from stylerl.cli.main import parser
+from stylerl.cli.commands import parser
 from stylerl.ppo import health
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,1 +1,1 @@
-"""The `stylerl` command: main.py declares it, one module for each long one."""
+"""The `stylerl` command: main.py ends it, commands.py declares it."""

@@ -4,6 +4,7 @@ What `stylerl complete "def add(a, b):"` shows: the same seed for every
 model, syntax colours, and what the judge charged underlined.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +15,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from stylerl.errors import ModelError
+from stylerl.config.settings import shown
+from stylerl.errors import ConfigError, ModelError
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
-from stylerl.lm import models, sampling
 from stylerl.report import markup
 
 COLOURS = {
@@ -47,22 +48,40 @@ def complete(
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
 
-    Folders that do not exist yet are passed over; `options` are those of
-    `sampling.generate`.
+    Folders that do not exist yet are named and passed over; `options` are
+    those of `sampling.generate`.
 
     Raises:
+        ConfigError: the prompt is no text.
         ModelError: none of the models exists, or one cannot be loaded.
     """
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"a prompt must be UTF-8; got {shown(prompt)}: convert it, as "
+            "with iconv -f latin1"
+        ) from error
     prompt = prompt.rstrip("\n")  # the line end is the completion's
     present = {
         label: name for label, name in sources.items() if _present(name)
     }
+    absent = [name for name in sources.values() if not _present(name)]
+    remedy = (
+        "`dvc pull pretrain` brings the embedded base, `stylerl run` makes "
+        "the others"
+    )
     if not present:
         raise ModelError(
-            "there is no model to complete with: "
-            f"{', '.join(sources.values())} do not exist; `dvc pull pretrain` "
-            "brings the embedded base, `stylerl run` makes the others"
+            f"there is no model to complete with: {', '.join(absent)} do not "
+            f"exist; {remedy}"
         )
+    if absent:
+        said = f"passed over: {', '.join(absent)} does not exist; {remedy}"
+        print(f"stylerl: {said}", file=sys.stderr, flush=True)
+    # Only now, since torch takes seconds.
+    from stylerl.lm import models, sampling
+
     answers = []
     for label, name in present.items():
         tokenizer = models.load_tokenizer(name, revision)
@@ -82,10 +101,10 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
     """Model folders by their names, or by their paths where names repeat.
 
     Raises:
-        ModelError: one of them is no folder.
+        ModelError: one of them is no folder with a model.
     """
     for folder in folders:
-        if not folder.is_dir():
+        if not Path(folder, "config.json").is_file():
             raise ModelError(
                 f"--model must be a folder with a model; {folder} is none"
             )
@@ -113,7 +132,8 @@ def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
 
 def _present(name: str) -> bool:
     """A local model exists; a hub name is taken at its word."""
-    return not name.startswith(("artifacts/", ".", "/")) or Path(name).is_dir()
+    local = name.startswith(("artifacts/", ".", "/"))
+    return not local or Path(name, "config.json").is_file()
 
 
 def highlight(source: str) -> Text:

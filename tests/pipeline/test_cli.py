@@ -10,7 +10,7 @@ import yaml
 from test_comparison import evaluation
 
 from stylerl import config, storage
-from stylerl.cli import complete_command
+from stylerl.cli import commands, complete_command
 from stylerl.cli import main as cli
 from stylerl.errors import ConfigError
 from stylerl.pipeline import tracking, workspace
@@ -73,7 +73,7 @@ def test_each_command_explains_itself(
     ],
 )
 def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
-    assert cli.changes([text]) == value
+    assert commands.changes([text]) == value
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
 )
 def test_set_refuses_what_is_no_assignment(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        cli.changes([text])
+        commands.changes([text])
 
 
 def test_set_refuses_a_key_that_is_given_twice() -> None:
     with pytest.raises(ConfigError, match="'seed' is given twice"):
-        cli.changes(["seed=1", "ppo.updates=2", "seed=2"])
+        commands.changes(["seed=1", "ppo.updates=2", "seed=2"])
 
 
 def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +187,7 @@ def test_judge_s_exit_code_is_the_command_s(tmp_path: Path) -> None:
 
 def test_starting_costs_no_heavy_import() -> None:
     code = (
-        "import sys; from stylerl.cli import main; main.parser(); "
+        "import sys; from stylerl.cli import commands; commands.parser(); "
         "print([m for m in ('torch', 'prefect', 'mlflow', 'transformers') "
         "if m in sys.modules])"
     )
@@ -236,6 +236,7 @@ def test_models_of_one_name_are_told_apart_by_their_paths(
     one, two, other = Path("a/m"), Path("b/m"), Path("b/n")
     for each in (one, two, other):
         each.mkdir(parents=True)
+        (each / "config.json").touch()
     assert complete_command.labelled([one, other]) == {"m": "a/m", "n": "b/n"}
     assert complete_command.labelled([one, two]) == {
         "a/m": "a/m",
@@ -249,6 +250,7 @@ def test_a_command_whose_extra_is_missing_names_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(workspace, "TOOLS", ("prefect", "no_such_package"))
+    (folder / "preferences.jsonl").touch()
     expected = (
         "stylerl: this needs no_such_package, which is not installed: "
         "pip install 'stylerl[pipeline]'\n"

@@ -32,13 +32,13 @@ from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
 from flows.rlhf import rlhf
-from flows.rounds import check, iterate
+from flows.rounds import iterate
 from flows.sweep import sweep
 from stylerl import config, storage
 from stylerl.cli import serve
 from stylerl.errors import ConfigError, DataError, StylerlError
 from stylerl.judge import Judge
-from stylerl.pipeline import graph, store, tracking, workspace
+from stylerl.pipeline import graph, preflight, store, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -661,7 +661,7 @@ def test_rounds_that_would_repeat_the_first(
     folder: Path, rounds: int, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        check(rounds, None, None)
+        preflight.check_rounds(rounds, None, None)
 
 
 @pytest.mark.parametrize(

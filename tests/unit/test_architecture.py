@@ -28,7 +28,7 @@ FORBIDDEN = {
     "flows": {"tasks", "dvc", "mlflow"},
 }
 # Modules of the command line that start a Prefect server or a flow.
-PREFECT_COMMANDS = {"stylerl/cli/main.py", "stylerl/cli/serve.py"}
+PREFECT_COMMANDS = {"stylerl/cli/commands.py", "stylerl/cli/serve.py"}
 STAGES = graph.load_stages(ROOT)
 
 

@@ -10,7 +10,7 @@ import yaml
 from conftest import build_llama, build_tokenizer
 
 from stylerl import config
-from stylerl.cli.main import parser
+from stylerl.cli.commands import parser
 from stylerl.config import JudgeConfig
 from stylerl.evaluation.display import TABLE
 from stylerl.judge import Judge

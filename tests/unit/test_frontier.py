@@ -3,11 +3,11 @@
 import pytest
 from test_summary import compliance, metrics
 
-from flows import sweep
 from stylerl import storage
 from stylerl.errors import ConfigError
 from stylerl.evaluation import frontier
 from stylerl.evaluation.frontier import Point
+from stylerl.pipeline import preflight
 from stylerl.report import sweep as report
 
 
@@ -81,7 +81,7 @@ def test_the_last_sweep_stands_in_the_report(tmp_path, monkeypatch):
 
 
 def test_a_grid_is_every_combination():
-    assert sweep.settings({"a": [1, 2], "b": [3, 4]}) == [
+    assert preflight.combinations({"a": [1, 2], "b": [3, 4]}) == [
         {"a": 1, "b": 3},
         {"a": 1, "b": 4},
         {"a": 2, "b": 3},
@@ -92,4 +92,4 @@ def test_a_grid_is_every_combination():
 @pytest.mark.parametrize("values", [[], 0.1, "ab"])
 def test_a_grid_without_values_is_refused(values):
     with pytest.raises(ConfigError, match="needs a list of values"):
-        sweep.settings({"ppo.kl_coef": values})
+        preflight.combinations({"ppo.kl_coef": values})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stylerl.cli.main import parser
+from stylerl.cli.commands import parser
 from stylerl.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,0 +1,569 @@
+"""Every command of `stylerl`.  `stylerl COMMAND --help` explains each one.
+
+A command is one function below, under its name and options.  Its docstring is
+its help; the first line is what `stylerl --help` lists.
+"""
+
+import argparse
+import getpass
+import inspect
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from stylerl import config
+from stylerl.cli import checkout
+from stylerl.errors import ConfigError, DataError, require
+
+DATA = Path("data")
+LOCK = Path("requirements.lock")
+EXAMPLES = "\n\nexamples"  # what follows is shown below the options
+
+
+Option = tuple[str, dict[str, Any]]  # what `add_argument` takes
+Run = Callable[[argparse.Namespace], int | None]
+COMMANDS: list[tuple[str, Run, tuple[Option, ...]]] = []
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command and option."""
+    top = argparse.ArgumentParser(
+        prog="stylerl",
+        description="Align a code model to a style guide, with the linter "
+        "in the loop.",
+        epilog="A first session: stylerl doctor; stylerl collect; "
+        "stylerl run --preset smoke; stylerl report",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, options in COMMANDS:
+        summary, _, text = (inspect.getdoc(run) or "").partition("\n\n")
+        description, found, examples = text.partition(EXAMPLES)
+        command = commands.add_parser(
+            name,
+            help=summary[0].lower() + summary[1:].rstrip("."),
+            description=description,
+            epilog=(found + examples).strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for flag, settings in options:
+            command.add_argument(flag, **settings)
+        command.set_defaults(command=run)
+    return top
+
+
+def option(
+    name: str, metavar: str, text: str, default: Any = None, **more: Any
+) -> Option:
+    """What `add_argument` takes; a number makes numbers, a list repeats."""
+    settings = {"metavar": metavar, "help": text, "default": default, **more}
+    if default is False:
+        settings = {"help": text, "action": "store_true"}
+    elif isinstance(default, int):
+        settings["type"] = int
+    if isinstance(default, list):
+        settings["action"] = "append"
+    return name, settings
+
+
+def command(name: str, *options: Option) -> Callable[[Run], Run]:
+    """Make a function the command `name`."""
+
+    def register(run: Run) -> Run:
+        COMMANDS.append((name, run, options))
+        return run
+
+    return register
+
+
+CHANGES = (
+    option(
+        "--preset",
+        "NAME",
+        f"write params.yaml anew from one of {', '.join(config.presets())}",
+    ),
+    option(
+        "--set",
+        "KEY=VALUE",
+        "change one value of params.yaml, such as ppo.kl_coef=0.1; "
+        "may be repeated",
+        [],
+    ),
+)
+
+
+def changes(assignments: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` strings as a mapping; values are read as YAML.
+
+    Raises:
+        ConfigError: one of them is not of that form.
+    """
+    result = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise ConfigError(
+                "a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
+                f"{assignment!r}"
+            )
+        if key in result:
+            raise ConfigError(
+                f"a setting is given once; {key!r} is given twice: remove one"
+            )
+        result[key] = config.read_yaml(value, f"the value of {key!r}")
+    return result
+
+
+@contextmanager
+def _prefect() -> Iterator[None]:
+    """A Prefect server, which has heard everything before it goes.
+
+    While it starts, what a run needs is imported: both take seconds.
+    """
+    from stylerl.pipeline import process, workspace
+    from stylerl.pipeline import server as api
+
+    require("pipeline", *workspace.TOOLS)
+    with api.server(private=True) as wait_for_it:
+        with process.importing():
+            import_module("flows.sweep")  # and with it flows.rlhf
+            from prefect.events.worker import EventsWorker
+            from prefect.logging.handlers import APILogWorker
+
+            from stylerl.pipeline import store, tracking
+
+            store.best_effort(tracking.connect)
+        wait_for_it()
+        try:
+            yield
+        finally:
+            APILogWorker.drain_all(timeout=10)
+            EventsWorker.drain_all(timeout=10)
+
+
+@command(
+    "run",
+    option(
+        "--rounds",
+        "N",
+        "run N times, each reward model learning also from what the policy "
+        "before it wrote, so the reward must hold a reward model (default: 1)",
+        1,
+    ),
+    *CHANGES,
+)
+def _run(options: argparse.Namespace) -> None:
+    """Run the whole flow; what is up to date is not run again.
+
+    Run the flow: filter, label, sft, reward, ppo, evaluate, report. Only
+    what has changed since the last run is run again. The Prefect server of
+    `make serve`, or the one that PREFECT_API_URL names, is used; without
+    either the run has its own, and `make serve` shows it later.
+
+    examples:
+      stylerl run                          params.yaml as it is
+      stylerl run --preset smoke           two minutes, to see it run
+      stylerl run --set ppo.kl_coef=0.1    ppo runs again, and what follows
+    """
+    from rich.console import Console
+
+    from stylerl.pipeline import preflight
+    from stylerl.report import summary
+    from stylerl.report.sweep import REPORT
+
+    checkout.enter("stylerl run")
+    values = changes(options.set)
+    preflight.check_rounds(options.rounds, options.preset, values)
+    with _prefect():
+        from flows.rlhf import rlhf
+        from flows.rounds import iterate
+
+        if options.rounds == 1:
+            metrics = rlhf(options.preset, values)
+        else:
+            metrics = iterate(options.rounds, options.preset, values)
+    console = Console()
+    console.print(summary.headline(metrics))
+    console.print(summary.rich_table(metrics))
+    console.print(summary.external_linters(metrics))
+    console.print(summary.long_bodies(metrics), summary.basis(metrics))
+    if metrics["promotion"]:
+        console.print(metrics["promotion"], highlight=False, markup=False)
+    console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")
+    console.print("MLflow   make ui, then http://127.0.0.1:5000")
+
+
+@command(
+    "sweep",
+    option(
+        "--grid",
+        "KEY=[VALUE,...]",
+        "values of one parameter; may be repeated, for every combination",
+        [],
+    ),
+    option(
+        "--set", "KEY=VALUE", "a value of every point, as ppo.updates=20", []
+    ),
+)
+def _sweep(options: argparse.Namespace) -> None:
+    """Run the flow at each point of a grid; KL against compliance.
+
+    Run the flow's stages at each point of a grid, as child runs in MLflow,
+    and print what each reached. The same command resumes a sweep that was
+    killed. params.yaml and the artifacts are afterwards as they were; after a
+    kill, `stylerl run` brings the artifacts back from the cache.
+
+    examples:
+      stylerl sweep                        kl_coef x learning rate
+      stylerl sweep --grid ppo.kl_coef=[0.02,0.1] --set ppo.updates=20
+    """
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from stylerl.pipeline import preflight
+
+    checkout.enter("stylerl sweep")
+    grid, values = changes(options.grid), changes(options.set)
+    preflight.points(grid, values)
+    with _prefect():
+        from flows.sweep import sweep
+        from stylerl.evaluation.frontier import Point
+        from stylerl.report.sweep import markdown
+
+        points = sweep(grid or None, values)
+    Console().print(Markdown(markdown([Point(**each) for each in points])))
+    print("Its plot is in the report: stylerl report")
+
+
+@command("serve")
+def _serve(_: argparse.Namespace) -> None:
+    """Offer the flow as deployments of a Prefect server.
+
+    Serve the deployments rlhf/full and rlhf/smoke until Ctrl-C. A Prefect
+    server is started on http://127.0.0.1:4200 where none answers, and ends
+    with it.
+
+    examples, from another shell in the same folder:
+      prefect deployment run rlhf/full --watch
+      prefect deployment run rlhf/full -p preset=gpu
+    """
+    from stylerl.cli import serve
+
+    checkout.enter("stylerl serve")
+    serve.run()
+
+
+@command(
+    "collect",
+    option(
+        "--source",
+        "SOURCE",
+        "where the files come from: environment, hub or path "
+        "(default: environment)",
+        "environment",
+        choices=("environment", "hub", "path"),
+    ),
+    option(
+        "where", "PATH|NAME", "the path, or the hub data set's name", nargs="?"
+    ),
+    option(
+        "--limit",
+        "N",
+        "take the first N files of a hub data set (default: all)",
+        0,
+    ),
+)
+def _collect(options: argparse.Namespace) -> None:
+    """Build data/ from installed packages, a hub data set or a path.
+
+    Build data/, the raw Python files that every run starts from.
+
+    examples:
+      stylerl collect                          the pinned packages
+      stylerl collect --source path ~/project  a folder, a git checkout,
+                                               JSONL or parquet
+      stylerl collect --source hub --limit 20000
+                                               codeparrot-clean, streamed
+    """
+    from stylerl.data import sources
+
+    if options.where and options.source == "environment":
+        raise DataError(
+            f"--source environment takes no path; got {options.where!r}: say "
+            "--source path or --source hub"
+        )
+    if options.source == "path":
+        if not options.where:
+            raise DataError(
+                "--source path needs a path: stylerl collect --source path "
+                "~/project"
+            )
+        files = sources.path_files(Path(options.where))
+    elif options.source == "hub":
+        name = options.where or sources.HUB_DATASET
+        files = sources.hub_files(name, options.limit)
+    else:
+        # requirements.lock names the packages
+        checkout.enter("stylerl collect", instead="--source path or hub")
+        files = sources.environment_files(LOCK)
+    count = sources.collect(files, options.source, DATA)
+    print(f"{count} files in {DATA}/")
+
+
+@command(
+    "judge",
+    option(
+        "paths",
+        "PATH",
+        "a file or a folder; - reads standard input",
+        nargs="+",
+    ),
+    option(
+        "--format",
+        "FORMAT",
+        "table, a summary by rule, or json, one object a line "
+        "(default: table)",
+        "table",
+        choices=("table", "json"),
+    ),
+    option(
+        "--select",
+        "RULES",
+        "rule prefixes that count, separated by commas, such as E,W6; none is "
+        "ignored then (default: E,W,F without flake8's own default list, F821 "
+        "and F822)",
+    ),
+    option(
+        "--max-line-length",
+        "N",
+        f"columns (default: {config.JudgeConfig.max_line_length})",
+        type=int,
+    ),
+    option(
+        "--config",
+        "FILE",
+        "take rules and width from this setup.cfg, tox.ini or .flake8",
+    ),
+    option(
+        "--plugins",
+        "NAMES",
+        "installed flake8 plugins to use, separated by commas, such as "
+        "pep8-naming,flake8-bugbear; without --select and --config their "
+        "rules count too (default: none)",
+    ),
+    option("--jobs", "N", "processes (default: one a core)", 0),
+    option(
+        "--cache",
+        "FILE",
+        "keep verdicts in this file, made where there is none: work that was "
+        "killed resumes from there, and what has not changed is not judged "
+        "again",
+        type=Path,
+    ),
+)
+def _judge(options: argparse.Namespace) -> int:
+    """Judge Python files: a table, or JSON lines.
+
+    Judge Python files as flake8 would with noqa disabled, under the options
+    given here and no others: no configuration file and no plugin is picked up
+    by itself.
+
+    examples:
+      stylerl judge src tests                  a table by rule
+      stylerl judge --format json src          a JSON object a file
+      stylerl judge --config setup.cfg src     by your own rules
+      stylerl judge --cache ~/.verdicts src    again, and sooner
+
+    exit code: 0 clean, 1 violations, 2 usage or unreadable input
+    """
+    from stylerl.cli import judge_command
+
+    return judge_command.run(options)
+
+
+@command(
+    "complete",
+    option("prompt", "PROMPT", "the code to complete"),
+    option(
+        "--model",
+        "FOLDER",
+        "a model folder instead of the last run's; may be repeated",
+        [],
+        dest="models",
+        type=Path,
+    ),
+    option("--seed", "N", "of the sampling (default: 0)", 0),
+)
+def _complete(options: argparse.Namespace) -> None:
+    """Complete a prompt with base, SFT and PPO side by side.
+
+    Complete a prompt with each model of the last run, or with those given,
+    from the same seed, and show what the judge says of each. Without
+    params.yaml the defaults count.
+
+    examples:
+      stylerl complete "def add(a, b):"
+      stylerl complete --model ~/policy "def add(a, b):"
+    """
+    from rich.console import Console
+
+    from stylerl.cli import complete_command as completion
+    from stylerl.judge import Judge
+    from stylerl.pipeline import workspace
+
+    if not options.models and not workspace.PARAMS.exists():
+        checkout.enter("stylerl complete", instead="--model FOLDER")
+    params = workspace.settings()
+    sources = {
+        "base": params.sft.base,
+        "SFT": "artifacts/sft",
+        "PPO": "artifacts/ppo",
+    }
+    if options.models:
+        sources = completion.labelled(options.models)
+    answers = completion.complete(
+        options.prompt,
+        sources,
+        Judge(params.judge),
+        {**params.evaluate.sampling, "seed": options.seed},
+        params.sft.revision,
+    )
+    completion.show(answers, Console())
+
+
+@command(
+    "prefer",
+    option(
+        "--from",
+        "FILE",
+        "pairs from JSON lines with prompt, a and b, instead of sampling the "
+        "SFT and PPO models",
+        dest="source",
+        type=Path,
+    ),
+    option(
+        "--pool",
+        "N",
+        "training prompts to sample pairs for (default: 100)",
+        100,
+    ),
+    option("--annotator", "NAME", "who answers (default: the user's name)"),
+    option("--web", "", "ask in a browser, on this machine alone", False),
+    option(
+        "--agreement",
+        "",
+        "ask nothing; report how far the annotators agree",
+        False,
+    ),
+)
+def _prefer(options: argparse.Namespace) -> None:
+    """Say which of two completions is better, to teach the reward.
+
+    Show a prompt and two completions, take A, B or a tie and how sure you
+    are, and save each answer at once to reward.preferences. The pairs of
+    which the reward model is least sure come first; q keeps what was
+    answered, and the next session resumes there. `stylerl run` then learns
+    from the answers.
+
+    examples:
+      stylerl prefer                       SFT against PPO, unnamed
+      stylerl prefer --from pairs.jsonl    pairs of your own
+      stylerl prefer --web                 in a browser, with the same keys
+      stylerl prefer --agreement           how far annotators agree
+    """
+    from stylerl.cli import prefer_command as prefer
+
+    if options.agreement:
+        return prefer.agreement()
+    annotator = options.annotator
+    if annotator is None:
+        annotator = getpass.getuser()
+    prefer.run(annotator, options.source, options.pool, options.web)
+
+
+@command("compare", option("runs", "RUN", "the two runs", nargs=2))
+def _compare(options: argparse.Namespace) -> None:
+    """Compare two runs on the same prompts, with intervals.
+
+    Print what the second run has over the first, for the SFT models and the
+    policies, with paired bootstrap intervals by prompt. Runs that were not
+    judged alike, on the same prompts, are refused. A RUN is a folder with
+    completions.parquet, such as artifacts/evaluate, or the id or the name of
+    a run in MLflow (`make ui`).
+    """
+    from rich.console import Console
+
+    from stylerl import storage
+    from stylerl.evaluation import comparison, display
+    from stylerl.pipeline import tracking
+    from stylerl.report import summary
+
+    def table(run: str) -> Any:
+        if Path(run).is_dir():
+            return storage.read_table(Path(run, tracking.COMPLETIONS))
+        return tracking.completions(run)
+
+    first, second = options.runs
+    console = Console()
+    heading = "difference [95%]"
+    for each in comparison.compare(table(first), table(second)):
+        columns = [(first, each.before), (second, each.after)]
+        label = display.MODELS[each.model]
+        console.print(summary.gain_table(label, columns, heading, each.gain))
+    console.print(
+        f"{second} less {first}, on the same prompts; intervals by paired "
+        "bootstrap over prompts.",
+        highlight=False,
+    )
+
+
+@command("params", *CHANGES)
+def _params(options: argparse.Namespace) -> None:
+    """Write params.yaml from a preset, or check it.
+
+    Check params.yaml and print it. With --preset or --set it is written
+    first.
+
+    examples:
+      stylerl params                       check and print
+      stylerl params --preset notebook     start from a preset
+      stylerl params --set seed=3          change one value
+    """
+    from stylerl.pipeline import workspace
+
+    params = workspace.configure(options.preset, changes(options.set))
+    print(config.render(params), end="")
+
+
+@command("doctor")
+def _doctor(_: argparse.Namespace) -> int:
+    """Check machine, parameters and models before time is spent.
+
+    Check packages, disk, ports, data, parameters and the configured models.
+    Every problem comes with its remedy; the exit code is 1 when one of them
+    would stop a run.
+    """
+    from rich.console import Console
+
+    from stylerl.cli import doctor
+
+    findings = list(doctor.examine(Path()))
+    Console().print(doctor.render(findings))
+    return int(any(f.status is doctor.Status.FAIL for f in findings))
+
+
+@command("report")
+def _report(_: argparse.Namespace) -> None:
+    """Open the last report in a browser.
+
+    Print the path of the last run's HTML report, with the frontier of the
+    last sweep, and open it in a browser where there is one.
+    """
+    from stylerl.report import sweep as report
+
+    checkout.enter("stylerl report")
+    page = report.write_page().resolve()
+    print(page)
+    webbrowser.open(page.as_uri())

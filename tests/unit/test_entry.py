@@ -1,0 +1,159 @@
+"""How the command ends: one line and a number, whatever happens to it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stylerl import config
+from stylerl.cli import main as cli
+
+ROOT = Path(__file__).resolve().parents[2]
+STYLERL = f"{sys.executable} -m stylerl.cli.main"
+# The signal comes while the module that is named last is imported.
+INTERRUPTED = """
+import os, sys
+from stylerl.cli import main
+
+number, module = int(sys.argv.pop()), sys.argv.pop()
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), number)
+
+sys.meta_path.insert(0, Finder())
+sys.exit(main.main())
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with parameters, as far as a command looks."""
+    (tmp_path / "dvc.yaml").touch()
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "params.yaml").write_text(config.render(config.Params()))
+    (tmp_path / "code.py").write_text("x = 1\n")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        ("params", "stylerl.cli.commands"),
+        ("params", "yaml"),
+        ("judge code.py", "flake8.discover_files"),
+        ("complete x --model model", "torch"),
+        ("doctor", "torch._C"),
+        ("run", "pandas"),
+    ],
+)
+def test_a_signal_while_it_imports(
+    checkout: Path, command: str, module: str
+) -> None:
+    number = signal.SIGTERM if module == "torch" else signal.SIGINT
+    words = [*command.split(), module, str(int(number))]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *words],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 128 + number
+    assert done.stderr == f"stylerl: {cli.ENDS[number]}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_judge_s_workers_too(
+    checkout: Path, number: signal.Signals
+) -> None:
+    for each in range(300):
+        (checkout / f"m{each}.py").write_text("x=1\n" * 99)
+    process = subprocess.Popen(
+        [*STYLERL.split(), "judge", "--format", "json", "."],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert said == f"stylerl: {cli.ENDS[number]}\n"
+    with pytest.raises(ProcessLookupError):  # no one is left of its session
+        os.killpg(process.pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("params | head -1", 141, ""),
+        ("--help | true", 141, ""),
+        ("judge code.py | true", 141, ""),
+        ("params > /dev/full", 2, "No space left on device"),
+        ("params >&-", 0, ""),
+    ],
+)
+def test_an_output_that_no_one_takes(
+    checkout: Path, words: str, code: int, says: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{STYLERL} {words}; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+    )
+    # It may have written all before the reader left.
+    assert done.returncode in ((0, code) if "|" in words else (code,))
+    assert len(done.stderr.splitlines()) == bool(says), done.stderr
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["complete", "\udcff"], "a prompt must be UTF-8; got '\\udcff'"),
+        (["complete", "x"], "there is no model to complete with"),
+        (["complete", "x", "--model", "."], "a folder with a model; . is"),
+        (["run", "--rounds", "0"], "rounds must be at least 1"),
+        (["run", "--rounds", "2"], "needs a reward that is learnt"),
+        (["run", "--set", "preset=huge"], "preset must be one of default"),
+        (["run", "--set", "judge.config=x.cfg"], "judge.config must be a con"),
+        (["run", "--set", "judge.plugins=[x]"], "'x' is not installed"),
+        (["run", "--set", "reward.preferences=x.y"], "x.y does not exist"),
+        (["sweep", "--grid", "ppo.kl_coef=0.1"], "a grid needs a list of"),
+        (["sweep", "--grid", "ppo.kl_coef=[-1]"], "ppo.kl_coef must be at"),
+        (["sweep", "--grid", f"seed={[*range(1001)]}"], "at most 1000 points"),
+        (["sweep", "--set", "seed=-1"], "seed must be at least 0"),
+    ],
+)
+def test_one_line_before_anything_starts(
+    checkout: Path,
+    words: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)  # no server, no stage
+    assert cli.main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("stylerl: ") and says in line
+
+
+def test_a_folder_called_params_yaml_is_not_replaced(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "params.yaml").unlink()
+    (checkout / "params.yaml").mkdir()
+    assert cli.main(["params", "--preset", "smoke"]) == 2
+    assert "it is a folder: move it" in capsys.readouterr().err
+    assert (checkout / "params.yaml").is_dir()
