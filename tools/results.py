@@ -99,11 +99,21 @@ def headline() -> str:
         [
             f"**{summary.headline(metrics)}**",
             "",
-            f"{source()}. {summary.basis(metrics)}",
+            f"{source()}. {summary.basis(metrics)}{unmeasured(metrics)}",
             "",
             *lines[:2],
             *table,
         ]
+    )
+
+
+def unmeasured(metrics: Mapping[str, Any]) -> str:
+    """That a run is older than the strata of length, where it is."""
+    if guards.STANDARDISED.key in metrics["gain"]:
+        return ""
+    return (
+        " The run is older than compliance at SFT's lengths, so how much of "
+        "the gain is shortness is not measured yet."
     )
 
 

@@ -24,9 +24,7 @@ class Metric(NamedTuple):
 
 
 TABLE = (
-    Metric(
-        "standardised_compliance", "compliance, SFT's lengths %", 100, 1, 1
-    ),
+    Metric("standardised_compliance", "compliance %, SFT lengths", 100, 1, 1),
     Metric("compliance", "compliance %", 100, 1, 1),
     Metric("non_compliance_cut", "non-compliance cut %", 100, 1, 1),
     Metric("non_trivial_compliance", "compliant, not trivial %", 100, 1, 1),
