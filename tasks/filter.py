@@ -16,6 +16,8 @@ def main() -> None:
     params = config.load()
     with tracking.stage_run("filter", config.to_dict(params.filter)) as run:
         snippets, counts = corpus.filter_corpus(CORPUS, params.filter)
+        for remark in corpus.remarks(counts, params.filter):
+            print(f"filter: {remark}")
         storage.write_table(SNIPPETS, snippets)
         storage.write_json(METRICS, counts)
         run.log_metrics({"kept": counts["kept"], **counts["split"]})

@@ -289,6 +289,7 @@ def _collect(options: argparse.Namespace) -> None:
     """
     from stylerl.data import sources
 
+    skipped = sources.Skipped()
     if options.where and options.source == "environment":
         raise DataError(
             f"--source environment takes no path; got {options.where!r}: say "
@@ -300,16 +301,19 @@ def _collect(options: argparse.Namespace) -> None:
                 "--source path needs a path: stylerl collect --source path "
                 "~/project"
             )
-        files = sources.path_files(Path(options.where))
+        files = sources.path_files(Path(options.where), skipped)
     elif options.source == "hub":
         name = options.where or sources.HUB_DATASET
         files = sources.hub_files(name, options.limit)
     else:
         # requirements.lock names the packages
         checkout.enter("stylerl collect", instead="--source path or hub")
-        files = sources.environment_files(LOCK)
+        files = sources.environment_files(LOCK, skipped)
     count = sources.collect(files, options.source, DATA)
     print(f"{count} files in {DATA}/")
+    for reason, number in skipped.most_common():
+        if number:
+            print(f"left out: {number} {reason}")
 
 
 @command(

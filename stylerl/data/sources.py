@@ -16,6 +16,7 @@ import importlib.metadata
 import itertools
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ ROWS_A_GROUP = 512
 HUB_DATASET = "codeparrot/codeparrot-clean"
 TEXT_COLUMNS = ("content", "text", "code")
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "venv"}
+MAX_BYTES = 2**26  # of a file; filter takes none above a megabyte
+Skipped = Counter[str]  # files by the reason why they were left out
 
 
 class SourceFile(NamedTuple):
@@ -94,17 +97,21 @@ def _count(counts: dict[str, dict[str, Any]], file: SourceFile) -> None:
 # --- environment: the pure-Python distributions pinned in the lock ---------
 
 
-def environment_files(lock: Path) -> Iterator[SourceFile]:
+def environment_files(
+    lock: Path, skipped: Skipped | None = None
+) -> Iterator[SourceFile]:
     """Yield the modules of every pure-Python distribution in `lock`.
 
     Sorted by distribution and path.  A path that two distributions install
     with different content is left out, since the order of installation
     decides which one is there; with equal content it is the first's.
+    `skipped` counts what was left out.
 
     Raises:
         DataError: a pinned distribution is missing, of another version, or
             a file differs from what its wheel recorded.
     """
+    skipped = Counter() if skipped is None else skipped
     owners: dict[str, set[str]] = {}
     pure = []
     for name, version in _pins(lock):
@@ -114,6 +121,8 @@ def environment_files(lock: Path) -> Iterator[SourceFile]:
             owners.setdefault(path, set()).add(digest)
         if _is_pure(distribution):
             pure.append((name, version, distribution, modules))
+        else:
+            skipped["of a package that is not pure Python"] += len(modules)
     taken: set[str] = set()
     for name, version, distribution, modules in pure:
         licence = _licence(distribution.metadata)
@@ -122,6 +131,8 @@ def environment_files(lock: Path) -> Iterator[SourceFile]:
                 taken.add(path)
                 content = _verified(distribution, path, modules[path])
                 yield SourceFile(name, version, licence, path, content)
+            else:
+                skipped["that two packages install"] += 1
 
 
 def _pins(lock: Path) -> list[tuple[str, str]]:
@@ -206,23 +217,26 @@ def _licence(metadata: Any) -> str:
 # --- path: the user's own code ---------------------------------------------
 
 
-def path_files(path: Path) -> Iterator[SourceFile]:
+def path_files(
+    path: Path, skipped: Skipped | None = None
+) -> Iterator[SourceFile]:
     """Yield the Python files of a folder, a git checkout, JSONL or parquet.
 
     In a git checkout only tracked files count.  A table needs a column
     `content`, `text` or `code`; `repo_name`, `path` and `license` are kept
-    where they exist.
+    where they exist.  `skipped` counts the files of a folder left out.
 
     Raises:
         DataError: nothing is there, or the table has no text column.
     """
     if path.is_dir():
-        yield from _folder_files(path)
-    elif path.suffix in {".jsonl", ".json", ".parquet"}:
+        counted = Counter() if skipped is None else skipped
+        yield from _folder_files(path, counted)
+    elif path.suffix == ".py" and path.is_file():
+        yield SourceFile(path.stem, "", "", path.name, path.read_bytes())
+    elif path.suffix in {".jsonl", ".json", ".parquet"} and path.is_file():
         form = "parquet" if path.suffix == ".parquet" else "json"
         yield from _dataset_files(form, path.stem, data_files=str(path))
-    elif path.suffix == ".py" and path.exists():
-        yield SourceFile(path.stem, "", "", path.name, path.read_bytes())
     else:
         raise DataError(
             f"{path} must be a folder, or a .jsonl, .parquet or .py file "
@@ -230,27 +244,53 @@ def path_files(path: Path) -> Iterator[SourceFile]:
         )
 
 
-def _folder_files(folder: Path) -> Iterator[SourceFile]:
+def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
     commit = _git(folder, "rev-parse", "HEAD")
     if commit:
-        listing = _git(folder, "ls-files", "-z", "*.py") or ""
-        names = [name for name in listing.split("\0") if name]
+        names = _listed(folder)
+        untracked = _listed(folder, "--others", "--exclude-standard")
+        skipped["not tracked by git"] += len(untracked)
     else:
-        found = (f.relative_to(folder) for f in folder.rglob("*.py"))
+        found = [f.relative_to(folder) for f in folder.rglob("*.py")]
         names = [
             file.as_posix()
             for file in found
             if not SKIPPED_FOLDERS.intersection(file.parts)
             if not any(part.startswith(".") for part in file.parts)
         ]
+        foreign = f"hidden, or in {', '.join(sorted(SKIPPED_FOLDERS))}"
+        skipped[foreign] += len(found) - len(names)
     root = folder.resolve()
     for name in sorted(names):
-        file = folder / name
-        inside = file.resolve().is_relative_to(root)
-        if inside and file.is_file():
-            yield SourceFile(
-                root.name, (commit or "").strip(), "", name, file.read_bytes()
-            )
+        content = _content(folder / name, root)
+        if isinstance(content, str):
+            skipped[content] += 1
+        else:
+            origin = (root.name, (commit or "").strip(), "")
+            yield SourceFile(*origin, name, content)
+
+
+def _content(file: Path, root: Path) -> bytes | str:
+    """A file's bytes, or the reason to leave it out."""
+    try:
+        str(file).encode()
+        if not file.resolve().is_relative_to(root):
+            return "a link that leads out of the folder"
+        if not file.is_file():
+            return "no regular file"
+        if file.stat().st_size > MAX_BYTES:
+            return f"larger than {MAX_BYTES >> 20} MiB"
+        return file.read_bytes()
+    except UnicodeEncodeError:
+        return "of a name that is no Unicode"
+    except (OSError, RuntimeError):  # a loop of links is the latter
+        return "not readable"
+
+
+def _listed(folder: Path, *options: str) -> list[str]:
+    """The Python files that git lists."""
+    listing = _git(folder, "ls-files", "-z", *options, "*.py") or ""
+    return [name for name in listing.split("\0") if name]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
@@ -259,6 +299,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
         ["git", "-C", str(folder), *arguments],
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         check=False,
     )
     return done.stdout if done.returncode == 0 else None

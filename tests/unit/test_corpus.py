@@ -199,3 +199,34 @@ def test_a_corpus_without_a_usable_snippet_says_what_was_dropped(tmp_path):
 def test_a_missing_corpus_says_how_to_build_it(tmp_path):
     with pytest.raises(DataError, match="stylerl collect"):
         corpus.filter_corpus(tmp_path / "corpus.parquet", SMALL)
+
+
+@pytest.mark.parametrize(
+    ("unit", "dropped", "said"),
+    [
+        # 2,204 are kept of 3,188; a quarter of those is 797
+        (
+            "function",
+            {"snippet: too long": 984},
+            "984 of 3,188 functions were left out: too long; "
+            "filter.max_chars is 400",
+        ),
+        ("function", {"snippet: too long": 700}, ""),
+        (
+            "file",
+            {"snippet: too short": 9999},
+            "9,999 of 12,203 files were left out: too short; "
+            "filter.min_chars is 60",
+        ),
+        (
+            "function",
+            {"file: generated": 80},  # of 100
+            "80 of 100 files were left out: generated; no parameter holds "
+            "them",
+        ),
+    ],
+)
+def test_what_most_of_a_corpus_fell_to_is_said(unit, dropped, said):
+    counts = {"files": 100, "kept": 2204, "dropped": dropped}
+    remarks = corpus.remarks(counts, FilterConfig(unit=unit))
+    assert remarks == [said] * bool(said)

@@ -5,7 +5,9 @@ import gzip
 import hashlib
 import importlib.metadata
 import json
+import os
 import subprocess
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -141,6 +143,39 @@ def test_a_folder_gives_its_modules_but_not_hidden_or_foreign_ones(tmp_path):
     ]
 
 
+def test_what_a_folder_does_not_give_is_counted(tmp_path):
+    folder = tmp_path / "project"
+    (folder / ".hidden").mkdir(parents=True)
+    (folder / ".hidden/x.py").touch()
+    (folder / "kept.py").touch()
+    (folder / "out.py").symlink_to("/etc/hostname")
+    (folder / "loop.py").symlink_to(folder / "loop.py")
+    (folder / "folder.py").mkdir()
+    os.mkfifo(folder / "pipe.py")
+    (folder / "huge.py").touch()
+    os.truncate(folder / "huge.py", 2**26 + 1)
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py")).touch()
+    skipped = sources.Skipped()
+    assert names(sources.path_files(folder, skipped)) == [
+        ("project", "kept.py")
+    ]
+    assert skipped == {
+        "hidden, or in __pycache__, node_modules, site-packages, venv": 1,
+        "a link that leads out of the folder": 1,
+        "not readable": 1,
+        "no regular file": 2,
+        "larger than 64 MiB": 1,
+        "of a name that is no Unicode": 1,
+    }
+
+
+def test_a_pipe_is_no_source(tmp_path):
+    for name in ("a.py", "a.jsonl"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(DataError, match="must be a folder, or a .jsonl"):
+            list(sources.path_files(tmp_path / name))
+
+
 def test_a_checkout_gives_tracked_files_at_its_commit(tmp_path):
     folder = tmp_path / "repo"
     folder.mkdir()
@@ -153,8 +188,10 @@ def test_a_checkout_gives_tracked_files_at_its_commit(tmp_path):
         [*identity, "commit", "-qm", "one"],
     ):
         subprocess.run(["git", "-C", str(folder), *command], check=True)
-    (file,) = sources.path_files(folder)
+    skipped = sources.Skipped()
+    (file,) = sources.path_files(folder, skipped)
     assert file.path == "kept.py"
+    assert skipped == {"not tracked by git": 1}
     assert len(file.version) == 40
 
 
