@@ -476,6 +476,17 @@ class PPOConfig(Section):
     kl_target: float = setting(
         6.0, "nats a response that kl_control aims at", gt=0
     )
+    constraints: Mapping[str, float] = setting(
+        {},
+        "what must be kept, at a price that is learned: substance, "
+        "long_bodies, parses, distinct at least at this share of the "
+        "reference's, kl at most at these nats a response",
+        gt=0,
+        pattern=(
+            "substance|long_bodies|parses|distinct|kl",
+            "substance, long_bodies, parses, distinct and kl",
+        ),
+    )
     missing_eos_penalty: float = setting(
         1.0, "subtracted from the score of a completion that was cut", ge=0
     )
@@ -515,6 +526,11 @@ class PPOConfig(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.reward:
+            raise ConfigError(
+                "ppo.reward must map names to numbers, such as {linter: 1.0}; "
+                "got none: name one part at least"
+            )
         if self.batch_size % self.copies:
             raise ConfigError(
                 "with ppo.baseline: group, ppo.batch_size must be a multiple "

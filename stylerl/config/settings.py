@@ -224,7 +224,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
             f"{name} must be a list of strings; got {shown(value)}"
         )
     if typing.get_origin(hint) is Mapping:
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             return {
                 k: _typed(f"{name}.{_bare(k)}", v, float)
                 for k, v in value.items()

@@ -67,25 +67,7 @@ def build_trainer(
     settings, judge = params.ppo, Judge(params.judge)
     models.tag_with_judge(policy, judge.identity)
 
-    # Prompts: from the training split to learn, from validation to measure.
-    def draw(split: str, count: int) -> list[str]:
-        if labels is None:
-            return []
-        found = compliant_prompts(labels, split, params.seed)
-        return fitting_prompts(found, count, settings, policy, tokenizer)
-
-    prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
-    if not prompts:
-        raise DataError(
-            "ppo needs prompts: compliant functions of the training split; "
-            "the labels have none that fits: raise label.snippets, lower "
-            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
-        )
-    validation = []
-    if settings.validate_every:
-        validation = _enough(
-            draw("valid", settings.validation_prompts), settings
-        )
+    prompts, validation = _draw_prompts(params, labels, policy, tokenizer)
 
     # Reward: the size expected for each prompt, then the parts.
     def expected(prompts: list[str], name: str) -> dict[str, float]:
@@ -128,6 +110,39 @@ def build_trainer(
         checkpoints=checkpoints,
         whole_lines=True,  # a cut line is no style
     )
+
+
+def _draw_prompts(
+    params: Params,
+    labels: pd.DataFrame | None,
+    policy: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> tuple[list[str], list[str]]:
+    """Prompts of the training split to learn from, or those of
+    ppo.prompt_texts, and of the validation split to measure on.
+
+    Raises:
+        DataError: there is none to learn from, or too few to choose by.
+    """
+    settings = params.ppo
+
+    def draw(split: str, count: int) -> list[str]:
+        if labels is None:
+            return []
+        found = compliant_prompts(labels, split, params.seed)
+        return fitting_prompts(found, count, settings, policy, tokenizer)
+
+    prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
+    if not prompts:
+        raise DataError(
+            "ppo needs prompts: compliant functions of the training split; "
+            "the labels have none that fits: raise label.snippets, lower "
+            "ppo.max_new_tokens, or write some in ppo.prompt_texts"
+        )
+    if not settings.validate_every:
+        return prompts, []
+    validation = draw("valid", settings.validation_prompts)
+    return prompts, _enough(validation, settings)
 
 
 def load_reference(

@@ -18,6 +18,7 @@ from stylerl.errors import TrainingError
 from stylerl.lm import checkpoint
 from stylerl.ppo import formulas, rollouts, sharding
 from stylerl.ppo.compute import Compute
+from stylerl.ppo.constraints import Constraints
 from stylerl.ppo.meters import MetricSums
 from stylerl.ppo.policy import PolicyWithValue, ResponseScores
 from stylerl.ppo.ranks import Ranks
@@ -55,6 +56,8 @@ class Learner:
         self.seed = seed
         self.done = 0  # updates
         self.beta = config.kl_coef  # moved by the KL controller
+        self.constraints = Constraints(config.constraints)
+        self.penalty = config.kl_coef  # beta, and the price of KL
         self.kl_weight = 0.0  # of the penalty in the loss
         self.rollbacks: list[int] = []  # to which updates; each halves lr
         self.return_moments = formulas.Moments()
@@ -75,14 +78,17 @@ class Learner:
         Raises:
             TrainingError: a loss or gradient is not finite.
         """
-        # 1. Rewards: the shaped score, and the KL penalty of every token.
-        rewards, outcomes = self.rewards(batch)
+        # 1. Rewards: the shaped score, what the constraints' prices make of
+        # it, and the KL penalty of every token.
+        seen = self.constraints.observe(batch)
+        self.penalty = self.beta + seen.kl_weight
+        rewards, outcomes = self.rewards(batch, seen.bonus)
         # 2. Advantages, of one size over all tokens of the batch.
         advantages, returns, explained = self.advantages(
             batch, rewards, outcomes
         )
         size = formulas.deviation(advantages, batch.mask)
-        self.kl_weight = self.beta / float(size) / self.reward_scale
+        self.kl_weight = self.penalty / float(size) / self.reward_scale
         if self.config.baseline == "group":
             advantages = advantages / size
         else:
@@ -103,28 +109,35 @@ class Learner:
             for rows in self._minibatches(len(batch.input_ids)):
                 if not self.take_step(batch, targets, rows, sums):
                     break
-        # 4. Metrics, and the next KL coefficient.
-        metrics = rollouts.metrics_of(batch, self.beta) | sums.metrics()
+        # 4. Metrics, the next KL coefficient, and the next prices.
+        metrics = rollouts.metrics_of(batch, self.penalty) | sums.metrics()
+        metrics |= seen.metrics
         if explained is not None:
             metrics["value/explained_variance"] = explained
         if self.config.baseline == "auto":
             metrics["value/used"] = float((explained or 0.0) > 0)
         metrics["lr"] = self.optimiser.param_groups[0]["lr"]
-        metrics["objective/kl_coef"] = self.beta
+        metrics["objective/kl_coef"] = self.penalty
         self.beta = formulas.next_kl_coef(
             self.config, self.beta, metrics["objective/kl"]
         )
+        self.constraints.move(seen.shortfalls)
         self.done += 1
         return metrics
 
-    def rewards(self, batch: Rollouts) -> tuple[Tensor, Tensor]:
+    def rewards(
+        self, batch: Rollouts, bonus: Tensor | float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """The reward of every token, (B, R), and of each the part that the
-        last action carries for the whole response, (B,)."""
+        last action carries for the whole response, (B,).
+
+        `bonus`, (B,), is what the constraints add to each score.
+        """
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
-        beta = self.beta if config.kl_penalty == "reward" else 0.0
+        beta = self.penalty if config.kl_penalty == "reward" else 0.0
         cut = ~torch.tensor(batch.finished)
-        scores = batch.scores - config.missing_eos_penalty * cut
+        scores = batch.scores + bonus - config.missing_eos_penalty * cut
         outcomes = scores - batch.token_rewards.sum(dim=1)
         rewards = formulas.penalised_rewards(
             scores, batch.token_rewards, kl, batch.response_lengths, beta
@@ -312,6 +325,7 @@ class Learner:
             "done": self.done,
             "beta": self.beta,
             "rollbacks": self.rollbacks,
+            "constraints": self.constraints.state(),
             "return_moments": list(self.return_moments),
         }
 
@@ -326,4 +340,5 @@ class Learner:
         self.done = state["done"]
         self.beta = state["beta"]
         self.rollbacks = state["rollbacks"]
+        self.constraints.restore(state["constraints"])
         self.return_moments = formulas.Moments(*state["return_moments"])

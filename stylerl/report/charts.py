@@ -36,6 +36,11 @@ CURVES = {
     "policy/clipfrac": "clip fraction",
     "value/explained_variance": "explained variance of the value",
     "grad_norm": "gradient norm",
+    "price/substance": "price of substance",
+    "price/long_bodies": "price of long bodies",
+    "price/parses": "price of parsing",
+    "price/distinct": "price of diversity",
+    "price/kl": "price of KL",
 }
 
 

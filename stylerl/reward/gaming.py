@@ -6,7 +6,8 @@ substance.py; what each number means to a reader, in docs/metrics.md.
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 
@@ -21,11 +22,28 @@ def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
     seen: set[tuple[str, ...]] = set()
     total = 0
     for text in texts:
-        lexemes = _LEXEME.findall(text)
-        grams = list(zip(*(lexemes[i:] for i in range(n)), strict=False))
+        grams = _ngrams(text, n)
         seen.update(grams)
         total += len(grams)
     return len(seen) / total if total else 0.0
+
+
+def unshared_ngrams(texts: Sequence[str], n: int = 3) -> list[float]:
+    """For each text, the share of its n-grams that no other text has.
+
+    0 for a text that has none.
+    """
+    grams = [set(_ngrams(text, n)) for text in texts]
+    holders = Counter(gram for each in grams for gram in each)
+    return [
+        sum(holders[gram] == 1 for gram in each) / max(1, len(each))
+        for each in grams
+    ]
+
+
+def _ngrams(text: str, n: int) -> list[tuple[str, ...]]:
+    lexemes = _LEXEME.findall(text)
+    return list(zip(*(lexemes[i:] for i in range(n)), strict=False))
 
 
 def repeated_line_share(text: str) -> float:

@@ -1,0 +1,137 @@
+"""What a policy must keep of its reference, and what that costs it.
+
+`ppo.constraints` names floors, as shares of what the reference has, and a
+ceiling on KL, in nats a response.  The reference is measured once, by the
+first rollouts, which are its own.  What a completion contributes:
+
+    substance    the size of its body's expressions (reward/substance.py), up
+                 to twice the reference's mean: no line is worth a page
+    long_bodies  1 if it has as many tokens as the upper quartile of the
+                 reference's completions, or more
+    parses       1 if it parses, as Python
+    distinct     the share of its 3-grams of lexemes that no other completion
+                 of the batch has
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stylerl.ppo import prices
+from stylerl.ppo.rollouts import Rollouts
+from stylerl.reward import gaming, substance
+
+KL = "kl"
+LONG = 0.75  # quantile of the reference's lengths: a long body's
+PAGE = 2.0  # times the reference's mean size; no more counts
+
+
+class Observation(NamedTuple):
+    """What one batch of rollouts says of the constraints."""
+
+    bonus: Tensor  # (B,) to be added to the scores
+    kl_weight: float  # to be added to beta
+    shortfalls: dict[str, float]  # by how much each is missed; < 0 if held
+    metrics: dict[str, float]
+
+
+class Constraints:
+    """The constraints of a run, with the price of each."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        """Nothing presses yet, so that every price is 0."""
+        self.limits = dict(limits)
+        self.prices = dict.fromkeys(limits, prices.Price())
+        self.reference: dict[str, float] = {}  # what it has, once measured
+
+    def observe(self, batch: Rollouts) -> Observation:
+        """Measure a batch; the first one is the reference's own."""
+        if not self.limits:
+            return Observation(torch.zeros(len(batch.prompts)), 0.0, {}, {})
+        sizes = _sizes(batch)
+        if not self.reference:
+            self.reference = _levels(batch, sizes)
+        has = self.reference
+        gains = {
+            name: values / (has[name] or 1.0)
+            for name, values in _contributions(batch, sizes, has).items()
+            if name in self.limits
+        }
+        held = {name: float(gain.mean()) for name, gain in gains.items()}
+        # What the reference does not have at all cannot fall.
+        shortfalls = {
+            name: self.limits[name] - share if has[name] else 0.0
+            for name, share in held.items()
+        }
+        weight = 0.0
+        if KL in self.limits:
+            limit = self.limits[KL]
+            kl = ((batch.logprobs - batch.ref_logprobs) * batch.mask).sum(1)
+            held[KL] = float(kl.mean()) / limit
+            shortfalls[KL] = held[KL] - 1
+            weight = prices.kl_weight(self.prices[KL], limit, has["sigma"])
+        metrics = {f"constraint/{name}": each for name, each in held.items()}
+        metrics |= {f"price/{name}": p.now for name, p in self.prices.items()}
+        bonus = torch.zeros(len(batch.prompts))
+        if gains:
+            bonus = prices.bonus(self.prices, gains, has["sigma"])
+        return Observation(bonus, weight, shortfalls, metrics)
+
+    def move(self, shortfalls: Mapping[str, float]) -> None:
+        """Raise the prices of what was missed, and lower the others."""
+        self.prices = {
+            name: price.next(shortfalls[name])
+            for name, price in self.prices.items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps as JSON."""
+        return {"prices": self.prices, "reference": self.reference}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Undo `state`."""
+        self.prices = {
+            name: prices.Price(*price)
+            for name, price in state["prices"].items()
+        }
+        self.reference = state["reference"]
+
+
+def _sizes(batch: Rollouts) -> list[substance.Substance]:
+    pairs = zip(batch.prompts, batch.completions, strict=True)
+    return [substance.measure(*pair) for pair in pairs]
+
+
+def _levels(
+    batch: Rollouts, found: list[substance.Substance]
+) -> dict[str, float]:
+    """What the reference has: each contribution's mean, what counts as a
+    page and as long, and sigma, the scores' deviation, or 1 if that is 0."""
+    sizes = torch.tensor([float(each.size) for each in found])
+    lengths = batch.response_lengths.float()
+    levels = {
+        "page": PAGE * float(sizes.mean()),
+        "long": float(lengths.quantile(LONG)),
+        "sigma": float(batch.scores.std(correction=0)) or 1.0,
+    }
+    return levels | {
+        name: float(values.mean())
+        for name, values in _contributions(batch, found, levels).items()
+    }
+
+
+def _contributions(
+    batch: Rollouts,
+    found: list[substance.Substance],
+    levels: Mapping[str, float],
+) -> dict[str, Tensor]:
+    """What each completion contributes to each floor, (B,) by name."""
+    sizes = torch.tensor([float(each.size) for each in found])
+    return {
+        "substance": sizes.clamp(max=levels["page"]),
+        "long_bodies": (batch.response_lengths >= levels["long"]).float(),
+        "parses": torch.tensor([float(each.parsed) for each in found]),
+        "distinct": torch.tensor(gaming.unshared_ngrams(batch.completions)),
+    }

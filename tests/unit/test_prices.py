@@ -1,0 +1,271 @@
+"""Prices of constraints: by hand, on a bandit that is solved by hand, and in
+the trainer."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from conftest import build_llama, build_tokenizer
+
+from stylerl.errors import ConfigError
+from stylerl.lm.models import encode_prompt
+from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo.constraints import Constraints
+from stylerl.ppo.prices import HIGHEST, Price, bonus, kl_weight
+from stylerl.reward.gaming import unshared_ngrams
+
+
+@pytest.mark.parametrize(
+    ("learned", "shortfall", "then", "now"),
+    [
+        (1.0, 0.1, 1.005, 1.055),  # 1 + 0.05 x 0.1, and 0.5 x 0.1
+        (1.0, -0.1, 0.995, 0.945),
+        (1.0, 0.0, 1.0, 1.0),
+        (1.0, 9.0, 1.025, 1.275),  # no more than 0.5 counts
+        (1.0, -9.0, 0.975, 0.725),
+        (0.01, -0.4, 0.0, 0.0),  # never negative: nothing presses
+        (4.99, 0.4, HIGHEST, HIGHEST),
+    ],
+)
+def test_a_price_rises_by_what_is_missed(learned, shortfall, then, now):
+    found = Price(learned, now=3.0).next(shortfall)
+    assert found == pytest.approx((then, now))
+
+
+def test_a_bonus_is_centred_and_in_deviations_of_the_score():
+    """sigma 2; 0.5 (g - 1/3) of g = 1, 0, 0, and 1.0 (h - 2) of 1, 2, 3."""
+    gains = {
+        "parses": torch.tensor([1.0, 0.0, 0.0]),
+        "substance": torch.tensor([1.0, 2.0, 3.0]),
+    }
+    paid = {"parses": Price(9, 0.5), "substance": Price(9, 1.0)}
+    found = bonus(paid, gains, 2.0)
+    # 2 (1/3 - 1), 2 (-1/6 + 0), 2 (-1/6 + 1)
+    assert found.tolist() == pytest.approx([-4 / 3, -1 / 3, 5 / 3])
+    assert kl_weight(Price(9, 0.3), limit=6.0, sigma=2.0) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("share", "price", "kept"),
+    [
+        # E[g] >= 0.8 x 0.5: b has 0.4.  Its log-odds to a are ln(2/3) =
+        # (sigma p / 0.5 - 1) / beta, so p = 1 + ln(2/3) / 2 = 0.7973.
+        (0.8, 1 + math.log(2 / 3) / 2, 0.4),
+        # 0.2 x 0.5 = 0.1, but b has 1 / (1 + e^2) = 0.1192 for nothing
+        (0.2, 0.0, 1 / (1 + math.e**2)),
+    ],
+)
+def test_ascent_finds_the_price_of_a_bandit(share, price, kept):
+    """Two actions, 1/2 each under pi_ref, beta = 1/2: a is worth 1, b
+    contributes 1.  sigma is the deviation of 0 and 1, 1/2, the level of the
+    contribution 1/2.  The policy is at its optimum for each price,
+    pi_ref exp((s + bonus) / beta) / Z, as PPO would be."""
+    score, gain = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]) / 0.5
+    learned = Price(2.0, 2.0)  # from above
+    for _ in range(400):
+        worth = score + bonus({"g": learned}, {"g": gain}, 0.5)
+        policy = torch.softmax(worth / 0.5, dim=0)
+        learned = learned.next(share - float(policy @ gain))
+    assert learned.learned == pytest.approx(price, abs=1e-4)
+    assert learned.now == pytest.approx(price, abs=1e-4)
+    assert float(policy[1]) == pytest.approx(kept, abs=1e-4)
+
+
+def test_what_no_other_text_has():
+    """`a b c d` has two 3-grams, one of them its own; nothing has none."""
+    texts = ["a b c d", "a b c", "x y", "p q r"]
+    assert unshared_ngrams(texts) == [0.5, 0.0, 0.0, 1.0]
+
+
+# ---- In the trainer. ------------------------------------------------------
+
+
+def make(reward, *, prompts=("x",), checkpoints=None, **changes):
+    tokenizer = build_tokenizer()
+    settings = {
+        "updates": 2,
+        "batch_size": 16,
+        "micro_batch": 0,
+        "max_new_tokens": 8,
+        "temperature": 1.0,
+        "precision": "fp32",
+        "learning_rate": 3e-3,
+        "missing_eos_penalty": 0.0,
+        "checkpoint_every": 0 if checkpoints is None else 1,
+        **changes,
+    }
+    return PPOTrainer(
+        PPOConfig(**settings),
+        policy=build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=reward,
+        prompts=prompts,
+        checkpoints=checkpoints,
+    )
+
+
+def lengths(prompts, completions):
+    return [-float(len(text)) for text in completions]
+
+
+CONSTRAINTS = {
+    "substance": 0.9,
+    "long_bodies": 0.8,
+    "parses": 1.0,
+    "distinct": 0.9,
+    "kl": 6.0,
+}
+
+
+def rollouts(completions, lengths):
+    """The rollouts of a trainer, with other completions."""
+    batch = make(lambda p, c: [0.0] * len(c), batch_size=4).rollout()
+    score = torch.arange(4.0)  # deviation sqrt(5)/2
+    return dataclasses.replace(
+        batch,
+        prompts=["def f(a):\n"] * 4,
+        completions=completions,
+        response_lengths=torch.tensor(lengths),
+        reward_parts={"r": score},
+        logprobs=torch.zeros(4, max(lengths)),
+        ref_logprobs=torch.full((4, max(lengths)), -1.0),
+    )
+
+
+def test_what_completions_contribute():
+    """First the reference: sizes 1, 1, 0, 2 (the names and sums that are
+    returned), of which half parse; the longest of lengths 2, 4, 6, 8 is
+    above their upper quartile of 6.5.  Then a batch that is worse."""
+    first = rollouts(
+        [
+            "    return a\n",
+            "    return a\n",
+            "    return (\n",
+            "    return -a\n",
+        ],
+        [2, 4, 6, 8],
+    )
+    constraints = Constraints(CONSTRAINTS)
+    seen = constraints.observe(first)
+    has = constraints.reference
+    assert has["long"] == 6.5
+    assert has["parses"] == 0.75
+    assert has["sigma"] == pytest.approx(math.sqrt(5) / 2)
+    # KL is 1 nat a token: 5 a response, of 6
+    metrics = {k: v for k, v in seen.metrics.items() if "constraint" in k}
+    assert metrics == {
+        "constraint/substance": 1.0,
+        "constraint/long_bodies": 1.0,
+        "constraint/parses": 1.0,
+        "constraint/distinct": 1.0,
+        "constraint/kl": pytest.approx(5 / 6),
+    }
+    assert not seen.bonus.any() and seen.kl_weight == 0
+    constraints.move(seen.shortfalls)
+    assert set(constraints.prices.values()) == {Price()}
+    # All of one kind, short, and none parses.
+    worse = constraints.observe(rollouts(["    return (\n"] * 4, [2] * 4))
+    assert worse.shortfalls == pytest.approx(
+        {
+            "substance": 0.9,
+            "long_bodies": 0.8,
+            "parses": 1.0,
+            "distinct": 0.9,
+            "kl": 2 / 6 - 1,
+        }
+    )
+    constraints.move(worse.shortfalls)
+    # 0.05 x 0.5, and 0.5 x 0.5
+    assert constraints.prices == (
+        dict.fromkeys(CONSTRAINTS, Price(0.025, 0.275)) | {"kl": Price()}
+    )
+    again = constraints.observe(first)
+    # The third does not parse and is not long: it gets least.
+    assert again.bonus.argmin() == 2
+    assert again.bonus.argmax() == 3
+    assert float(again.bonus.sum()) == pytest.approx(0, abs=1e-5)
+
+
+def test_without_constraints_nothing_is_measured():
+    metrics = next(iter(make(lengths))).metrics
+    assert not [k for k in metrics if k.startswith(("price/", "constraint/"))]
+
+
+def test_a_resumed_run_has_the_prices_of_one_that_was_not(tmp_path):
+    """Three updates, and two and one more: the same figures, and prices
+    that have risen, since shortness pays."""
+    options = {
+        "constraints": {"long_bodies": 1.5, "kl": 0.01},
+        "updates": 3,
+        "reward": lengths,
+    }
+    whole = make(**options)
+    for _ in whole:
+        pass
+    begun = make(**options, checkpoints=tmp_path)
+    for step in begun:
+        if step.update == 2:
+            break
+    resumed = make(**options, checkpoints=tmp_path)
+    (last,) = [step.metrics for step in resumed]
+    assert last == whole.history[-1]
+    assert 0 < last["price/long_bodies"] < HIGHEST
+    assert (
+        resumed.learner.constraints.state()
+        == whole.learner.constraints.state()
+    )
+
+
+@pytest.mark.slow
+def test_the_trainer_finds_the_optimum_under_a_ceiling_on_kl():
+    """One token, worth 1 if it is even; even tokens have p under pi_ref,
+    and p + 1/4 where KL = q ln(q/p) + (1-q) ln((1-q)/(1-p)) is at its limit.
+    Without the constraint (beta = 0) they would have all."""
+    model_prompt = torch.tensor([encode_prompt(build_tokenizer(), "x")])
+
+    def even(model):
+        with torch.no_grad():
+            logits = model(model_prompt).logits[0, -1]
+        return torch.softmax(logits, dim=-1)[::2].sum().item()
+
+    p = even(build_llama(len(build_tokenizer())))
+    q = p + 0.25
+    limit = q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p))
+    trainer = make(
+        lambda prompts, texts: [0.0] * len(texts),
+        updates=60,
+        batch_size=256,
+        max_new_tokens=1,
+        kl_coef=0.0,
+        ent_coef=0.0,
+        constraints={"kl": limit},
+    )
+    shares, prices = [], []
+    for _ in range(len(trainer)):
+        batch = trainer.rollout()
+        worth = [float(row[-1] % 2 == 0) for row in batch.input_ids]
+        parts = {"even": torch.tensor(worth)}
+        metrics = trainer.update(
+            dataclasses.replace(batch, reward_parts=parts)
+        )
+        shares.append(even(trainer.policy.model))
+        prices.append(metrics["price/kl"])
+    assert sum(shares[-20:]) / 20 == pytest.approx(q, abs=0.04)
+    # The price of a nat is what it would gain: 1 / (the change of log-odds).
+    odds = math.log(q / (1 - q)) - math.log(p / (1 - p))
+    sigma = trainer.learner.constraints.reference["sigma"]
+    weight = sigma * sum(prices[-20:]) / 20 / limit
+    assert weight == pytest.approx(1 / odds, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"style": 1.0}, "style"),
+        ({"kl": 0.0}, "above 0"),
+    ],
+)
+def test_a_constraint_that_is_none_is_one_clear_error(given, words):
+    with pytest.raises(ConfigError, match=f"ppo.constraints.*{words}"):
+        PPOConfig(constraints=given)
