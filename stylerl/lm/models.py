@@ -308,8 +308,13 @@ def _from_pretrained(
     factory: Any, name: str | Path, revision: str, **options: Any
 ) -> Any:
     """Call `factory.from_pretrained`, or say in one sentence why not."""
-    folder = Path(name).expanduser()
-    local = folder.is_dir()
+    try:
+        folder = Path(name).expanduser()
+        local = folder.is_dir()
+    except (OSError, RuntimeError) as error:  # ~nobody, a name too long
+        raise ModelError(
+            f"a model must be a folder or a hub name; got {name}: {error}"
+        ) from error
     if not local and _is_path(str(name)):
         raise ModelError(
             f"model folder {name} does not exist; run the stage that writes "
@@ -327,10 +332,11 @@ def _from_pretrained(
                 local_files_only=local,
                 **options,
             )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        cause = str(error).strip().splitlines()[0]
+    except Exception as error:  # a damaged file raises any of them
+        said = str(error).strip() or type(error).__name__
+        cause = said.splitlines()[0][:300]
         raise ModelError(
-            f"cannot load {name}: {cause}"
+            f"cannot load {name}: {cause}; run the stage that writes it again"
             if local
             else f"cannot load {name} from the hub (not reachable, or no "
             f"such model at revision {revision}): give a local folder with "

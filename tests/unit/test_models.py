@@ -1,6 +1,7 @@
 """Loading, saving, pad and eos, the policy with its value head."""
 
 import json
+import shutil
 from pathlib import Path
 
 import bases
@@ -213,6 +214,11 @@ def test_the_fused_gelu_is_the_same_function(tokenizer, tmp_path):
         ("artifacts/nowhere", "folder artifacts/nowhere does not exist"),
         ("./nowhere", "does not exist"),
         ("nobody/no-such-model", "from the hub .not reachable"),
+        (
+            "~no-such-user/m",
+            "must be a folder or a hub name; got ~no-such-user/m",
+        ),
+        ("x" * 300, "File name too long"),
     ],
 )
 def test_a_missing_model_is_one_clear_error(name, message):
@@ -227,6 +233,41 @@ def test_a_folder_without_weights_says_so(llama_folder, tmp_path):
     )
     with pytest.raises(ModelError, match=r"has no model\.safetensors"):
         load_causal_lm(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("model.safetensors", lambda was: b""),
+        ("model.safetensors", lambda was: was[:4]),
+        ("model.safetensors", lambda was: was[: len(was) // 2]),
+        ("model.safetensors", lambda was: b"\xff" * 8 + was[8:]),
+        ("model.safetensors", lambda was: was[:8] + b"{" * (len(was) - 8)),
+        ("config.json", lambda was: b""),
+        ("config.json", lambda was: b"[]"),
+        ("config.json", lambda was: b"{}"),
+        ("config.json", lambda was: b'{"model_type": 3}'),
+        ("config.json", lambda was: was.replace(b"32", b'"x"')),
+        ("config.json", lambda was: was[: len(was) // 2]),
+        ("config.json", lambda was: b"\xff\xfe"),
+        ("tokenizer.json", lambda was: b""),
+        ("tokenizer.json", lambda was: was[: len(was) // 2]),
+        ("tokenizer.json", lambda was: b"[]"),
+        ("tokenizer_config.json", lambda was: b"[]"),
+        ("tokenizer_config.json", lambda was: b"\xff"),
+    ],
+)
+def test_a_damaged_file_is_one_clear_error(
+    llama_folder, tmp_path, file, damage
+):
+    folder = tmp_path / "m"
+    shutil.copytree(llama_folder, folder)
+    path = folder / file
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelError) as caught:
+        load_causal_lm(folder, tokenizer=load_tokenizer(folder))
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(folder) in str(caught.value)
 
 
 def test_a_missing_weight_is_an_error(tokenizer, tmp_path):
