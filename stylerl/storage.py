@@ -21,6 +21,8 @@ import pandas as pd
 
 from stylerl.errors import DataError, DiskError
 
+# Why the system, or SQLite in words of its own, writes no file, and what to
+# do about it.
 REFUSALS = {
     errno.ENOSPC: "the disk is full; make room, `dvc gc --workspace` drops "
     "the results of earlier parameters",
@@ -29,6 +31,12 @@ REFUSALS = {
     "the limit (ulimit -f)",
     errno.EROFS: "the disk is read-only; work in a folder of your own",
     errno.EACCES: "the folder does not permit it; work in one of your own",
+    errno.EPERM: "the system does not permit it; work in a folder of your own",
+}
+SQLITE = {
+    "database or disk is full": errno.ENOSPC,
+    "attempt to write a readonly database": errno.EACCES,
+    "unable to open database file": errno.EACCES,
 }
 
 
@@ -71,21 +79,24 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = REFUSALS.get(_errno(error))
+        reason = refusal(error)
         if reason is None:
             raise
         raise DiskError(f"cannot write {path}: {reason}") from error
 
 
-def _errno(error: Exception) -> int:
-    """The system's error number, 0 where there is none.
+def refusal(said: BaseException | str) -> str | None:
+    """Why a file could not be written, and the remedy; None: it was not that.
 
-    safetensors says it in words alone.
+    Args:
+        said: the error, or what a program printed.  Its words count, since
+            safetensors, SQLite and DVC keep no error number.
     """
-    if isinstance(error, OSError) and error.errno:
-        return error.errno
-    told = re.search(r"os error (\d+)", str(error))
-    return int(told[1]) if told else 0
+    text = str(said)
+    numbers = [int(n) for n in re.findall(r"(?:Errno|os error) (\d+)", text)]
+    numbers += [n for n in REFUSALS if os.strerror(n) in text]
+    numbers += [n for words, n in SQLITE.items() if words in text]
+    return next((REFUSALS[n] for n in numbers if n in REFUSALS), None)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -126,6 +126,7 @@ def _prefect() -> Iterator[None]:
     from stylerl.pipeline import server as api
 
     require("pipeline", *workspace.TOOLS)
+    workspace.check_writable(api.home())
     with api.server(private=True) as wait_for_it:
         with process.importing():
             import_module("flows.sweep")  # and with it flows.rlhf
@@ -138,6 +139,11 @@ def _prefect() -> Iterator[None]:
         wait_for_it()
         try:
             yield
+        except StylerlError:
+            raise
+        except Exception:  # of Prefect, say: did the disk fill up under it?
+            workspace.check_writable(api.home())
+            raise
         finally:
             APILogWorker.drain_all(timeout=10)
             EventsWorker.drain_all(timeout=10)

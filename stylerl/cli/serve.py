@@ -27,10 +27,12 @@ def run() -> None:
 
     Raises:
         MissingExtra: the packages of the pipeline are not installed.
+        DiskError: the checkout cannot be written.
         StylerlError: the server does not start, or a work pool has one of
             the deployments.
     """
     require("pipeline", *workspace.TOOLS)
+    workspace.check_writable(api.home())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     try:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stylerl.errors import DataError
+from stylerl.errors import DataError, DiskError
 from stylerl.judge.verdict import Verdict, Violation
 
 WAIT = 60.0  # seconds for another process to finish its writing
@@ -99,6 +99,12 @@ class VerdictCache:
             finally:
                 connection.close()
         except sqlite3.OperationalError as error:
+            from stylerl import storage  # and pandas, which takes a second
+
+            if reason := storage.refusal(error):
+                raise DiskError(
+                    f"cannot write {self._path}: {reason}"
+                ) from error
             raise DataError(
                 f"{self._path} must be a cache that can be read and written: "
                 f"{error}"

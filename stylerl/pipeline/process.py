@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from stylerl.errors import StylerlError
+from stylerl.errors import DiskError, StylerlError
 
 USER_ERROR = 2  # the input's fault: trying again cannot help
 TRANSIENT = 75  # EX_TEMPFAIL of sysexits.h: trying again may help
@@ -37,13 +37,19 @@ def run_main(main: Callable[[], None]) -> None:
     """Run a stage's `main`, and exit as its outcome asks for.
 
     A network failure, or an error that one caused, exits with TRANSIENT; a
-    StylerlError prints its message alone and exits with USER_ERROR; any
-    other exception is a bug and keeps its traceback.
+    StylerlError, or a file that the system refuses, prints its message alone
+    and exits with USER_ERROR; any other exception is a bug and keeps its
+    traceback.
     """
     die_with_parent()
     try:
         main()
     except Exception as error:
+        from stylerl import storage  # and pandas, which takes a second
+
+        reason = storage.refusal(error)
+        if reason and isinstance(error, OSError):
+            error = DiskError(f"{error.filename or error}: {reason}")
         transient = from_network(error)
         if not transient and not isinstance(error, StylerlError):
             raise

@@ -15,7 +15,7 @@ import pandas as pd
 
 from stylerl.errors import DataError
 from stylerl.evaluation.promotion import ALREADY, Decision, Table
-from stylerl.pipeline import serving, tracking
+from stylerl.pipeline import serving, store, tracking
 
 MODEL = "stylerl"
 CHAMPION = "champion"  # the alias of the version to serve
@@ -123,7 +123,8 @@ def _add(
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, MODEL)
         tracking.save_pyfunc(path, serving, folder, params)
-        client.log_model_artifacts(model.model_id, str(path))
+        with store.moving(path):
+            client.log_model_artifacts(model.model_id, str(path))
     client.finalize_logged_model(model.model_id, "READY")
     version = client.create_model_version(
         MODEL,

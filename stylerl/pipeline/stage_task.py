@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,12 +24,14 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
 from prefect.tasks import Task, exponential_backoff
 
+from stylerl import storage
 from stylerl.errors import DataError, StylerlError
 from stylerl.pipeline import child, graph, process, tracking, workspace
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
 BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
+SETTLED = 2.0  # seconds from a file's last byte to its renaming
 BUSY_PAUSE = 2.0  # seconds before DVC is asked again
 HINTS = (  # of DVC's, after every stage
     "To track the changes with git",
@@ -63,7 +66,8 @@ def track_data() -> None:
         [*DVC, "commit", "--force", "data.dvc"], capture_output=True, text=True
     )
     if done.returncode != 0:
-        raise StageFailure(f"DVC cannot track data/: {done.stderr.strip()}")
+        said = storage.refusal(done.stderr) or done.stderr.strip()
+        raise StageFailure(f"DVC cannot track data/: {said}")
 
 
 def _cache_key(_: TaskRunContext, inputs: dict[str, Any]) -> str:
@@ -99,6 +103,7 @@ def stale(refill: bool = True) -> set[str]:
     Raises:
         StageFailure: DVC cannot tell.
     """
+    _mark_altered()
     found = _status()
     if refill and "not in cache" in str(found) and (put := _refill_cache()):
         get_run_logger().warning(
@@ -122,11 +127,28 @@ def _status() -> dict[str, Any]:
         ask, lambda done: done.stderr if done.returncode else ""
     )
     if done.returncode != 0:
-        raise StageFailure(
-            f"DVC cannot tell what is up to date: {done.stderr.strip()}"
-        )
+        said = storage.refusal(done.stderr) or done.stderr.strip()
+        raise StageFailure(f"DVC cannot tell what is up to date: {said}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def _mark_altered() -> None:
+    """Let DVC read again what was changed with its time set back.
+
+    A file of the same size and time is the same to DVC.  A program may set
+    a file's time, but not the time of its last change, so where these two
+    differ it gets the present one.  DVC reads it then, once.
+    """
+    paths = {out for stage in graph.load_stages() for out in stage.outs}
+    for stage in graph.load_stages():
+        paths.update(graph.datasets(stage))
+    for path in map(Path, paths):
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            with suppress(OSError):  # not there, or not ours: DVC's to say
+                times = file.stat()
+                if times.st_ctime - times.st_mtime > SETTLED:
+                    os.utime(file)
 
 
 def _refill_cache() -> list[str]:
@@ -278,7 +300,25 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
         )
     if code == process.USER_ERROR:
         return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
+    if told is None and (reason := storage.refusal(outcome.tail)):
+        return StageFailure(f"{prefix}: {reason}{_kept(stage, outcome.tail)}")
     return StageFailure(f"{prefix} with exit code {code}; its output is above")
+
+
+def _kept(stage: graph.Stage, tail: str) -> str:
+    """What to do where a stage was done, and DVC's cache had no room.
+
+    DVC would run it again, hours of training.  What it left half copied
+    takes room that nothing else gives back.
+    """
+    if not re.search(r"failed to transfer .* -> '.*/\.dvc/cache/", tail):
+        return ""
+    for half in Path(".dvc/cache").rglob(".*.tmp"):
+        half.unlink(missing_ok=True)
+    return (
+        "; the stage was done, so `dvc commit --force "
+        f"{stage.name}` then keeps what it made, and `stylerl run` goes on"
+    )
 
 
 def _last_error(tail: str) -> str:

@@ -12,20 +12,24 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from urllib.parse import SplitResult, urlsplit
 
+from stylerl import storage
 from stylerl.pipeline import process
 
 GONE = "STYLERL_MLFLOW_GONE"  # the store that did not answer
 PATIENCE = 2.0  # seconds that a store may take to answer at all
 ASK_AFTER = 5.0  # seconds after which it is asked again
+TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 LIMITS = {  # MLflow's own: 120 seconds, and 7 retries of each call
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",
+    TIMEOUT: "3",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of a connection gone stale
 }
+RATE = 2**20  # bytes a second, at the least, of a file on its way
 _heard: dict[str, float] = {}  # when each store answered last
 
 
@@ -34,7 +38,8 @@ def store() -> str:
     if named := os.environ.get("MLFLOW_TRACKING_URI"):
         return named
     folder = Path("mlflow").resolve()
-    folder.mkdir(exist_ok=True)
+    with suppress(OSError):  # `_ask` says so
+        folder.mkdir(exist_ok=True)
     return f"sqlite:///{folder / 'mlflow.db'}"
 
 
@@ -48,6 +53,8 @@ def best_effort(call: Callable[[], object]) -> bool:
         call()
     except Exception as error:
         said = " ".join(str(error).split())
+        if reason := storage.refusal(error):
+            said = f"{uri} cannot be written: {reason}"
         if process.from_network(error):
             os.environ[GONE] = uri
             said = f"{uri} does not answer, and is asked no more: {said:.200}"
@@ -55,6 +62,25 @@ def best_effort(call: Callable[[], object]) -> bool:
         return False
     _heard[uri] = time.monotonic()
     return True
+
+
+@contextmanager
+def moving(path: Path) -> Iterator[None]:
+    """Let a call last as long as a file, or a folder's files, may take.
+
+    A server that passes files on to another place answers when they are
+    there.
+    """
+    files = path.rglob("*") if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files)
+    limit = os.environ.get(TIMEOUT)
+    if limit == LIMITS[TIMEOUT]:  # not the user's own
+        os.environ[TIMEOUT] = str(int(limit) + size // RATE)
+    try:
+        yield
+    finally:
+        if limit:
+            os.environ[TIMEOUT] = limit
 
 
 def _reach(uri: str) -> None:

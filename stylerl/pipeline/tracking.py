@@ -13,6 +13,7 @@ MLFLOW_TRACKING_URI names a server.
 import functools
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import resource
@@ -29,7 +30,7 @@ import stylerl
 from stylerl import storage
 from stylerl.errors import DataError, StylerlError, require
 from stylerl.pipeline import graph, machine
-from stylerl.pipeline.store import best_effort, store
+from stylerl.pipeline.store import best_effort, moving, store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,10 +119,11 @@ class Run:
     @_unless_gone
     def log_file(self, path: Path) -> None:
         """Record a file, or every file of a folder."""
-        if path.is_dir():
-            self.client.log_artifacts(self.id, str(path), path.name)
-        else:
-            self.client.log_artifact(self.id, str(path))
+        with moving(path):
+            if path.is_dir():
+                self.client.log_artifacts(self.id, str(path), path.name)
+            else:
+                self.client.log_artifact(self.id, str(path))
 
     @_unless_gone
     def log_tags(self, tags: Mapping[str, str]) -> None:
@@ -398,6 +400,8 @@ def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     require("pipeline", "mlflow")
+    # what SQLite refuses is said once, by `best_effort`, in one line
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     import mlflow
 
     mlflow.set_tracking_uri(store())  # where `models:/` is looked up

@@ -6,6 +6,7 @@ Every path is relative to the current directory, as it is for DVC.
 import fcntl
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
 JOURNAL = Path(".dvc/tmp/stylerl.sweep.json")  # of params.yaml in a sweep
 DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
+WRITTEN = (".", ".dvc", ".dvc/tmp", ".dvc/cache")  # what a run writes into,
+TREES = ("artifacts", "metrics", "checkpoints")  # and with all below it
+TRIAL = 2**16  # bytes that must find room
 
 
 class WorkspaceBusy(StylerlError):
@@ -37,7 +41,9 @@ def exclusive() -> Iterator[None]:
 
     Raises:
         WorkspaceBusy: another run holds it.
+        DiskError: it cannot be written.
     """
+    check_writable()
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("a+") as file:
         try:
@@ -55,6 +61,26 @@ def exclusive() -> Iterator[None]:
         drop_dead_locks()
         restore()
         yield
+
+
+def check_writable(*more: Path) -> None:
+    """Try each folder that a run writes into, before anything is started.
+
+    Args:
+        more: such folders elsewhere; one that does not exist can be made.
+
+    Raises:
+        DiskError: the disk is full, or another user's, or read-only.
+    """
+    below = [Path(at) for tree in TREES for at, *_ in os.walk(tree)]
+    for folder in (*map(Path, WRITTEN), *more, *below):
+        while not os.path.exists(folder):
+            folder = folder.parent
+        with (
+            storage.writing(folder.absolute()),
+            tempfile.TemporaryFile(dir=folder) as file,
+        ):
+            file.write(bytes(TRIAL))
 
 
 def apply_overrides(changes: Mapping[str, Any]) -> Params:

@@ -1,5 +1,6 @@
 """Exit codes of a stage, and children that die with their parent."""
 
+import errno
 import gc
 import signal
 import subprocess
@@ -38,6 +39,8 @@ def no_death_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     ("main", "code"),
     [
         (raising(DataError("empty")), process.USER_ERROR),
+        (raising(OSError(errno.ENOSPC, "full", "/tmp/x")), process.USER_ERROR),
+        (raising(PermissionError(errno.EACCES, "no")), process.USER_ERROR),
         (raising(ModelError("no hub"), TimeoutError()), process.TRANSIENT),
         (raising(ConnectionResetError("gone")), process.TRANSIENT),
         (raising(ConnectTimeout("slow")), process.TRANSIENT),

@@ -192,7 +192,7 @@ def test_a_server_that_dies_in_the_middle_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Stopped, not ended: it takes calls, and answers none."""
+    """Stopped, it takes calls and answers none; killed, it takes none."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -217,11 +217,72 @@ def test_a_server_that_dies_in_the_middle_is_left_alone(
             for step in range(100):
                 run.log_metrics({"loss": 1.0}, step)
             assert tracking.stage_run_id("ab" * 32) is None
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and f"{uri} does not answer" in said
+        monkeypatch.delenv(store.GONE)  # the next run asks it again
+        os.killpg(server.pid, signal.SIGCONT)
+        with tracking.flow_run("flow", {"a": 1}) as run:
+            assert run.id
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait(30)
+            for step in range(100):
+                run.log_metrics({"loss": 1.0}, step)
     finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait(30)
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait(30)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and f"{uri} does not answer" in said
+
+
+@pytest.mark.parametrize(
+    ("own", "inside"),
+    [
+        ("3", "8"),  # 3 s, and one for each of 5 MiB
+        ("7", "7"),  # the user's own limit
+    ],
+)
+def test_a_large_file_has_the_time_that_it_needs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, own: str, inside: str
+) -> None:
+    monkeypatch.setenv(store.TIMEOUT, own)
+    (folder / "model").mkdir()
+    for name, size in (("a", 2), ("b", 3)):
+        (folder / "model" / name).write_bytes(bytes(size * 2**20))
+    with store.moving(folder / "model"):
+        assert os.environ[store.TIMEOUT] == inside
+    assert os.environ[store.TIMEOUT] == own
+
+
+def test_a_store_on_a_full_disk_is_one_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """SQLite's words, as MLflow wraps them, after its own traceback."""
+    with tracking.flow_run("flow", {"a": 1}) as run:
+        # the database may not grow: what a full disk says
+        import sqlalchemy
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        sqlite = run.client._tracking_client.store
+        assert isinstance(sqlite, SqlAlchemyStore)
+
+        @sqlalchemy.event.listens_for(sqlite.engine, "connect")
+        def limit(connection, record):  # type: ignore[no-untyped-def]
+            connection.execute("PRAGMA max_page_count = 1")
+
+        sqlite.engine.dispose()
+        capfd.readouterr()
+        for step in range(2000):
+            run.log_metrics({"loss": 1.0}, step)
+            if run.client is None:
+                break
+        sqlalchemy.event.remove(sqlite.engine, "connect", limit)
+        sqlite.engine.dispose()
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{tracking.store()} cannot be written: the disk is full; " in said
 
 
 def test_without_a_server_the_store_is_the_workspace_s(

@@ -3,6 +3,7 @@
 import errno
 import resource
 from pathlib import Path
+from sqlite3 import OperationalError
 
 import numpy as np
 import pandas as pd
@@ -51,7 +52,11 @@ def test_a_full_disk_is_one_sentence(tmp_path):
         (OSError(errno.EACCES, "refused"), DiskError),
         (OSError(errno.EDQUOT, "refused"), DiskError),
         (OSError(errno.EFBIG, "refused"), DiskError),
+        (OSError(errno.EPERM, "refused"), DiskError),
         (SafetensorError("No space left on device (os error 28)"), DiskError),
+        (OperationalError("database or disk is full"), DiskError),
+        (OperationalError("unable to open database file"), DiskError),
+        (OperationalError("no such table: x"), OperationalError),
         (OSError(errno.EIO, "refused"), OSError),  # not ours to explain
         (ValueError("28"), ValueError),
     ],
