@@ -50,7 +50,7 @@ test-unit: $(STAMP)
 	$(BIN)/python -m pytest tests/unit -m "not slow" -n auto --dist worksteal
 
 ui: $(STAMP)
-	mlflow/server.sh
+	@mlflow/server.sh
 
 serve: $(STAMP)
 	$(BIN)/stylerl serve
