@@ -16,7 +16,7 @@ from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
-from stylerl.errors import ConfigError, DataError, require
+from stylerl.errors import ConfigError, DataError, StylerlError, require
 
 DATA = Path("data")
 LOCK = Path("requirements.lock")

@@ -227,6 +227,48 @@ def test_the_server_answers_over_http(store, expected):
     assert counts[200] + counts[503] == 32
 
 
+@pytest.mark.slow
+def test_through_a_server_that_keeps_the_files(
+    llama_folder, expected, tmp_path, monkeypatch
+):
+    """A shared MLflow with an artifact proxy: nothing is read from here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    kept = tmp_path / "elsewhere"
+    command = [
+        *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
+        *("--host", "127.0.0.1", "--port", str(port), "--serve-artifacts"),
+        *("--backend-store-uri", f"sqlite:///{tmp_path}/shared.db"),
+        *("--artifacts-destination", kept.as_uri()),
+    ]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PATH": path}
+    server = subprocess.Popen(
+        command, env={**os.environ, **env}, start_new_session=True
+    )
+    try:
+        wait_for(f"{url}/health", server)
+        os.environ["MLFLOW_TRACKING_URI"] = url
+        with tracking.flow_run("flow", {"a": 1}) as run:
+            Path("curve.csv").write_text("1,2")
+            run.log_file(Path("curve.csv"))
+        version = registry.register(run.id, str(llama_folder), "d1", {})
+        registry.promote(version, run.id, lambda _: Decision([ALREADY]))
+        table = pd.DataFrame({"prompt": PROMPTS})
+        answers = pyfunc.load_model(CHAMPION).predict(table, params=PARAMS)
+    finally:
+        os.killpg(server.pid, 15)
+        server.wait(30)
+    assert answers.to_dict("records") == expected
+    files = {file.name for file in kept.rglob("*")}
+    assert {"curve.csv", "model.safetensors"} <= files
+    assert not Path("mlflow").exists()
+
+
 def wait_for(url, server):
     deadline = time.monotonic() + 120
     while True:

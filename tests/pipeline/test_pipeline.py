@@ -7,12 +7,14 @@ Prefect server and a real MLflow store.  A tiny stage appends its name to
 
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pandas as pd
@@ -35,10 +37,22 @@ from flows.rlhf import rlhf
 from flows.rounds import iterate
 from flows.sweep import sweep
 from stylerl import config, storage
-from stylerl.cli import serve
-from stylerl.errors import ConfigError, DataError, StylerlError
+from stylerl.cli import commands, serve
+from stylerl.errors import (
+    ConfigError,
+    DataError,
+    DiskError,
+    StylerlError,
+)
 from stylerl.judge import Judge
-from stylerl.pipeline import graph, preflight, store, tracking, workspace
+from stylerl.pipeline import (
+    child,
+    graph,
+    preflight,
+    store,
+    tracking,
+    workspace,
+)
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -364,6 +378,28 @@ def test_parameter_changed_and_changed_back(folder: Path) -> None:
     assert run() == CACHED
 
 
+def git(*arguments: str) -> None:
+    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *me, *arguments], check=True)
+
+
+def test_git_checkout_there_and_back(folder: Path) -> None:
+    """What an earlier commit made is restored, and so is the later one's."""
+    tracked = ("params.yaml", "dvc.yaml", "dvc.lock", "data.dvc", "metrics")
+    git("add", *tracked)
+    git("commit", "-q", "-m", "one")
+    one = policy()
+    run(params={"ppo.kl_coef": 0.15})
+    git("commit", "-q", "-a", "-m", "two")
+    two = policy()
+    for revision, expected in (("HEAD~1", one), ("@{-1}", two)):
+        git("checkout", "-q", revision)
+        run()
+        assert executed() == ["ppo", "evaluate"]  # of the second commit
+        assert policy() == expected
+        assert "up to date" in dvc("status")
+
+
 def test_outputs_deleted(folder: Path) -> None:
     before = policy()
     shutil.rmtree("artifacts")
@@ -373,11 +409,20 @@ def test_outputs_deleted(folder: Path) -> None:
     assert Path("artifacts/base/model").exists()
 
 
-@pytest.mark.parametrize("out", ["ppo", "base"])
-def test_outputs_tampered_with(folder: Path, out: str) -> None:
+@pytest.mark.parametrize(
+    ("out", "hidden"), [("ppo", False), ("base", False), ("ppo", True)]
+)
+def test_outputs_tampered_with(folder: Path, out: str, hidden: bool) -> None:
     model = Path("artifacts", out, "model")
     before = model.read_text()
-    model.write_text("tampered")
+    if hidden:  # of the same size and time, once DVC has seen the file
+        run()
+        seen = model.stat()
+        model.write_text(before[::-1])
+        os.utime(model, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        assert "up to date" in dvc("status")
+    else:
+        model.write_text("tampered")
     run()
     assert model.read_text() == before
     assert executed() == []
@@ -411,14 +456,10 @@ def test_a_second_clone_pulls_and_trains_nothing(
     dvc("remote", "add", "-d", "team", str(tmp_path / "team"))
     assert re.search(r"[1-9]\d* files? pushed", dvc("push"))
     shutil.rmtree("orders")
-    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     second = tmp_path / "second"
-    for command in (
-        ("add", "-A"),
-        (*me, "commit", "-q", "-m", "a run"),
-        ("clone", "-q", ".", str(second)),
-    ):
-        subprocess.run(["git", *command], check=True)
+    git("add", "-A")
+    git("commit", "-q", "-m", "a run")
+    git("clone", "-q", ".", str(second))
     monkeypatch.chdir(second)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{second}/mlflow.db")
     dvc("pull")
@@ -528,6 +569,69 @@ def test_permanent_failure_is_not_retried(folder: Path) -> None:
     )
     assert executed() == ["ppo"]
     assert latest_parent().info.status == "FAILED"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MiB as the current directory."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a disk, and not everywhere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_no_room_in_dvc_s_cache_for_what_a_stage_made(
+    small_disk: Path,
+) -> None:
+    """A stage that was done is not run again once there is room."""
+    command = "head -c 300000 /dev/urandom > out"
+    stage = {"a": {"cmd": command, "outs": ["out"]}}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stage}))
+    dvc("init", "-q", "--no-scm")
+    left = os.statvfs(small_disk)
+    filled = left.f_bavail * left.f_frsize - 400_000
+    Path("filler").write_bytes(bytes(filled))
+    lines: list[str] = []
+    done = child.run_command([*stages.DVC, "repro", "-s", "a"], lines.append)
+    assert done.code != 0
+    made = Path("out").read_bytes()
+    said = str(stages._failure(graph.find_stage("a"), done))
+    assert said == (
+        "stage a failed: the disk is full; make room, `dvc gc --workspace` "
+        "drops the results of earlier parameters; the stage was done, so "
+        "`dvc commit --force a` then keeps what it made, and `stylerl run` "
+        "goes on"
+    )
+    assert not [*Path(".dvc/cache").rglob("*.tmp")]
+    Path("filler").unlink()
+    dvc("commit", "--force", "a")
+    assert "up to date" in dvc("status")
+    assert Path("out").read_bytes() == made
+
+
+@pytest.mark.parametrize(
+    ("room", "raised"), [(4096, DiskError), (-1, RuntimeError)]
+)
+def test_a_server_that_fails_may_have_no_room(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    room: int,
+    raised: type[Exception],
+) -> None:
+    none = nullcontext(lambda: None)
+    monkeypatch.setattr("stylerl.pipeline.server.server", lambda **_: none)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(raised), commands._prefect():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+            raise RuntimeError("500 Internal Server Error")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_bad_parameter_touches_nothing(folder: Path) -> None:
@@ -716,3 +820,31 @@ def test_a_deployment_of_a_work_pool_is_not_served(
         client.create_deployment(flow, "full", work_pool_name="pool")
         with pytest.raises(StylerlError, match="rlhf/full belongs to pool"):
             serve.refuse_pooled("rlhf/full")
+
+
+def test_a_worker_of_a_work_pool_runs_the_flow(
+    folder: Path, server: pytest.MonkeyPatch
+) -> None:
+    """The recipe of docs/howto/share.md."""
+
+    def prefect(*arguments: str) -> None:
+        command = [sys.executable, "-m", "prefect", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    shutil.copytree(ROOT / "flows", "flows")
+    shutil.copy(ROOT / "prefect.yaml", folder)
+    changes = '{"ppo.kl_coef": 0.45}'
+    asked = ("-p", "preset=null", "-p", f"params={changes}")
+    prefect("work-pool", "create", "stylerl", "--type", "process")
+    prefect("--no-prompt", "deploy", "--all")
+    try:
+        prefect("deployment", "run", "rlhf/smoke", *asked)
+        once = ("--pool", "stylerl", "--limit", "1", "--run-once")
+        prefect("worker", "start", *once)
+    finally:
+        prefect("--no-prompt", "deployment", "delete", "--all")
+    assert executed() == ["ppo", "evaluate"]
+    assert policy().endswith(" 0.45")
+    tags = latest_parent().data.tags
+    assert tags["state.sft"] == "Cached" and tags["run.ppo"]
