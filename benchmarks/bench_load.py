@@ -14,6 +14,7 @@ import argparse
 import datetime
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,11 +44,23 @@ def main() -> None:
     command = shlex.join(["python", "benchmarks/bench_load.py", *sys.argv[1:]])
     found = part.measure(options)
     section = (
-        f"## {part.TITLE}\n\n`{command}`, {datetime.date.today()}, "
-        f"{machine()}\n\n{found.strip()}\n"
+        f"## {part.TITLE}\n\n`{command}` at {commit()}, "
+        f"{datetime.date.today()}, {machine()}\n\n{found.strip()}\n"
     )
     RESULTS.write_text(insert(RESULTS.read_text(), part.TITLE, section))
     print(section)
+
+
+def commit() -> str:
+    """The commit that is measured."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
 
 
 def insert(text: str, title: str, section: str) -> str:
