@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import stylerl
 from stylerl import storage
@@ -413,7 +414,29 @@ def _client(uri: str) -> "MlflowClient":
     """A client costs a second, so one is kept."""
     import mlflow
 
+    _make_database(uri)
     return mlflow.MlflowClient(uri)
+
+
+def _make_database(uri: str) -> None:
+    """Make an SQLite store that is not there, whole or not at all.
+
+    MLflow needs some 400 statements for it, and after a kill among them
+    neither goes on nor begins again.
+    """
+    import mlflow
+
+    parts = urlsplit(uri)
+    file = Path(parts.path[1:])
+    if parts.scheme != "sqlite" or file.exists():
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="unfinished-", dir=file.parent
+    ) as folder:
+        made = Path(folder, file.name).absolute()
+        mlflow.MlflowClient(f"sqlite:///{made}").search_experiments()
+        if not file.exists():  # another process was not faster
+            made.replace(file)
 
 
 def experiment(client: "MlflowClient") -> str:

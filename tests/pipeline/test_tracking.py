@@ -1,5 +1,6 @@
 """MLflow tracking: what a run holds, and that losing it costs nothing."""
 
+import itertools
 import json
 import os
 import signal
@@ -7,11 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from stylerl import storage
 from stylerl.errors import DataError
@@ -47,6 +50,38 @@ def pipeline(folder: Path) -> None:
     (folder / "params.yaml").write_text("seed: 3\n")
     (folder / "a.py").write_text("x = 1\n")
     (folder / "labels.dvc").write_text("outs: [{path: labels, md5: '12'}]")
+
+
+def interrupt_after(last: int) -> Callable[..., None]:
+    """A listener that raises after as many statements that write."""
+    statements = itertools.count(1)
+
+    def listen(*arguments: str) -> None:
+        reads = arguments[2].lstrip().upper().startswith(("SELECT", "PRAGMA"))
+        if not reads and next(statements) == last:
+            raise KeyboardInterrupt
+
+    return listen
+
+
+def test_a_store_that_was_not_finished_is_made_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow makes its tables in 438 statements.  Interrupted after any of
+    these three, its own file is one that it refuses ever after."""
+    uri = STORE.format(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    make = tracking._client.__wrapped__  # as in a new process
+    for last in (18, 137, 426):
+        interrupt = interrupt_after(last)
+        event.listen(Engine, "after_cursor_execute", interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                make(uri)
+        finally:
+            event.remove(Engine, "after_cursor_execute", interrupt)
+        assert not (folder / "mlflow.db").exists()
+    assert len(make(uri).search_experiments()) == 1  # its Default
 
 
 def test_a_stage_run_holds_everything(
