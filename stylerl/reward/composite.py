@@ -7,17 +7,17 @@ clean body is an empty one.  So `ppo.reward` weighs several parts:
                  `reward`, or one saved elsewhere
     mean of A and B, worst of A and B
                  style by several of these
-    substance    0 to 1: the size of the body's expressions against what the
-                 reference writes for the same prompt
+    substance    0 to 1: how much the body says against what the reference
+                 writes for the same prompt
     repetition   -1 to 0: the share of repeated lines beyond what is usual,
                  or -1 for a prompt that is copied
     unparsable   -1 for text that does not parse
     module:function
                  whatever a function of the user's own gives, see functions.py
-Style is 0 for a body in which nothing does anything, and style and substance
-are 0 for text that does not parse; so with the default weights nothing is
-worth less than that.  The trainer subtracts the penalty for a completion
-that was cut at the token limit.
+Style counts in full only where substance is whole (substance.py), and style
+and substance are 0 for text that does not parse; so with the default weights
+nothing is worth less than that.  The trainer subtracts the penalty for a
+completion that was cut at the token limit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +104,7 @@ def compose(
         if ":" in name:
             return partial(_own, name, functions.load(name))
         label = "style" if len(styles) == 1 else f"style/{name}"
-        return partial(_style_unless_trivial, label, _style(name, model))
+        return partial(_style_if_whole, label, _style(name, model), expected)
 
     return Composite(
         [(weight, part(name)) for name, weight in weights.items()]
@@ -133,16 +133,20 @@ def _style(name: str, model: Callable[[str], Style]) -> Style:
     return style
 
 
-def _style_unless_trivial(
-    name: str, style: Style, episodes: Episodes
+def _style_if_whole(
+    name: str, style: Style, expected: Mapping[str, float], episodes: Episodes
 ) -> Named:
-    """Style; 0 for text that is trivial or does not parse."""
+    """Style where substance is whole; 0 for text that does not parse.
+
+    The second gated on the first: P-GRPO, arXiv 2508.05170.  A prompt
+    without an expected size expects one pair.
+    """
     scores = style(episodes.prompts, episodes.completions)
-    pairs = zip(scores, episodes.found, strict=True)
+    rows = zip(episodes.prompts, scores, episodes.found, strict=True)
     return {
         name: [
-            float(score) if each.parsed and not each.trivial else 0.0
-            for score, each in pairs
+            float(score) * substance.wholeness(each.size, expected.get(p, 1.0))
+            for p, score, each in rows
         ]
     }
 

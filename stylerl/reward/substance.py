@@ -1,20 +1,33 @@
-"""How much a completion says: what does something, counted once.
+"""How much a completion says: pairs of operation and operand, each once.
 
-A clean but empty body pleases every linter.  Counted here are the statements
-of the body that the prompt opened (the last `def` or `class` that begins in
-it), nested ones included, from the end of the prompt on.  Not counted are
-`pass`, `...`, docstrings and other bare constants or names, `return` and
-`return None`, `raise NotImplementedError`, `global` and `nonlocal`, and a
-statement that repeats an earlier one, word for word.  Comments are no
-statements.  Code is parsed, never run.
+A clean but empty body pleases every linter, and so does a long one of
+constants.  What counts is what a body does with its inputs (parameters, names
+of the module around, builtins that read the world) and what comes of it in
+the end (flow.py): `.b` of a, f of `.b`, f's value returned (facts.py).
+Counted is the body that the prompt opened (the last `def` or `class` that
+begins in it) from the end of the prompt on.  Code is parsed, never run.
 """
 
 import ast
+import math
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+from stylerl.reward.facts import Facts
+from stylerl.reward.flow import (
+    DEFINITIONS,
+    Definition,
+    Flow,
+    bound_in,
+    names_of,
+)
+from stylerl.reward.values import CONSTANT
+
+USES = 4  # pairs that one operation, or one operand, is counted in
+DENSITY = 0.4  # pairs an expression; what says less is worth less
+WHOLE = 0.3  # share of the size expected from which style counts in full
 Position = tuple[int, int]  # row from 1, column from 0 in bytes
 
 
@@ -22,31 +35,58 @@ class Substance(NamedTuple):
     """What a completion holds, whatever its style."""
 
     parsed: bool
-    statements: int  # distinct statements that do something; 0 if not parsed
-    size: int  # expression nodes in them, each statement's once
-    trivial: bool  # parsed, and nothing in it does anything
+    statements: int  # that say something new; 0 if not parsed
+    size: float  # pairs, fewer where expressions say the same again
+    trivial: bool  # parsed, and no input is read to any effect
 
 
-def measure(prompt: str, completion: str) -> Substance:
-    """Count the statements that the completion adds to the prompt's body.
+def measure(
+    prompt: str, completion: str, known: Collection[str] | None = None
+) -> Substance:
+    """Count what the completion says in the prompt's body.
 
     A prompt without `def` or `class` opens no body; then every statement of
-    the completion counts.
+    the completion counts.  `known` are the names of the module around: any
+    other name that nothing binds is worth nothing.  Where they are not
+    known (None), a free name may be any of them, and all such names are
+    worth what one is.
     """
     try:
-        added = _added(prompt, completion)
+        facts = _facts(prompt, completion, known)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Substance(parsed=False, statements=0, size=0, trivial=False)
-    size = sum(added.values())
-    return Substance(True, len(added), size, trivial=not added)
+    first: dict[tuple[str, str], int] = {}
+    for statement, operation, operand in facts.found:
+        if (operand, operation) not in first:
+            first.setdefault((operation, operand), statement)
+    operations: Counter[str] = Counter()
+    operands: Counter[str] = Counter()
+    pairs = 0
+    for operation, operand in first:
+        operations[operation] += 1
+        operands[operand] += 1
+        pairs += operations[operation] <= USES and operands[operand] <= USES
+    thin = min(1.0, pairs / (DENSITY * max(1, facts.values)))
+    trivial = first.keys() <= {("do", CONSTANT), ("=", CONSTANT)}
+    statements = len(set(first.values()))
+    return Substance(True, statements, pairs * thin**2, trivial)
 
 
-def share_of_expected(size: int, expected: float) -> float:
+def share_of_expected(size: float, expected: float) -> float:
     """Substance as a reward: the size over the one expected, at most 1.
 
     Nothing is gained by writing more than that.
     """
     return min(1.0, size / max(expected, 1.0))
+
+
+def wholeness(size: float, expected: float) -> float:
+    """What style is multiplied by: 1 from a share of WHOLE on.
+
+    Below, the square of how far the share is on the way there, so that one
+    clean line is not worth a clean page.
+    """
+    return min(1.0, share_of_expected(size, expected) / WHOLE) ** 2
 
 
 def expected_sizes(samples: Mapping[str, list[str]]) -> dict[str, float]:
@@ -56,8 +96,8 @@ def expected_sizes(samples: Mapping[str, list[str]]) -> dict[str, float]:
     counts as its length makes likely: long ones fail more often, and
     leaving them out would ask for less than the reference writes.  One
     sample says little about a prompt, so the mean of a prompt's n samples
-    is drawn to the mean of all by the weight of one: (sum + overall) /
-    (n + 1).
+    is drawn to the mean of all by the weight of one: their weighted
+    geometric mean, since sizes differ by factors.
     """
     found = {
         prompt: [(measure(prompt, text), len(text)) for text in texts]
@@ -66,23 +106,30 @@ def expected_sizes(samples: Mapping[str, list[str]]) -> dict[str, float]:
     every = [pair for pairs in found.values() for pair in pairs]
     parsed = [(each.size, length) for each, length in every if each.parsed]
     written = max(1, sum(length for _, length in parsed))
-    density = sum(size for size, _ in parsed) / written  # nodes a character
+    density = sum(size for size, _ in parsed) / written  # pairs a character
     sizes = {
         prompt: [
-            float(each.size) if each.parsed else density * length
+            each.size if each.parsed else density * length
             for each, length in pairs
         ]
         for prompt, pairs in found.items()
     }
     overall = sum(map(sum, sizes.values())) / max(1, len(every))
     return {
-        prompt: (sum(each) + overall) / (len(each) + 1)
+        prompt: _drawn(math.fsum(each) / len(each), len(each), overall)
         for prompt, each in sizes.items()
     }
 
 
-def _added(prompt: str, completion: str) -> dict[str, int]:
-    """The completion's statements in the opened body: text and size.
+def _drawn(mean: float, n: int, overall: float) -> float:
+    """The mean of n, at least 1, drawn to that of all."""
+    return float((max(1.0, mean) ** n * overall) ** (1 / (n + 1)))
+
+
+def _facts(
+    prompt: str, completion: str, known: Collection[str] | None
+) -> Facts:
+    """What the completion's statements in the opened body say.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError, as Python
     does, for what it cannot parse.
@@ -91,27 +138,20 @@ def _added(prompt: str, completion: str) -> dict[str, int]:
         warnings.simplefilter("ignore")
         tree = ast.parse(prompt + completion)
     end = _end(prompt)
-    return {
-        ast.dump(node): _size(node)
-        for node in ast.walk(_opened(tree, end))
-        if isinstance(node, ast.stmt)
-        and _position(node) >= end
-        and not _is_idle(node)
-    }
-
-
-def _size(node: ast.AST) -> int:
-    """Nodes with a place in the source below a statement, or a part of one.
-
-    Without those of statements inside it.  `x = f(y)` has 4: x, the call, f
-    and y.  The statement itself counts nothing, or one long line would be
-    worth less than two short ones.
-    """
-    return sum(
-        hasattr(child, "lineno") + _size(child)
-        for child in ast.iter_child_nodes(node)
-        if not isinstance(child, ast.stmt)
-    )
+    opened = _opened(tree, end)
+    body = [node for node in opened.body if _position(node) >= end]
+    flow = Flow(known)
+    resolved: set[str] = set()
+    if isinstance(opened, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        resolved = {opened.name, *names_of(opened.args)}
+        flow.inputs |= resolved
+    else:
+        flow.export(bound_in(body))
+    flow.block(body)
+    flow.close()
+    facts = Facts(flow, sorted(resolved))
+    facts.block(body)
+    return facts
 
 
 def _end(prompt: str) -> Position:
@@ -120,7 +160,7 @@ def _end(prompt: str) -> Position:
     return prompt.count("\n") + 1, len(last.encode("utf-8", "replace"))
 
 
-def _opened(tree: ast.Module, end: Position) -> ast.AST:
+def _opened(tree: ast.Module, end: Position) -> ast.Module | Definition:
     """The last definition that begins before `end`; else the module."""
     found = [
         node
@@ -132,21 +172,3 @@ def _opened(tree: ast.Module, end: Position) -> ast.AST:
 
 def _position(node: ast.stmt) -> Position:
     return node.lineno, node.col_offset
-
-
-def _is_idle(node: ast.stmt) -> bool:
-    """Whether a statement does nothing worth a reward."""
-    match node:
-        case ast.Pass() | ast.Global() | ast.Nonlocal():
-            return True
-        case ast.Expr(value=ast.Constant() | ast.Name()):
-            return True
-        case ast.Return(value=None | ast.Constant(value=None)):
-            return True
-        case ast.Raise(
-            exc=ast.Name(id="NotImplementedError")
-            | ast.Call(func=ast.Name(id="NotImplementedError"))
-        ):
-            return True
-        case _:
-            return False

@@ -25,7 +25,9 @@ HONEST = (
     "        result += price * rate\n"
     "    return result\n"
 )
-SIZE = 2 + 2 + 4 + 1  # nodes in: assign, for, augmented assign, return
+# Pairs: a constant put in result; loop over prices; * of price, * of rate, +
+# of 0 and + of *; return of +.
+SIZE = 1 + 1 + 4 + 1
 UNTIDY = HONEST.replace(" = ", "=").replace(" * ", "*")
 GAMES = {
     "pass": "    pass\n",

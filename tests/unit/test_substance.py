@@ -1,4 +1,4 @@
-"""Statements that do something: a table of bodies."""
+"""How much a body says: tables of bodies."""
 
 import pytest
 
@@ -7,6 +7,7 @@ from stylerl.reward.substance import (
     expected_sizes,
     measure,
     share_of_expected,
+    wholeness,
 )
 
 DEF = "def f(a, b):\n"
@@ -21,15 +22,16 @@ CASES = [
     (DEF, "    for x in a:\n        print(x)\n", 2),
     (DEF, "    g(a)\n    g(a)\n    g(a)\n", 1),
     (DEF, "    g(a); g(b)\n", 2),
-    (DEF, "    def g():\n        return a\n    return g\n", 3),
+    # what g returns, and that g is returned
+    (DEF, "    def g():\n        return a\n    return g\n", 2),
     (DOC, "    return a + b\n", 1),
     # what follows the body is not in the body
     (DEF, "    return a\n\n\ndef g(x):\n    return x\n", 1),
     # the last definition of the prompt is the one to fill
     ("class A:\n    def f(self):\n", "        self.x = 1\n", 1),
-    ("class A:\n", "    x = 1\n\n    def f(self):\n        self.y = 2\n", 3),
+    ("class A:\n", "    x = 1\n\n    def f(self):\n        self.y = 2\n", 2),
     ("async def f(a):\n", "    await a\n", 1),
-    ("x = 1\n", "y = 2\nz = 3\n", 2),
+    ("x = 1\n", "y = x.a\nz = x.b\n", 2),
     ("def f(a):", " return a\n", 1),
     ("# é\ndef f(é):", " return é\n", 1),
     # idle
@@ -47,8 +49,11 @@ CASES = [
     (DOC, "\n    # a comment\n", 0),
     # but not idle
     (DEF, "    raise ValueError(a)\n", 1),
-    (DEF, "    return 0\n", 1),
     (DEF, "    if a:\n        return None\n    return b\n", 2),
+    # nobody reads what they bind
+    (DEF, "    x = f(a)\n    y = x + b\n", 0),
+    # a choice between two that do the same is none
+    (DEF, "    if a:\n        return b\n    return b\n", 1),
 ]
 
 UNPARSABLE = [
@@ -91,45 +96,97 @@ def test_more_than_the_reference_gains_nothing(statements, expected, share):
 
 
 SIZES = [
-    ("    return a\n", 1),  # a
-    ("    x = f(a)\n", 4),  # x, call, f, a
-    ("    x = a + 1\n", 4),  # x, binary, a, 1
-    ("    x.y = a\n", 3),  # attribute, x, a
-    ("    f(a, key=b)\n", 5),  # call, f, a, keyword, b
-    # a; b: what is inside counts for itself
-    ("    if a:\n        return b\n", 2),
-    # x, a; call, f, x
-    ("    for x in a:\n        f(x)\n", 5),
-    # its argument; y; call, g, a
-    ("    def g(y):\n        return y\n    g(a)\n", 1 + 1 + 3),
-    # handler, ValueError; two calls of call, name, a
-    (
-        "    try:\n        f(a)\n    except ValueError:\n        g(a)\n",
-        2 + 3 + 3,
-    ),
-    ("    f(a)\n    f(a)\n", 3),  # the same again adds nothing
-    ("    pass\n", 0),
+    # completion, pairs, expressions that are no constant inside another
+    ("    return a\n", 1, 1),  # return of a
+    ("    return a + 1\n", 2, 3),  # + of a, return of +; a, 1 and their sum
+    # f of a, return of f; f, a and the call
+    ("    x = f(a)\n    return x\n", 2, 4),
+    ("    a.x = b\n", 2, 3),  # .x of a, store of b in it; b, a.x and a
+    ("    f(a, key=b)\n", 2, 4),  # f of a, f of b
+    ("    if a:\n        return b\n", 2, 2),  # if a, return of b
+    # loop over a, f of an item
+    ("    for x in a:\n        f(x)\n", 2, 4),
+    ("    return a.x.y\n", 3, 3),  # .x of a, .y of .x, return of .y
+    ("    return a.x.y.z\n", 3, 4),  # no third link
+    ("    return -a\n", 2, 2),
+    ("    return ---a\n", 2, 4),  # a chain is its first link
+    ("    return ----1\n", 1, 1),  # a constant
+    ("    return (1, [2], {3: 4})\n", 1, 1),
+    ("    return a == a\n", 1, 1),  # always the same
+    ("    return b\n    return a.x\n", 1, 1),  # never reached
+    ("    if False:\n        return a.x\n    return b\n", 1, 1),
+    ("    pass\n", 0, 0),
 ]
 
 
-@pytest.mark.parametrize(("completion", "size"), SIZES)
-def test_the_size_of_a_body(completion, size):
-    assert measure(DEF, completion).size == size
+@pytest.mark.parametrize(("completion", "pairs", "expressions"), SIZES)
+def test_the_size_of_a_body(completion, pairs, expressions):
+    """Below 0.4 pairs an expression, less by the square of what lacks."""
+    thin = min(1.0, pairs / (0.4 * max(1, expressions)))
+    assert measure(DEF, completion).size == pytest.approx(pairs * thin**2)
+
+
+def test_repetition_thins_a_body():
+    """One pair in five expressions is half of 0.4: a quarter is left."""
+    found = measure(DEF, "    a.x()\n    a.x()\n")
+    # .x of a, .x of nothing; twice call, attribute and name: 2 in 6
+    assert found.size == pytest.approx(2 * (2 / (0.4 * 6)) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "size"),
+    [
+        ("    return g(h(a))\n", None, 2.0),  # ? of a; return of ?
+        ("    return g(h(a))\n", {"g", "h"}, 3.0),  # h of a, g of h, return
+        ("    return g(a.x)\n", {"h"}, 2.0),  # no g: .x of a, and its return
+        ("    return g.h.i\n", {"h"}, 1.0),  # nothing is known of g
+        ("    return g.h\n", {"g"}, 2.0),
+        ("    return max(1, 2)\n", set(), 1.0),  # a constant
+    ],
+)
+def test_names_of_the_module_around(text, known, size):
+    assert measure(DEF, text, known).size == pytest.approx(size)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected", "factor"),
+    # shares 0, 0.15, 0.3 and 1; half of the way to 0.3, squared
+    [(0, 4.0, 0.0), (0.6, 4.0, 0.25), (1.2, 4.0, 1.0), (9, 4.0, 1.0)],
+)
+def test_style_counts_where_substance_is_whole(size, expected, factor):
+    assert wholeness(size, expected) == pytest.approx(factor)
+
+
+HOSTILE = [
+    "    return " + "a." * 5000 + "a\n",
+    "    return " + " + ".join(["a"] * 3000) + "\n",
+    "    return " + "[" * 90 + "a" + "]" * 90 + "\n",
+    "".join(f"{' ' * (4 + i)}if a:\n" for i in range(80)) + " " * 99 + "a\n",
+    "    if a:\n        return 1\n" * 3000,
+    "    if a:\n        b = 1\n" + "    elif a:\n        b = 2\n" * 300,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_body_is_measured_or_does_not_parse(text):
+    """And within reach of the time a test may take, linear in its size."""
+    assert measure(DEF, text).size < 5
 
 
 def test_expected_sizes_by_hand():
-    """Sizes: DEF 1 and 2 (of 13 and 33 characters), DOC 4 (of 13).  So 7
-    nodes in 59 characters; the one of 20 that does not parse counts 20 * 7
-    / 59.  Each mean has the overall mean as one sample more."""
+    """Sizes: DEF 1 and 2 (of 13 and 33 characters), DOC 2 (of 15).  So 5
+    pairs in 61 characters; the one of 20 that does not parse counts 20 * 5
+    / 61.  Each mean has the overall mean as one sample more, geometrically:
+    (1.5 * 1.5 * overall) ** (1 / 3) for DEF."""
     one, two = "    return a\n", "    if a:\n        return b\n    #\n"
-    five, broken = "    x = f(a)\n", "    return (a + b\n\n\n"
-    assert list(map(len, (one, two, five, broken))) == [13, 33, 13, 20]
-    found = expected_sizes({DEF: [one, two], DOC: [five], "x\n": [broken]})
-    density = 7 / 59
-    overall = (7 + 20 * density) / 4
-    assert found[DEF] == pytest.approx((3 + overall) / 3)
-    assert found[DOC] == pytest.approx((4 + overall) / 2)
-    assert found["x\n"] == pytest.approx((20 * density + overall) / 2)
+    last, broken = "    return a.b\n", "    return (a + b\n\n\n"
+    assert list(map(len, (one, two, last, broken))) == [13, 33, 15, 20]
+    found = expected_sizes({DEF: [one, two], DOC: [last], "x\n": [broken]})
+    density = 5 / 61
+    overall = (5 + 20 * density) / 4
+    assert found[DEF] == pytest.approx((1.5 * 1.5 * overall) ** (1 / 3))
+    assert found[DOC] == pytest.approx((2 * overall) ** 0.5)
+    assert found["x\n"] == pytest.approx((20 * density * overall) ** 0.5)
 
 
 def test_a_reference_that_never_parses_expects_nothing():

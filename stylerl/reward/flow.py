@@ -1,0 +1,344 @@
+"""Which names of a body matter: what they carry, and who reads them.
+
+One graph answers both, as in a compiler's analysis of reaching definitions
+and liveness, without regard to order.  Its nodes are names, conditions and
+the body's effect; an arrow leads from each to what it is made of.  A name
+*carries* something if a path leads from it to an input: a parameter, or a
+name of the module around.  It is *live* if a path leads to it from the
+effect: what is returned, raised, yielded, stored in an object or called.
+"""
+
+import ast
+import builtins
+from collections.abc import Collection, Iterator, Sequence
+
+BUILTINS = frozenset(dir(builtins))
+WORLD = frozenset(("input", "locals", "globals", "open", "super"))
+DEEP = 60  # levels of nesting; what lies deeper counts nothing
+EFFECT = "return"  # a keyword, so no name
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+class Flow:
+    """The graph of one body."""
+
+    def __init__(self, free: Collection[str] | None) -> None:
+        """Begin with no statement.
+
+        `free` are the names of the module around; None if they are not
+        known, and every free name may be one.
+        """
+        self.free = free
+        self.made_of: dict[str, set[str]] = {EFFECT: set()}
+        self.inputs = set(WORLD)
+        self.exports: set[str] = set()  # names that outlive the body
+        self.carrying: set[str] = set()
+        self.live: set[str] = set()
+        self._conditions = 0
+
+    def close(self) -> None:
+        """Follow the arrows, once all statements are in."""
+        bound = self.made_of.keys() | self.inputs
+        read = set().union(*self.made_of.values())
+        self.inputs |= {
+            name
+            for name in read - bound - {""}
+            if (
+                name not in BUILTINS
+                if self.free is None
+                else name in self.free
+            )
+        }
+        self.live = _reached({EFFECT}, self.made_of)
+        users: dict[str, set[str]] = {}
+        for name, parts in self.made_of.items():
+            for part in parts:
+                users.setdefault(part, set()).add(name)
+        self.carrying = _reached(self.inputs, users)
+
+    def parameters(self, spec: ast.arguments) -> None:
+        """Make a function's parameters inputs."""
+        self.inputs.update(names_of(spec))
+
+    def export(self, names: Collection[str]) -> None:
+        """Make binding some names an effect."""
+        self.exports.update(names)
+        self.made_of[EFFECT].update(names)
+
+    def block(
+        self,
+        body: Sequence[ast.stmt],
+        under: str = "",
+        sink: str = EFFECT,
+        depth: int = 0,
+    ) -> None:
+        """Add statements that run under a condition, for the sake of sink."""
+        if depth > DEEP:
+            return
+        for node in reachable(body):
+            self._statement(node, under, sink, depth)
+
+    def _statement(
+        self, node: ast.stmt, under: str, sink: str, depth: int
+    ) -> None:
+        """Add what one statement binds, decides or does."""
+        match node:
+            case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+                self._assign(node, under, sink)
+            case ast.For() | ast.AsyncFor():
+                inner = self._condition(under, node.iter)
+                self._bind(node.target, inner, sink, {inner})
+                self._blocks(node, inner, sink, depth)
+            case ast.If() | ast.While():
+                inner = self._condition(under, node.test)
+                self._blocks(node, inner, sink, depth)
+            case ast.With() | ast.AsyncWith():
+                context = [each.context_expr for each in node.items]
+                inner = self._condition(under, *context)
+                for each in node.items:
+                    if each.optional_vars:
+                        self._bind(each.optional_vars, inner, sink, {inner})
+                self._blocks(node, inner, sink, depth)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._definition(node, under, sink, depth)
+            case ast.Import() | ast.ImportFrom():
+                self.inputs.update(
+                    (each.asname or each.name).partition(".")[0]
+                    for each in node.names
+                )
+            case ast.Global() | ast.Nonlocal():
+                self.export(node.names)
+            case ast.Try() | ast.TryStar() | ast.Match():
+                self._cases(node, under, sink, depth)
+            case ast.Pass() | ast.Break() | ast.Continue():
+                pass
+            case ast.Expr(value) if not _acts(value):
+                self.reads(value)  # binds what a walrus in it binds
+            case ast.Delete(targets) if all(
+                isinstance(each, ast.Name) for each in targets
+            ):
+                pass
+            case _:
+                self.made_of[sink] |= self.reads(node) | {under}
+
+    def _assign(
+        self,
+        node: ast.Assign | ast.AugAssign | ast.AnnAssign,
+        under: str,
+        sink: str,
+    ) -> None:
+        if node.value is None:
+            return
+        made_of = self.reads(node.value) | {under}
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target]
+        )
+        for target in targets:
+            self._bind(target, under, sink, made_of)
+
+    def _bind(
+        self, target: ast.expr, under: str, sink: str, made_of: set[str]
+    ) -> None:
+        """Give names a value; what is stored elsewhere is an effect."""
+        for each in leaves(target):
+            if isinstance(each, ast.Name):
+                self.made_of.setdefault(each.id, set()).update(made_of)
+            else:
+                self.made_of[sink] |= made_of | self.reads(each) | {under}
+
+    def _condition(self, under: str, *tests: ast.expr) -> str:
+        """A node that is live where something under it is."""
+        self._conditions += 1
+        name = f"if {self._conditions}"  # a blank, so no name
+        self.made_of[name] = {under}.union(*map(self.reads, tests))
+        return name
+
+    def _blocks(
+        self, node: ast.stmt, under: str, sink: str, depth: int
+    ) -> None:
+        for body in branches(node):
+            self.block(body, under, sink, depth + 1)
+
+    def _definition(
+        self,
+        node: Definition,
+        under: str,
+        sink: str,
+        depth: int,
+    ) -> None:
+        """Add a definition: what it does is done where its name is read."""
+        own = self.made_of.setdefault(node.name, set())
+        own.add(under)
+        for each in node.decorator_list:
+            own |= self.reads(each)
+        if isinstance(node, ast.ClassDef):
+            for each in node.bases:
+                own |= self.reads(each)
+        else:
+            self.parameters(node.args)
+            for default in (*node.args.defaults, *node.args.kw_defaults):
+                own |= self.reads(default) if default else set()
+        self.block(node.body, node.name, node.name, depth + 1)
+        if isinstance(node, ast.ClassDef):
+            own |= bound_in(node.body)
+
+    def _cases(
+        self,
+        node: ast.Try | ast.TryStar | ast.Match,
+        under: str,
+        sink: str,
+        depth: int,
+    ) -> None:
+        """Add a try, whose handlers depend on its body, or a match."""
+        if isinstance(node, ast.Match):
+            inner = self._condition(under, node.subject)
+            for pattern in ast.walk(node):
+                name = getattr(pattern, "name", None)
+                if isinstance(pattern, (ast.MatchAs, ast.MatchStar)) and name:
+                    self.made_of.setdefault(name, set()).add(inner)
+            for case in node.cases:
+                guards = [case.guard] if case.guard else []
+                self.block(
+                    case.body,
+                    self._condition(inner, *guards),
+                    sink,
+                    depth + 1,
+                )
+            return
+        self.block(node.body, under, sink, depth + 1)
+        inner = self._condition(under)
+        for statement in node.body:
+            self.made_of[inner] |= self.reads(statement)
+        for handler in node.handlers:
+            if handler.name:
+                self.made_of.setdefault(handler.name, set()).add(inner)
+            if handler.type:
+                self.made_of[inner] |= self.reads(handler.type)
+            self.block(handler.body, inner, sink, depth + 1)
+        self.block(node.orelse, under, sink, depth + 1)
+        self.block(node.finalbody, under, sink, depth + 1)
+
+    def reads(self, node: ast.AST) -> set[str]:
+        """The names that some code reads; what it binds inside is added."""
+        found: set[str] = set()
+        arguments: list[str] = []
+        stack = [node]
+        while stack:
+            each = stack.pop()
+            if isinstance(each, ast.Name):
+                if isinstance(each.ctx, ast.Load):
+                    found.add(each.id)
+                continue
+            if isinstance(each, ast.comprehension):
+                made_of = self.reads(each.iter)
+                for leaf in leaves(each.target):
+                    if isinstance(leaf, ast.Name):
+                        self.made_of.setdefault(leaf.id, set()).update(made_of)
+            elif isinstance(each, ast.NamedExpr):
+                made_of = self.reads(each.value)
+                self.made_of.setdefault(each.target.id, set()).update(made_of)
+            elif isinstance(each, ast.Lambda):
+                arguments += names_of(each.args)
+            stack.extend(ast.iter_child_nodes(each))
+        for name in arguments:
+            self.made_of.setdefault(name, set()).update(found)
+        return found
+
+
+def names_of(spec: ast.arguments) -> list[str]:
+    """The names of a function's parameters."""
+    every = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
+    every += [each for each in (spec.vararg, spec.kwarg) if each]
+    return [each.arg for each in every]
+
+
+def reachable(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a block up to one that leaves it."""
+    for node in body:
+        yield node
+        if isinstance(node, _ENDS):
+            return
+
+
+def ends(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block is always left."""
+    return any(isinstance(node, _ENDS) for node in body)
+
+
+def branches(node: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The body and the else of a statement; empty where never entered."""
+    body, orelse = getattr(node, "body", []), getattr(node, "orelse", [])
+    if isinstance(node, (ast.If, ast.While)):
+        truth = literal_truth(node.test)
+        return (
+            [] if truth is False else body,
+            [] if truth is True else orelse,
+        )
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return ([] if literal_truth(node.iter) is False else body), orelse
+    return body, orelse
+
+
+def literal_truth(test: ast.expr) -> bool | None:
+    """Whether a test that is written out holds; None if it is not."""
+    match test:
+        case ast.Constant(value):
+            return bool(value)
+        case ast.UnaryOp(ast.Not(), operand):
+            truth = literal_truth(operand)
+            return None if truth is None else not truth
+        case ast.List(elts) | ast.Tuple(elts) | ast.Set(elts):
+            return bool(elts)
+        case ast.Dict(keys):
+            return bool(keys)
+        case _:
+            return None
+
+
+def leaves(target: ast.expr) -> Iterator[ast.expr]:
+    """What an assignment's target names, its tuples taken apart."""
+    stack = [target]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.Tuple, ast.List)):
+            stack.extend(reversed(node.elts))
+        elif isinstance(node, ast.Starred):
+            stack.append(node.value)
+        else:
+            yield node
+
+
+def bound_in(body: Sequence[ast.stmt]) -> set[str]:
+    """The names that the statements of a block bind, at its own level."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, DEFINITIONS):
+            found.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [node.target]
+            )
+            found.update(
+                leaf.id
+                for target in targets
+                for leaf in leaves(target)
+                if isinstance(leaf, ast.Name)
+            )
+    return found
+
+
+def _acts(value: ast.expr) -> bool:
+    """Whether a bare expression does something."""
+    return isinstance(value, (ast.Call, ast.Await, ast.Yield, ast.YieldFrom))
+
+
+def _reached(start: set[str], arrows: dict[str, set[str]]) -> set[str]:
+    """All that some nodes lead to, themselves included."""
+    found, stack = set(start), list(start)
+    while stack:
+        fresh = arrows.get(stack.pop(), set()) - found
+        found |= fresh
+        stack.extend(fresh)
+    return found
