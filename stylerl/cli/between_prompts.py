@@ -57,7 +57,7 @@ def measure(root: Path, params: Params) -> Signal:
             "ppo.group_size": SAMPLES,
             "ppo.gamma": 1.0,
             "ppo.prompts": PROMPTS,
-            "ppo.batch_size": PROMPTS * SAMPLES,
+            "ppo.batch_size": PROMPTS,  # so of each one sample of SFT
             "ppo.validate_every": 0,
             "ppo.keep": "last",
             "ppo.monitor": "none",
