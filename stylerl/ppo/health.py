@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 History = Sequence[Mapping[str, float]]
 FLAT = 0.01  # deviation of scores that are all the same, also over their mean
+RUNNING = 3  # updates that must be flat
 SMOOTHED = 5  # updates in the means that trends are judged by
 GAIN = 0.25  # of the scores' first deviation: a clear rise
 FALL = 10.0  # of the same: no reward falls so far by learning
@@ -123,7 +124,8 @@ def markdown(history: History) -> str:
 
 
 def _reward_collapse(history: History) -> _Finding | None:
-    """Scores that are flat at the end of a rise have nothing left to gain."""
+    """Scores that are flat at the end of a rise have nothing left to gain,
+    and one batch may lack what is rarely rewarded."""
     score, now = "objective/score", history[-1]
     first, spread = _initial(history, score), _spread(history)
     fallen = first - now[score]
@@ -134,11 +136,14 @@ def _reward_collapse(history: History) -> _Finding | None:
             score,
             critical=True,
         )
-    if _is_flat(now) and not _pays(history):
+    latest = history[-RUNNING:]
+    flat = len(latest) == RUNNING and all(map(_is_flat, latest))
+    if flat and not _pays(history):
         deviation = now["objective/score_std"]
         return _Finding(
             f"the scores' standard deviation is {deviation:.4f}, below "
-            f"{FLAT} and below {FLAT:.0%} of their mean",
+            f"{FLAT} and below {FLAT:.0%} of their mean, for {RUNNING} "
+            "updates running",
             "objective/score_std",
         )
     return None

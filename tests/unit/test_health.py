@@ -340,9 +340,17 @@ def test_every_alarm_has_a_remedy_that_is_provoked_here():
 
 
 def test_a_constant_reward_is_a_collapse(heard):
-    found = run(lambda p, c: [1.0] * len(c), updates=1)
+    found = run(lambda p, c: [1.0] * len(c), updates=3)
     tags = heard(found, "reward collapse")
-    assert tags["alarm: reward collapse"].startswith("update 1: ")
+    assert tags["alarm: reward collapse"].startswith("update 3: ")
+
+
+def test_a_batch_without_a_rare_reward_is_no_collapse():
+    """Two batches of zeros, and then one that has it."""
+    rows = history(objective__score=0.0, objective__score_std=0.0)
+    assert alarms(rows[:9]) == []
+    assert len(alarms(rows[:10])) == 1
+    assert alarms([*rows[:9], HEALTHY]) == []
 
 
 def test_a_huge_learning_rate_makes_updates_too_big(heard):
