@@ -10,6 +10,7 @@ import pandas as pd
 
 from stylerl import config, storage
 from stylerl.config import Params
+from stylerl.data import places
 from stylerl.evaluation.measurement.evaluation import (
     MODELS,
     Evaluation,
@@ -20,6 +21,7 @@ from stylerl.judge import Judge
 from stylerl.pipeline import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
+FILES = Path("artifacts/filter/files.parquet")
 SFT = Path("artifacts/sft")
 PPO = Path("artifacts/ppo")
 CLASSIFIER = Path("artifacts/reward/classifier")
@@ -40,13 +42,16 @@ def main() -> None:
     settings = config.to_dict(params.evaluate)
     with tracking.stage_run("evaluate", settings) as run:
         run.log_tag("judge", judge.identity)
+        snippets = storage.read_table(SNIPPETS)
+        held_out = snippets[snippets["split"] == params.evaluate.split]
         result = evaluate(
             sources,
-            storage.read_table(SNIPPETS),
+            snippets,
             judge,
             params.evaluate,
             params.seed,
             CLASSIFIER,
+            places.places(FILES, held_out),
         )
         write(result, judge, params)
         run.log_metrics(result.metrics)

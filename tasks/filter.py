@@ -1,13 +1,14 @@
-"""Stage `filter`: data/ -> artifacts/filter/snippets.parquet."""
+"""Stage `filter`: data/ -> snippets, and the files around them."""
 
 from pathlib import Path
 
 from stylerl import config, storage
-from stylerl.data import corpus
+from stylerl.data import corpus, places
 from stylerl.pipeline import process, tracking
 
 CORPUS = Path("data/corpus.parquet")
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
+FILES = Path("artifacts/filter/files.parquet")
 METRICS = Path("metrics/filter.json")
 
 
@@ -19,6 +20,7 @@ def main() -> None:
         for remark in corpus.remarks(counts, params.filter):
             print(f"filter: {remark}")
         storage.write_table(SNIPPETS, snippets)
+        storage.write_table(FILES, places.files(CORPUS, snippets))
         storage.write_json(METRICS, counts)
         run.log_metrics({"kept": counts["kept"], **counts["split"]})
         run.log_file(METRICS)

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stylerl import config, storage
-from stylerl.data import labels
+from stylerl.data import labels, places
 from stylerl.judge import Judge, cluster
 from stylerl.pipeline import process, tracking
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
+FILES = Path("artifacts/filter/files.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
 METRICS = Path("metrics/label.json")
 CHECKPOINTS = Path("checkpoints/label")
@@ -29,7 +30,14 @@ def main() -> None:
     ):
         run.log_tag("judge", judge.identity)
         snippets = storage.read_table(SNIPPETS)
-        table = labels.label(snippets, params.label, judge, params.seed)
+        drawn = labels.draw(snippets, params.label.snippets, params.seed)
+        table = labels.label(
+            snippets,
+            params.label,
+            judge,
+            params.seed,
+            places.places(FILES, drawn),
+        )
         storage.write_table(LABELS, table)
         metrics = labels.summary(table, judge.identity)
         storage.write_json(METRICS, metrics)

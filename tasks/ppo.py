@@ -16,6 +16,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from stylerl import config, draws, storage
+from stylerl.data import places
 from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.lm.sampling import generate
@@ -24,6 +25,8 @@ from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
 from stylerl.reward import functions
 
+SNIPPETS = Path("artifacts/filter/snippets.parquet")
+FILES = Path("artifacts/filter/files.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT = Path("artifacts/sft")
 CHECKPOINTS = Path("checkpoints/ppo")
@@ -120,11 +123,15 @@ def _sources(reward: Iterable[str]) -> Iterator[Path]:
 
 def make_trainer(params: config.Params) -> PPOTrainer:
     """The trainer of this stage, with its checkpoints."""
+    labels, snippets = map(storage.read_table, (LABELS, SNIPPETS))
+    cut = snippets[snippets["id"].isin(labels["source_id"])]
+    by_id = places.places(FILES, cut)
     return build_trainer(
         SFT,
         params,
-        storage.read_table(LABELS),
+        labels,
         checkpoints=CHECKPOINTS / _key()[:16],
+        places=places.places_of_prompts(by_id, labels),
     )
 
 

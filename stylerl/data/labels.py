@@ -20,15 +20,22 @@ from stylerl.errors import DataError
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge
+    from stylerl.judge.place import Place
 
 LABELLED = ("train", "valid")
 VALID_SHARE = 0.1  # of the labels; the rest is for training
 
 
 def label(
-    snippets: pd.DataFrame, config: LabelConfig, judge: "Judge", seed: int
+    snippets: pd.DataFrame,
+    config: LabelConfig,
+    judge: "Judge",
+    seed: int,
+    places: Mapping[str, "Place"] | None = None,
 ) -> pd.DataFrame:
     """Draw snippets, corrupt the style of a share of them, and judge all.
+
+    Each where it stands, if `places` has its id; else as a file.
 
     `snippets` has the columns of artifacts/filter/snippets.parquet; the
     result those of artifacts/label/labels.parquet, in the order of drawing,
@@ -50,11 +57,26 @@ def label(
             "parsed": verdict.parsed,
             "compliant": verdict.compliant,
         }
-        for verdict in judge.verdicts(table["text"].tolist(), desc="label")
+        for verdict in judge.in_place(_completed(table, places or {}))
     )
     labels = pd.concat([table, found], axis=1)
     labels.attrs["judge"] = judge.identity  # parquet keeps it
     return labels
+
+
+def _completed(
+    table: pd.DataFrame, places: Mapping[str, "Place"]
+) -> list[tuple["Place | None", str, str]]:
+    """The place, the prompt and the body of each; a file is all prompt."""
+    rows = zip(
+        table["source_id"], table["text"], table["body_start"], strict=True
+    )
+    return [
+        (places.get(name), text[:start], text[start:])
+        if start > 0
+        else (None, text, "")
+        for name, text, start in rows
+    ]
 
 
 def draw(snippets: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:

@@ -104,6 +104,11 @@ def guards(metrics: Metrics) -> list[Guard]:
             f"is {KL_LIMIT:g}",
         ),
         _forgotten(sft, ppo),
+        *(
+            [not_worse("names that resolve", "resolved_names")]
+            if "resolved_names" in gain  # an older evaluation has none
+            else []
+        ),
         not_worse("repeated lines", "repeated_lines"),
         not_worse("comment lines", "comment_share"),
         not_worse("noqa", "noqa_share"),

@@ -68,6 +68,13 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
 
 
+def has_plugins(config: JudgeConfig) -> bool:
+    """Whether others than flake8's own plugins judge."""
+    if config.plugins or config.config is None:
+        return bool(config.plugins)
+    return LOCAL in Path(config.config).read_text(encoding="utf-8")
+
+
 def working_directory() -> str:
     """The folder that relative names are relative to.
 

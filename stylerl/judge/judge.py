@@ -12,7 +12,8 @@ that says so.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sized
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Protocol
 
@@ -20,11 +21,13 @@ from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
 from stylerl.judge.cache import VerdictCache
-from stylerl.judge.fingerprint import identify, versions
+from stylerl.judge.fingerprint import has_plugins, identify, versions
+from stylerl.judge.place import Place, Placed
 from stylerl.judge.pool import CRASHED, NOT_DONE, shared_pool
 from stylerl.judge.verdict import SNIPPET, Verdict
 
 File = tuple[bytes, str]  # content, path
+Completed = tuple[Place | None, str, str]  # where, prompt and completion
 BATCH = 1024  # sources a job that the cache looks up and writes at once
 OUT_OF_MEMORY = "flake8 failed: MemoryError"
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
@@ -48,6 +51,7 @@ class Judge:
         config: JudgeConfig,
         cache: Path | None = None,
         pool: Pool | None = None,
+        places: Mapping[str, Place] | None = None,
     ) -> None:
         """Check what can be checked before flake8 starts.
 
@@ -56,6 +60,8 @@ class Judge:
             cache: a file that keeps verdicts for the next time; made where
                 there is none.
             pool: who does the work; by default processes of this machine.
+            places: where the functions of some prompts stand, by prompt;
+                completions of others are judged as files of their own.
 
         Raises:
             ConfigError: a rule prefix is none, or the configuration file or
@@ -70,6 +76,7 @@ class Judge:
         identify(config, self.versions)  # errors before any waiting
         self._cache = None if cache is None else VerdictCache(cache)
         self._pool = pool
+        self.places = places or {}
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -112,6 +119,61 @@ class Judge:
             total=total,
             delay=BAR_AFTER,
         )
+
+    def completions(
+        self,
+        prompts: Sequence[str],
+        completions: Sequence[str],
+        jobs: int = 0,
+        desc: str = "judge",
+    ) -> Iterator[Verdict]:
+        """Judge completions, each where its prompt stands.
+
+        Args:
+            prompts: those in `places`, and others.
+            completions: one of each prompt.
+            jobs: processes; 0 takes every core.
+            desc: what the progress bar calls the work.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+        """
+        places = map(self.places.get, prompts)
+        items = [*zip(places, prompts, completions, strict=True)]
+        return self.in_place(items, jobs, desc)
+
+    def in_place(
+        self, items: Sequence[Completed], jobs: int = 0, desc: str = "judge"
+    ) -> Iterator[Verdict]:
+        """Judge completions, each at a place; without one, as a file.
+
+        Rows and columns are those of prompt and completion.
+
+        Raises:
+            ConfigError: flake8 refuses the configuration.
+        """
+        # A plugin may look at anything.
+        whole = has_plugins(self.config)
+        waiting: deque[Placed | None] = deque()
+
+        def files() -> Iterator[File]:
+            for place, prompt, completion in items:
+                placed = place and place.put(completion, whole=whole)
+                waiting.append(placed)
+                if placed is None:
+                    yield _encode(prompt + completion), SNIPPET
+                else:
+                    yield placed.source, placed.path
+
+        for verdict in tqdm(
+            self.judge_files(files(), jobs),
+            desc=desc,
+            unit="completion",
+            total=len(items),
+            delay=BAR_AFTER,
+        ):
+            placed = waiting.popleft()
+            yield verdict if placed is None else placed.settle(verdict)
 
     def judge_files(
         self, files: Iterable[File], jobs: int = 0

@@ -8,7 +8,7 @@ The policy, its reference and critic, the reward, the monitor and the prompts
 are those that the section `ppo` of the parameters names.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from stylerl.config import Params, PPOConfig
 from stylerl.data.prompts import compliant_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
+from stylerl.judge.place import Place
 from stylerl.lm import models
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.policy import PolicyWithValue
@@ -43,6 +44,7 @@ def build_trainer(
     *,
     reward_models: str | Path = REWARD_MODELS,
     checkpoints: str | Path | None = None,
+    places: Mapping[str, Place] | None = None,
 ) -> PPOTrainer:
     """Put models, prompts and reward together.
 
@@ -54,6 +56,8 @@ def build_trainer(
             ppo.prompt_texts holds them.
         reward_models: the folder with classifier/ and pairwise/.
         checkpoints: a folder to resume from; None keeps none.
+        places: where prompts stand, by prompt; completions of others are
+            judged as files of their own.
 
     Raises:
         ConfigError: the parameters do not fit together.
@@ -64,7 +68,7 @@ def build_trainer(
     tokenizer = models.load_tokenizer(model)
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
-    settings, judge = params.ppo, Judge(params.judge)
+    settings, judge = params.ppo, Judge(params.judge, places=places)
     models.tag_with_judge(policy, judge.identity)
 
     prompts, validation = _draw_prompts(params, labels, policy, tokenizer)

@@ -283,9 +283,8 @@ def assess_all(
     completions: list[str],
     finished: list[bool],
 ) -> list[Assessment]:
-    """Each completion's outcome, judged together with its prompt."""
-    texts = [p + c for p, c in zip(prompts, completions, strict=True)]
-    verdicts = judge.verdicts(texts, jobs=1, desc="ppo: judge")
+    """Each completion's outcome, judged where the judge knows it to stand."""
+    verdicts = judge.completions(prompts, completions, 1, "ppo: judge")
     return [
         assess(prompt, done, verdict)
         for prompt, done, verdict in zip(

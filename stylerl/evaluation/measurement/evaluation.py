@@ -29,6 +29,7 @@ from stylerl.evaluation.measurement.metrics import (
     tabulate_rules,
 )
 from stylerl.judge import Judge
+from stylerl.judge.place import Place
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
@@ -49,19 +50,21 @@ def evaluate(
     config: EvaluateConfig,
     seed: int,
     classifier: Path | None = None,
+    places: Mapping[str, Place] | None = None,
 ) -> Evaluation:
     """Compare the models `base`, `sft` and `ppo` of `sources`.
 
     With `classifier`, a reward model's folder, the best of n of SFT's by
     that model are baselines, and the compliance that it predicts is compared
-    with the verdicts.
+    with the verdicts.  With `places`, by the snippet's id, completions are
+    judged in the files that their prompts were cut from.
 
     Raises:
         DataError: the split holds no prompt that is clean.
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
     # 1. Sample: every model completes the same prompts from the same seeds.
-    prompts = heldout.draw_prompts(snippets, judge, config, seed)
+    prompts = heldout.draw_prompts(snippets, judge, config, seed, places)
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
         sources, prompts, texts, config, seed
@@ -76,7 +79,7 @@ def evaluate(
         classifier,
     )
     # 3. Judge: flake8, and linters that no reward has seen.
-    completions = verdicts.judge_completions(completions, judge)
+    completions = verdicts.judge_completions(completions, judge, places)
     # 4. Measure.
     metrics = _compute_all_metrics(
         completions, sampled.bits_per_byte, config, seed

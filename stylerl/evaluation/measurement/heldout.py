@@ -7,7 +7,7 @@ carry no violation: every completion starts clean.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -16,6 +16,7 @@ from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.outcome import attribute
+from stylerl.judge.place import Place
 
 
 class Prompt(NamedTuple):
@@ -39,11 +40,13 @@ def draw_prompts(
     judge: Judge,
     config: EvaluateConfig,
     seed: int,
+    places: Mapping[str, Place] | None = None,
 ) -> list[Prompt]:
     """Draw `config.prompts` prompts of the split whose own lines are clean.
 
-    Fewer where the split does not hold as many; `config.prompt_texts` instead
-    where there are some.
+    Clean where they stand, if `places` has the snippet's id.  Fewer where
+    the split does not hold as many; `config.prompt_texts` instead where
+    there are some.
 
     Raises:
         DataError: the split holds no prompt that is clean.
@@ -58,14 +61,19 @@ def draw_prompts(
     # Judge as many as are wanted at a time, until enough of them are clean.
     for begin in range(0, len(drawn), count):
         batch = drawn.iloc[begin:].head(count)
-        verdicts = judge.verdicts(batch["text"], desc="evaluate: prompts")
-        rows = batch.to_dict("records")
-        for row, verdict in zip(rows, verdicts, strict=True):
-            whole, start = row["text"], row["body_start"]
-            text, body = whole[:start], whole[start:]
+        cut = zip(batch["text"], batch["body_start"], strict=True)
+        pairs = [(whole[:start], whole[start:]) for whole, start in cut]
+        items = [
+            ((places or {}).get(name), *pair)
+            for name, pair in zip(batch["id"], pairs, strict=True)
+        ]
+        verdicts = judge.in_place(items, desc="evaluate: prompts")
+        for name, (text, body), verdict in zip(
+            batch["id"], pairs, verdicts, strict=True
+        ):
             theirs = attribute(text, True, verdict.violations).prompt
             if verdict.parsed and not theirs:
-                prompts.setdefault(text, Prompt(row["id"], text, body))
+                prompts.setdefault(text, Prompt(name, text, body))
         if len(prompts) >= count:
             break
     if not prompts:

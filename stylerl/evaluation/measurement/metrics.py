@@ -254,6 +254,8 @@ def _external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         "ruff_docstrings": docs.where(readable),
         "black": rows["black"].where(readable),
     }
+    if "names" in rows:
+        found["resolved_names"] = rows["names"]
     if "reward" in rows:
         found[PREDICTED] = rows["reward"]
     return found

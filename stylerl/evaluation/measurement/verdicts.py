@@ -1,27 +1,40 @@
 """What flake8, ruff and black say of each completion."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from stylerl.evaluation.measurement import external_linters
 from stylerl.judge import Judge
+from stylerl.judge.names import resolved_names
 from stylerl.judge.outcome import assess
+from stylerl.judge.place import Place
 from stylerl.reward import substance
 
 
-def judge_completions(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+def judge_completions(
+    table: pd.DataFrame,
+    judge: Judge,
+    places: Mapping[str, Place] | None = None,
+) -> pd.DataFrame:
     """The table with what each linter says of each completion.
 
+    flake8 says it of the file that the prompt was cut from, where `places`
+    has the prompt's id.
+
     Adds `outcome, parsed, score, rows, cols, codes, texts` (four lists, one
-    entry a violation charged), `statements` and `trivial`, and of the linters
+    entry a violation charged), `statements`, `trivial`, `names` (the share
+    of those read that resolve, NaN where none is known), and of the linters
     that no reward has seen `ruff` and `black`.
     """
-    texts = (table["prompt"] + table["judged"]).tolist()
+    where = [(places or {}).get(name) for name in table["prompt_id"]]
+    items = zip(where, table["prompt"], table["judged"], strict=True)
     found: list[dict[str, Any]] = []
-    verdicts = judge.verdicts(texts, desc="evaluate: judge")
+    verdicts = judge.in_place([*items], desc="evaluate: judge")
     rows = table.to_dict("records")
-    for row, verdict in zip(rows, verdicts, strict=True):
+    for row, place, verdict in zip(rows, where, verdicts, strict=True):
         result = assess(row["prompt"], row["finished"], verdict)
         content = substance.measure(row["prompt"], row["judged"])
         found.append(
@@ -35,9 +48,19 @@ def judge_completions(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
                 "texts": [each.text for each in result.violations],
                 "statements": content.statements,
                 "trivial": content.trivial,
+                "names": _resolved(place, row["prompt"], row["judged"]),
             }
         )
     judged = pd.DataFrame(found, index=table.index)
     external = external_linters.lint(table, judge.config.max_line_length)
     columns = [table.drop(columns="judged"), judged, external]
     return pd.concat(columns, axis=1)
+
+
+def _resolved(place: Place | None, prompt: str, completion: str) -> float:
+    """The share of the names a completion reads that exist."""
+    known = None if place is None else place.known
+    if known is None:
+        return math.nan
+    names = resolved_names(prompt, completion, known)
+    return names.resolved / names.read if names.read else math.nan

@@ -1,0 +1,133 @@
+"""Where the snippets stand: the files that they were cut from.
+
+The stage `filter` writes the text and the outline of each file that it keeps
+a snippet of; a snippet's row names its file, and its first row there.
+"""
+
+import ast
+import io
+import multiprocessing
+import tokenize
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from stylerl.errors import DataError
+from stylerl.judge.outline import Outline, outline
+from stylerl.judge.place import File, Place, locate
+
+KEY = ["distribution", "path"]  # of a file
+COLUMNS = [*KEY, "text", "outline"]
+
+
+def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
+    """The files that functions were cut from, with the columns COLUMNS.
+
+    Not those in another encoding than UTF-8, into which not every body can
+    be put.
+
+    Args:
+        corpus: data/corpus.parquet.
+        snippets: rows of artifacts/filter/snippets.parquet.
+    """
+    cut = snippets[snippets["body_start"] > 0]
+    wanted = set(zip(cut["distribution"], cut["path"], strict=True))
+    context = multiprocessing.get_context("forkserver")
+    with context.Pool() as pool:
+        found = pool.imap(_look, _chosen(corpus, wanted), chunksize=32)
+        bar = tqdm(found, "filter: outlines", len(wanted), unit=" files")
+        rows = [row for row in bar if row is not None]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _chosen(
+    corpus: Path, wanted: set[tuple[str, str]]
+) -> Iterator[tuple[str, str, bytes]]:
+    """The wanted files of the corpus, one row group in memory at a time."""
+    for batch in pq.ParquetFile(corpus).iter_batches(
+        batch_size=256, columns=[*KEY, "content"]
+    ):
+        for row in batch.to_pylist():
+            if (row["distribution"], row["path"]) in wanted:
+                yield row["distribution"], row["path"], row["content"]
+
+
+def _look(
+    file: tuple[str, str, bytes],
+) -> tuple[str, str, str, str] | None:
+    """A file's row of the table."""
+    distribution, path, content = file
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    if encoding not in ("utf-8", "utf-8-sig"):
+        return None
+    text = content.decode(encoding).lstrip("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
+    return distribution, path, text, outline(tree, text, path).dumps()
+
+
+def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
+    """The places of functions, by the snippet's id.
+
+    A snippet that is a file, or of a file in another encoding than UTF-8,
+    has none.
+
+    Args:
+        files: artifacts/filter/files.parquet.
+        snippets: rows of artifacts/filter/snippets.parquet.
+
+    Raises:
+        DataError: the table of files is missing.
+    """
+    cut = snippets[snippets["body_start"] > 0]
+    wanted = sorted(set(cut["path"]))
+    try:
+        table = pd.read_parquet(files, filters=[("path", "in", wanted)])
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{files} does not exist; run the stage filter"
+        ) from error
+    found = {
+        (row["distribution"], row["path"]): File(
+            row["text"].split("\n"), row["path"], Outline.loads(row["outline"])
+        )
+        for row in table.to_dict("records")
+    }
+    rows: Any = cut.to_dict("records")
+    return {
+        row["id"]: locate(file, row["line"], row["text"], _head(row))
+        for row in rows
+        if (file := found.get((row["distribution"], row["path"])))
+    }
+
+
+def places_of_prompts(
+    by_id: Mapping[str, Place], labels: pd.DataFrame
+) -> dict[str, Place]:
+    """The places of the labelled functions' prompts, by prompt.
+
+    Of functions with the same prompt, the first one's.
+
+    Args:
+        by_id: the snippets' places.
+        labels: rows of artifacts/label/labels.parquet.
+    """
+    found: dict[str, Place] = {}
+    rows: Any = labels[labels["compliant"] & (labels["body_start"] > 0)]
+    for row in rows.to_dict("records"):
+        if place := by_id.get(row["source_id"]):
+            found.setdefault(_head(row), place)
+    return found
+
+
+def _head(row: Mapping[str, Any]) -> str:
+    """The part of a function that is its prompt."""
+    text: str = row["text"][: row["body_start"]]
+    return text

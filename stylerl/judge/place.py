@@ -1,0 +1,232 @@
+"""The place of a function in its file, where its body is judged.
+
+    place = locate(file, 12, function, head)
+    placed = place.put("\\n    return os.sep\\n")
+    verdict = placed.settle(judge.verdict(placed.source, placed.path))
+
+A body is put into its file at the file's own indentation, flake8 judges the
+file, and what it finds on the function's rows is the verdict: in the rows and
+columns of the function alone, as `outcome.assess` takes it.  What it says of
+other rows is not the body's, but for blank lines at the body's end, found at
+the statement that follows, and a syntax error, wherever it is found.
+
+Most of a file says nothing about a body that parses and stays inside its
+function.  Such a body is judged in a skeleton of the file: what the names
+that it mentions are bound to, the classes around it, and where it goes on.
+"""
+
+import ast
+import re
+import unicodedata
+import warnings
+from functools import cached_property
+from typing import NamedTuple
+
+from stylerl.judge.outline import Outline
+from stylerl.judge.positions import LINE_END
+from stylerl.judge.verdict import Verdict, Violation
+
+IDENTIFIER = re.compile(r"[^\W\d]\w*")
+# Found at a function's first row for what stands before it.
+OF_THE_REST = ("E30", "E117", "F811")
+# Found at the statement after the body, for blank lines at its end.
+OF_THE_JOINT = "E303"
+
+
+class File(NamedTuple):
+    """A file that functions were cut from."""
+
+    lines: list[str]  # split at Unix line ends
+    path: str  # which per-file-ignores look at
+    outline: Outline
+
+
+class Placed(NamedTuple):
+    """A source to judge, and how its rows become the function's."""
+
+    source: bytes
+    path: str
+    above: int  # rows before the function's first
+    rows: int  # of the function
+    indent: int  # characters before each of its rows
+    joint: int  # rows after it that its blank lines may offend; 0 for none
+
+    def settle(self, found: Verdict) -> Verdict:
+        """What of the file's verdict is the function's."""
+        own = filter(None, map(self._own, found.violations))
+        return Verdict(tuple(sorted(own)), found.parsed, found.reason)
+
+    def _own(self, found: Violation) -> Violation | None:
+        row, code = found.row - self.above, found.code
+        beyond = found._replace(row=self.rows + 1, col=1)
+        if code.startswith("E9"):
+            if not 1 <= row <= self.rows:
+                return beyond
+        elif self.rows < row <= self.rows + self.joint:
+            return beyond if code == OF_THE_JOINT else None
+        elif not 1 <= row <= self.rows:
+            return None
+        if row == 1 and code.startswith(OF_THE_REST):
+            return None
+        return found._replace(row=row, col=max(1, found.col - self.indent))
+
+
+class Place:
+    """A function's header in its file, without the body."""
+
+    def __init__(
+        self,
+        file: File,
+        start: int,
+        body: int,
+        end: int,
+    ) -> None:
+        """Find a function in its file.
+
+        Args:
+            file: its rows, name and outline.
+            start: rows above the function's header.
+            body: rows above its body; its decorators are above the header.
+            end: rows above what follows it.
+        """
+        self.file, self._start, self._body, self._end = file, start, body, end
+        first = file.lines[start]
+        self.indent = first[: len(first) - len(first.lstrip(" \t"))]
+
+    @property
+    def known(self) -> frozenset[str] | None:
+        """The names of its module; None where a star import hides some."""
+        return self.file.outline.known
+
+    def put(self, completion: str, *, whole: bool = False) -> Placed:
+        """The source in which a completion of the header is judged.
+
+        Its last line end is the file's.
+
+        Args:
+            completion: what follows the header, indented as if the header
+                were not.
+            whole: judge in the whole file; else in a skeleton, where that
+                gives the same verdict.
+        """
+        body = completion.removesuffix("\n")
+        ends_blank = not body.rpartition("\n")[2].strip(" \t\f")
+        before, after = self._before, self._after
+        if not whole and (rows := self._skeleton(body)) is not None:
+            before, after = rows
+        source = "\n".join([*before, *self._head])
+        source += _indented(body, self.indent) + "\n"
+        source += "\n".join(after)
+        return Placed(
+            source.encode("utf-8", "surrogatepass"),
+            self.file.path,
+            len(before),
+            len(self._head) + len(LINE_END.findall(body)),
+            len(self.indent),
+            len(self._next) if ends_blank else 0,
+        )
+
+    @property
+    def _before(self) -> list[str]:
+        return self.file.lines[: self._start]
+
+    @property
+    def _head(self) -> list[str]:
+        return self.file.lines[self._start : self._body]
+
+    @property
+    def _after(self) -> list[str]:
+        return self.file.lines[self._end :]
+
+    @cached_property
+    def _next(self) -> list[str]:
+        """The rows below, to the first statement, of which stays a pass."""
+        after = self._after
+        for number, row in enumerate(after):
+            code = row.lstrip(" \t\f")
+            if code and not code.startswith("#"):
+                stub = row[: len(row) - len(code)] + "pass"
+                return [*after[:number], stub, ""]
+        return after
+
+    def _skeleton(self, body: str) -> tuple[list[str], list[str]] | None:
+        """Rows that stand for all above and below; None for the file's.
+
+        Where a body does not parse, flake8 stops at the parser's error, for
+        which nothing above counts but the classes around.
+        """
+        nest = self.file.outline.functions.get(self._start + 1)
+        if nest is None or "\r" in body:
+            return None
+        prompt = [row.removeprefix(self.indent) for row in self._head]
+        text = "\n".join(prompt) + body + "\n"
+        tree = _parse(text)
+        if tree is None:
+            rows = [*nest.headers, *self._head]
+            below = "\n".join(self._after)
+            placed = f"{_indented(body, self.indent)}\n{below}"
+            if _parse("\n".join(rows) + placed) is None:
+                return nest.headers, self._after
+            return None
+        if any(r.strip() and r[0] not in " \t" for r in body.split("\n")[1:]):
+            return None  # a row leaves the function
+        if not text.isascii():
+            text = unicodedata.normalize("NFKC", text)
+        mentioned = set(IDENTIFIER.findall(text))
+        above = self.file.outline.skeleton(nest, mentioned, _bound(tree))
+        return None if above is None else (above, self._next)
+
+
+def _parse(text: str) -> ast.Module | None:
+    """The tree of a text; None where it does not parse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """The names that some code binds, deletes or declares."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                names.add(name)
+            case (
+                ast.FunctionDef(name=str(name))
+                | ast.AsyncFunctionDef(name=str(name))
+                | ast.ClassDef(name=str(name))
+                | ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+                | ast.arg(arg=name)
+            ):
+                names.add(name)
+            case ast.Global(names=several) | ast.Nonlocal(names=several):
+                names.update(several)
+            case ast.alias(name=name, asname=other):
+                names.add(other or name.partition(".")[0])
+    return names
+
+
+def locate(file: File, row: int, function: str, head: str) -> Place:
+    """The place of a function in a file.
+
+    Args:
+        file: its rows, name and outline.
+        row: the function's first row, from 1.
+        function: its text, ending in a line end.
+        head: the part of it that is its header and docstring.
+    """
+    start = row - 1
+    end = start + function.count("\n")
+    return Place(file, start, start + head.count("\n") + 1, end)
+
+
+def _indented(body: str, indent: str) -> str:
+    """A body with each row but the first, and blank ones, moved right."""
+    first, *rows = body.split("\n")
+    return "\n".join([first, *(indent + r if r.strip() else r for r in rows)])

@@ -1,0 +1,205 @@
+"""A body judged where it stands: what flake8 says of the file, on its rows."""
+
+import ast
+import random
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stylerl.config import FilterConfig, JudgeConfig
+from stylerl.corrupt import corrupt_style
+from stylerl.data import corpus
+from stylerl.judge import Judge, Verdict
+from stylerl.judge.outcome import assess
+from stylerl.judge.outline import Outline, outline
+from stylerl.judge.place import File, Place, locate
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EVERY = JudgeConfig(select=("E", "W", "F"), ignore=("W503",))
+
+FILE = textwrap.dedent("""\
+    import json
+    import os
+    from typing import Any
+
+    LIMIT = 10
+    later: int
+
+
+    class Outer:
+        size = 1
+
+        class Inner:
+            def go(self, x):
+                \"\"\"Go.\"\"\"
+                return x
+
+            def stop(self):
+                return os.sep
+
+    def plain(x):
+        return json
+
+
+    if LIMIT:
+        def inside(x):
+            return x
+    """)
+GO, PLAIN, INSIDE = "def go(self, x):", "def plain(x):", "def inside(x):"
+
+
+def place(file: str, header: str, path: str = "m.py") -> tuple[str, Place]:
+    """The prompt and the place of the function with a header."""
+    found = corpus.extract(
+        file.encode(), FilterConfig(min_chars=1, max_chars=9999)
+    ).snippets
+    snippet = next(s for s in found if s.text.startswith(header))
+    head = snippet.text[: snippet.body_start]
+    seen = Outline.loads(outline(ast.parse(file), file, path).dumps())
+    around = File(file.split("\n"), path, seen)
+    return head, locate(around, snippet.line, snippet.text, head)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge(EVERY)
+
+
+LONG = "x = " + "1" * 64  # 68 characters; 12 before it make 80
+# header, body, (row, column, code) as of prompt and body alone
+CASES = {
+    "a name of the module": (PLAIN, "return LIMIT, x", []),
+    "a name of nowhere": (PLAIN, "return nothing", [(2, 12, "F821")]),
+    "annotated, never bound": (PLAIN, "return later", [(2, 12, "F821")]),
+    "not one of the class": (GO, "return size", [(3, 12, "F821")]),
+    # 8 + 4 columns of the file's and 68 are 80: one more than 79
+    "its own indentation": (
+        GO,
+        f"{LONG}\n    return x",
+        [(3, 72, "E501")],
+    ),
+    "as wide as may be": (GO, f"{LONG[:-1]}\n    return x", []),
+    "the module's, of that width": (PLAIN, f"{LONG}\n    return x", []),
+    "never used": (GO, "y = 1", [(3, 5, "F841")]),
+    # used nowhere else: the loop hides the import
+    "hides an import": (
+        PLAIN,
+        "for json in x:\n        pass",
+        [(2, 9, "F402")],
+    ),
+    "nested": (
+        GO,
+        "y = 1\n    def f():\n        return y\n    return f",
+        [(4, 5, "E306")],
+    ),
+    # rows 3 and 4 are blank, and so is the file's own
+    "blank at its end": (PLAIN, "return x\n\n", [(5, 1, "E303")]),
+    "in a condition": (INSIDE, "return nothing", [(2, 12, "F821")]),
+    "unparsable": (PLAIN, "return (", [(2, 13, "E999")]),
+    # the string swallows the file: an error, wherever it is reported
+    "an open string": (GO, 'y = """', [(3, 10, "E999")]),
+    "an open block": (PLAIN, "if x:", [(3, 1, "E999")]),
+    "runs on": (PLAIN, "return x\nnothing()", [(3, 1, "E305")]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("whole", [False, True], ids=["skeleton", "file"])
+def test_charged_is_what_stands_on_the_bodys_rows(
+    case: str, whole: bool, judge: Judge
+) -> None:
+    header, body, expected = CASES[case]
+    prompt, where = place(FILE, header)
+    completion = f"\n    {body}\n"
+    placed = where.put(completion, whole=whole)
+
+    verdict = placed.settle(judge.verdict(placed.source, placed.path))
+
+    charged = assess(prompt, True, verdict).violations
+    found = [v[:3] for v in charged]
+    assert found[: len(expected)] == expected
+    # what runs on reads a name of nowhere besides
+    assert {v[2] for v in found[len(expected) :]} <= {"F821"}
+
+
+def test_the_last_functions_end_is_the_files(judge: Judge) -> None:
+    file = "def f(x):\n    return x\n"
+    prompt, where = place(file, "def f")
+    items = [(where, prompt, f"\n    return 1{end}") for end in ("", "\n")]
+    items.append((where, prompt, "\n    return 1\n\n"))
+    found = [
+        [v.code for v in each.violations] for each in judge.in_place(items)
+    ]
+    assert found == [[], [], ["W391"]]
+
+
+def test_ignored_by_its_files_name(tmp_path: Path) -> None:
+    style = tmp_path / "setup.cfg"
+    style.write_text(f"[flake8]\nper-file-ignores = {tmp_path}/tests/*:F841\n")
+    judge = Judge(JudgeConfig(config=str(style)))
+    for path, codes in (("tests/a.py", []), ("src/a.py", ["F841"])):
+        file = f"{tmp_path}/{path}"
+        prompt, where = place(FILE, PLAIN, file)
+        item = (where, prompt, "\n    y = 1\n")
+        (verdict,) = judge.in_place([item])
+        assert [v.code for v in verdict.violations] == codes
+
+
+def test_a_plugin_sees_the_whole_file() -> None:
+    pytest.importorskip("pep8ext_naming")
+    file = "class A:\n    def __init__(self):\n        self.x = 1\n"
+    judge = Judge(
+        JudgeConfig(select=("N",), ignore=(), plugins=("pep8-naming",))
+    )
+    prompt, where = place(file, "def __init__")
+    body = "\n    self.x = 1\n"
+    alone = judge.verdict(prompt + body)
+    (placed,) = judge.in_place([(where, prompt, body)])
+    assert [v.code for v in alone.violations] == ["N807"]
+    assert placed.violations == ()
+
+
+def test_known_names() -> None:
+    _, where = place(FILE, PLAIN)
+    assert where.known == {
+        *("json", "os", "Any", "LIMIT", "later", "Outer", "plain", "inside")
+    }
+    star = "from os import *\n\n\n" + FILE
+    assert place(star, PLAIN)[1].known is None
+
+
+def test_a_skeleton_says_what_the_file_says(judge: Judge) -> None:
+    """On our own functions, each with bodies of its own and of others.
+
+    benchmarks/bench_context.py does so on 1,000 of the corpus.
+    """
+    rng = random.Random(0)
+    places = []
+    for path in sorted((ROOT / "stylerl").rglob("*.py"))[::12]:
+        file = path.read_text()
+        for cut in corpus.extract(file.encode(), FilterConfig()).snippets[:4]:
+            head = cut.text[: cut.body_start]
+            places.append((*place(file, cut.text), cut.text[len(head) :]))
+    items, sources = [], []
+    for prompt, where, own in places:
+        other = rng.choice(places)[2]
+        rough = corrupt_style(prompt + other, len(prompt), rng)[0]
+        for body in (own, other, rough[len(prompt) :], own + "\n\n", own[:-9]):
+            items.append((where, prompt, body))
+            sources.append(where.put(body, whole=True))
+    files = [(placed.source, placed.path) for placed in sources]
+    verdicts = zip(sources, judge.judge_files(files), strict=True)
+    whole = [placed.settle(verdict) for placed, verdict in verdicts]
+
+    quick = [*judge.in_place(items)]
+
+    def on_body(prompt: str, verdict: Verdict) -> list[Any]:
+        rows = prompt.count("\n") + 1
+        return [v[:3] for v in verdict.violations if v.row > rows]
+
+    assert len(items) > 100
+    assert sum(not verdict.compliant for verdict in whole) > 40
+    for (_, prompt, body), one, other in zip(items, whole, quick, strict=True):
+        assert on_body(prompt, one) == on_body(prompt, other), body
