@@ -158,7 +158,7 @@ class Judge:
 
         def files() -> Iterator[File]:
             for place, prompt, completion in items:
-                placed = place and place.put(completion, whole=whole)
+                placed = place.put(completion, whole=whole) if place else None
                 waiting.append(placed)
                 if placed is None:
                     yield _encode(prompt + completion), SNIPPET
