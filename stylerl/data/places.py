@@ -36,10 +36,12 @@ def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
         snippets: rows of artifacts/filter/snippets.parquet.
     """
     cut = snippets[snippets["body_start"] > 0]
+    if cut.empty:
+        return pd.DataFrame(columns=COLUMNS)
     wanted = set(zip(cut["distribution"], cut["path"], strict=True))
     context = multiprocessing.get_context("forkserver")
     with context.Pool() as pool:
-        found = pool.imap(_look, _chosen(corpus, wanted), chunksize=32)
+        found = pool.imap(look, _chosen(corpus, wanted), chunksize=32)
         bar = tqdm(found, "filter: outlines", len(wanted), unit=" files")
         rows = [row for row in bar if row is not None]
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -57,10 +59,14 @@ def _chosen(
                 yield row["distribution"], row["path"], row["content"]
 
 
-def _look(
+def look(
     file: tuple[str, str, bytes],
 ) -> tuple[str, str, str, str] | None:
-    """A file's row of the table."""
+    """A file's row of the table; None for another encoding than UTF-8.
+
+    Args:
+        file: its distribution, path and content.
+    """
     distribution, path, content = file
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     if encoding not in ("utf-8", "utf-8-sig"):
@@ -87,6 +93,8 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
         DataError: the table of files is missing.
     """
     cut = snippets[snippets["body_start"] > 0]
+    if cut.empty:
+        return {}
     wanted = sorted(set(cut["path"]))
     try:
         table = pd.read_parquet(files, filters=[("path", "in", wanted)])

@@ -80,6 +80,7 @@ class Place:
         start: int,
         body: int,
         end: int,
+        lead: str = "",
     ) -> None:
         """Find a function in its file.
 
@@ -88,7 +89,9 @@ class Place:
             start: rows above the function's header.
             body: rows above its body; its decorators are above the header.
             end: rows above what follows it.
+            lead: what the prompt has of the body: a line end, or nothing.
         """
+        self._lead = lead
         self.file, self._start, self._body, self._end = file, start, body, end
         first = file.lines[start]
         self.indent = first[: len(first) - len(first.lstrip(" \t"))]
@@ -109,7 +112,7 @@ class Place:
             whole: judge in the whole file; else in a skeleton, where that
                 gives the same verdict.
         """
-        body = completion.removesuffix("\n")
+        body = self._lead + completion.removesuffix("\n")
         ends_blank = not body.rpartition("\n")[2].strip(" \t\f")
         before, after = self._before, self._after
         if not whole and (rows := self._skeleton(body)) is not None:
@@ -223,7 +226,9 @@ def locate(file: File, row: int, function: str, head: str) -> Place:
     """
     start = row - 1
     end = start + function.count("\n")
-    return Place(file, start, start + head.count("\n") + 1, end)
+    lead = "\n" if head.endswith("\n") else ""
+    rows = head.removesuffix("\n").count("\n") + 1
+    return Place(file, start, start + rows, end, lead)
 
 
 def _indented(body: str, indent: str) -> str:

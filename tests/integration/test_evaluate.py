@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from conftest import build_llama
 from test_heldout import BODY, CLEAN, snippets
+from test_place import each_a_file
 
 from stylerl import config, storage
 from stylerl.config import Params
@@ -64,7 +65,9 @@ def prepare(folder, tokenizer):
     scorer = load_scorer(folder / "artifacts/sft", tokenizer=tokenizer)
     save_model(scorer, tokenizer, folder / evaluate.CLASSIFIER)
     rows = [(CLEAN.format(n), BODY, "test") for n in range(8)]
-    storage.write_table(folder / evaluate.SNIPPETS, snippets(*rows))
+    found, files = each_a_file(snippets(*rows))
+    storage.write_table(folder / evaluate.SNIPPETS, found)
+    storage.write_table(folder / evaluate.FILES, files)
     updates = pd.DataFrame(
         {"update": [1, 2], "objective/kl": [0.0, 20.0], "alarms": ["", "KL!"]}
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from test_labels import _snippets
+from test_place import each_a_file
 
 from stylerl import config, storage
 from tasks import label
@@ -42,7 +43,9 @@ process.run_main(label.main)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
-    storage.write_table(label.SNIPPETS, _snippets())
+    found, files = each_a_file(_snippets())
+    storage.write_table(label.SNIPPETS, found)
+    storage.write_table(label.FILES, files)
     changes = {"label.snippets": 60}
     params = config.override(config.Params(), changes)
     Path("params.yaml").write_text(config.render(params))

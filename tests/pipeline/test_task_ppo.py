@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import load_file
+from test_place import each_a_file
 
 from stylerl import config, storage
 from stylerl.data.prompts import compliant_prompts
@@ -40,6 +41,7 @@ def labels(count=12):
     return pd.DataFrame(
         {
             "id": [f"{i:016x}" for i in range(count)],
+            "source_id": [f"{i:016x}" for i in range(count)],
             "text": [head + BODY for head in heads],
             "body_start": [len(head) for head in heads],
             "split": ["train"] * (count - 2) + ["valid"] * 2,
@@ -58,6 +60,9 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     storage.write_table(tmp_path / ppo.LABELS, labels())
+    found, files = each_a_file(labels())
+    storage.write_table(tmp_path / ppo.SNIPPETS, found)
+    storage.write_table(tmp_path / ppo.FILES, files)
 
     def configure(**changes):
         values = {f"ppo.{name}": v for name, v in changes.items()}

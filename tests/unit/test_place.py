@@ -6,11 +6,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corrupt import corrupt_style
-from stylerl.data import corpus
+from stylerl.data import corpus, places
 from stylerl.judge import Judge, Verdict
 from stylerl.judge.outcome import assess
 from stylerl.judge.outline import Outline, outline
@@ -60,6 +61,17 @@ def place(file: str, header: str, path: str = "m.py") -> tuple[str, Place]:
     seen = Outline.loads(outline(ast.parse(file), file, path).dumps())
     around = File(file.split("\n"), path, seen)
     return head, locate(around, snippet.line, snippet.text, head)
+
+
+def each_a_file(cut: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Snippets that say where they are from, and their files: themselves."""
+    names = [f"{number}.py" for number in range(len(cut))]
+    found = cut.assign(distribution="all", path=names, line=1)
+    looked = [
+        places.look(("all", path, text.encode()))
+        for path, text in zip(names, cut["text"], strict=True)
+    ]
+    return found, pd.DataFrame(looked, columns=places.COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +173,32 @@ def test_a_plugin_sees_the_whole_file() -> None:
     assert placed.violations == ()
 
 
+def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
+    heads = ["def f(x):\n", "def f(x):\n", "def g(x):"]
+    bodies = ["    return x\n", "    return 1\n", "\n    return f(x)\n"]
+    cut = pd.DataFrame(
+        {
+            "id": ["a", "b", "c"],
+            "source_id": ["a", "b", "c"],
+            "text": [h + b for h, b in zip(heads, bodies, strict=True)],
+            "body_start": [len(head) for head in heads],
+            "compliant": [False, True, True],
+        }
+    )
+    cut, files = each_a_file(cut)
+    files.to_parquet(tmp_path / "files.parquet")
+
+    by_id = places.places(tmp_path / "files.parquet", cut)
+    by_prompt = places.places_of_prompts(by_id, cut)
+
+    # the first of a prompt that complies
+    assert by_prompt == {heads[0]: by_id["b"], heads[2]: by_id["c"]}
+    for head, body, name in zip(heads, bodies, "abc", strict=True):
+        placed = by_id[name].put(body)
+        assert placed.source.decode().endswith(head + body)
+    assert by_id["a"].known == {"f"}
+
+
 def test_known_names() -> None:
     _, where = place(FILE, PLAIN)
     assert where.known == {
@@ -176,15 +214,15 @@ def test_a_skeleton_says_what_the_file_says(judge: Judge) -> None:
     benchmarks/bench_context.py does so on 1,000 of the corpus.
     """
     rng = random.Random(0)
-    places = []
+    found = []
     for path in sorted((ROOT / "stylerl").rglob("*.py"))[::12]:
         file = path.read_text()
         for cut in corpus.extract(file.encode(), FilterConfig()).snippets[:4]:
             head = cut.text[: cut.body_start]
-            places.append((*place(file, cut.text), cut.text[len(head) :]))
+            found.append((*place(file, cut.text), cut.text[len(head) :]))
     items, sources = [], []
-    for prompt, where, own in places:
-        other = rng.choice(places)[2]
+    for prompt, where, own in found:
+        other = rng.choice(found)[2]
         rough = corrupt_style(prompt + other, len(prompt), rng)[0]
         for body in (own, other, rough[len(prompt) :], own + "\n\n", own[:-9]):
             items.append((where, prompt, body))
