@@ -260,12 +260,12 @@ def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         for item in value:
             if not isinstance(item, str):
                 raise ConfigError(f"{name} knows no {shown(item)}")
-            _check_text(name, item, rule.get("text", False))
             pattern, words = rule.get("pattern") or (None, "")
             if pattern and not re.fullmatch(pattern, item):
                 raise ConfigError(
                     f"{name} knows no {shown(item)}; it takes {words}"
                 )
+            _check_text(name, item, rule.get("text", False))
             if isinstance(value, Mapping):
                 _check(f"{name}.{item}", value[item], rule)
     # Only numbers have the bounds below; a bool is an int, and has none.

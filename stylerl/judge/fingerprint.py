@@ -16,7 +16,6 @@ from flake8 import utils
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 
-PREFIX = re.compile("[A-Z]{1,3}[0-9]{0,3}")
 LOCAL = "flake8:local-plugins"
 
 
@@ -53,8 +52,7 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
         found: the versions.
 
     Raises:
-        ConfigError: a rule prefix is none, or the configuration file is
-            missing.
+        ConfigError: the configuration file cannot be read.
     """
     facts = [found, *_options(config)]
     variables = {
@@ -92,8 +90,6 @@ def working_directory() -> str:
 def _options(config: JudgeConfig) -> list[dict[str, object]]:
     """The options: ours, or the configuration file's and what it leads to."""
     if config.config is None:
-        _check_prefixes("select", config.select)
-        _check_prefixes("ignore", config.ignore)
         return [
             {
                 "select": sorted(config.select),
@@ -103,6 +99,8 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
         ]
     parser = RawConfigParser()
     try:
+        if os.path.exists(config.config) and not os.path.isfile(config.config):
+            raise OSError("it is no regular file")
         text = Path(config.config).read_text(encoding="utf-8")
         parser.read_string(text)
     except (OSError, UnicodeDecodeError, Error) as error:
@@ -149,13 +147,3 @@ def _local_code(parser: RawConfigParser, folder: Path) -> dict[str, object]:
         for name, module in finder.modules.items()
         if (file := getattr(module, "__file__", None))
     }
-
-
-def _check_prefixes(name: str, prefixes: tuple[str, ...]) -> None:
-    """flake8 takes any text for a rule and would find nothing under it."""
-    for prefix in prefixes:
-        if not PREFIX.fullmatch(prefix):
-            raise ConfigError(
-                f"judge.{name} must list rules or their first characters, "
-                f"such as E, W6 or F401; got {prefix!r}"
-            )

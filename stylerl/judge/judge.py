@@ -64,8 +64,7 @@ class Judge:
                 completions of others are judged as files of their own.
 
         Raises:
-            ConfigError: a rule prefix is none, or the configuration file or
-                a plugin is missing.
+            ConfigError: the configuration file or a plugin is missing.
             DataError: the cache cannot be used, or is some other file.
         """
         if config.config is not None:

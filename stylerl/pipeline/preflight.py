@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stylerl.config import Params
-from stylerl.errors import ConfigError
+from stylerl.errors import ConfigError, DataError
 from stylerl.pipeline import workspace
 
 LEARNT = ("classifier", "pairwise")
@@ -20,12 +20,19 @@ def check_files(params: Params) -> str:
 
     Raises:
         ConfigError: the judge's configuration or a plugin is missing.
-        DataError: the preferences cannot be read.
+        DataError: the preferences cannot be read, or they or the rollouts
+            are no regular file.
     """
     from stylerl.judge import Judge
     from stylerl.reward_data import preferences
 
     judge = Judge(params.judge).identity
+    for name in (params.reward.preferences, params.reward.rollouts):
+        if Path(name).exists() and not Path(name).is_file():
+            raise DataError(
+                "reward.preferences and reward.rollouts must be regular "
+                f"files; {name} is none"
+            )
     preferences.load(Path(params.reward.preferences))
     return judge
 

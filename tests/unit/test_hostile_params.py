@@ -182,7 +182,7 @@ def test_what_is_no_parameter_file(
         ("preset: [smoke]", "preset must be str"),
         ("judge: {select: [e1]}", "judge.select knows no 'e1'; it takes rule"),
         ("judge: {ignore: ['E1 ']}", "judge.ignore knows no 'E1 '"),
-        ("judge: {plugins: ['']}", "must be a name or a path"),
+        ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
         ("pretrain: {heads: 3}", "an even multiple of pretrain.heads, 3"),
         ("pretrain: {hidden: 12}", "even multiple of pretrain.heads, 4"),
         ("filter: {min_chars: 401}", "at most filter.max_chars, 400; got 401"),
