@@ -29,7 +29,7 @@ def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
     """The files that functions were cut from, with the columns COLUMNS.
 
     Not those in another encoding than UTF-8, into which not every body can
-    be put.
+    be put, and those nested too deep for pyflakes.
 
     Args:
         corpus: data/corpus.parquet.
@@ -62,7 +62,7 @@ def _chosen(
 def look(
     file: tuple[str, str, bytes],
 ) -> tuple[str, str, str, str] | None:
-    """A file's row of the table; None for another encoding than UTF-8.
+    """A file's row; None for another encoding than UTF-8, or too deep code.
 
     Args:
         file: its distribution, path and content.
@@ -73,10 +73,14 @@ def look(
         return None
     text = content.decode(encoding).lstrip("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(text)
-    return distribution, path, text, outline(tree, text, path).dumps()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        seen = outline(tree, text, path)
+    except (RecursionError, MemoryError):
+        return None
+    return distribution, path, text, seen.dumps()
 
 
 def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:

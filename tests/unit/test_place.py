@@ -199,6 +199,19 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
     assert by_id["a"].known == {"f"}
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# coding: latin-1\nx = 'é'\n".encode("latin-1"),
+        b"x = " + b"-" * 20_000 + b"1\n",
+        b"x = " + b" + ".join([b"x"] * 5_000) + b"\n",
+    ],
+    ids=["encoding", "parser's depth", "pyflakes' depth"],
+)
+def test_a_file_that_gives_no_place(content: bytes) -> None:
+    assert places.look(("all", "a.py", content)) is None
+
+
 def test_known_names() -> None:
     _, where = place(FILE, PLAIN)
     assert where.known == {
