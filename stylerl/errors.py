@@ -15,11 +15,6 @@ class StylerlError(Exception):
 class ConfigError(StylerlError):
     """A parameter is unknown, of the wrong type, or out of range."""
 
-    def __init__(self, text: str) -> None:
-        # A cause that others worded may have several lines.
-        lines = map(str.strip, text.splitlines())
-        super().__init__(" ".join(filter(None, lines)))
-
 
 class DataError(StylerlError):
     """Input data is missing, empty or malformed."""

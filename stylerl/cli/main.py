@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     """One command; what is the input's or the machine's fault is one line."""
-    from stylerl.errors import StylerlError
+    from stylerl.errors import ConfigError, StylerlError
 
     try:
         from stylerl.cli import commands
@@ -62,6 +62,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
+    except ConfigError as error:  # a cause of other words has several lines
+        _say(" ".join(str(error).split()))
     except StylerlError as error:
         _say(str(error))
     except SystemExit as error:  # of argparse; of rich, where a pipe broke

@@ -411,9 +411,7 @@ class TestConfiguration:
 
     @pytest.mark.parametrize("prefix", ["e501", "E5011", "", "E,W", "*"])
     def test_a_rule_prefix_is_checked(self, prefix: str) -> None:
-        with pytest.raises(
-            ConfigError, match="judge.ignore knows no .*such as E"
-        ):
+        with pytest.raises(ConfigError, match="judge.ignore knows no "):
             Judge(JudgeConfig(ignore=("W", prefix)))
 
 
