@@ -175,9 +175,11 @@ class Facts(Values):
         label = self.value(node.value, depth)
         if isinstance(node, ast.AugAssign):
             own = type(node.op).__name__
-            self.pair(own, self.value(node.target, depth))
-            self.pair(own, label)
-            label = own
+            both = [self.value(node.target, depth), label]
+            if both != [CONSTANT, CONSTANT]:
+                for each in both:
+                    self.pair(own, each)
+                label = own
         # --- where it goes ---
         shape: list[str] = []
         for target in targets:

@@ -25,7 +25,7 @@ from stylerl.reward.flow import (
 )
 from stylerl.reward.values import CONSTANT
 
-USES = 4  # pairs that one operation, or one operand, is counted in
+USES = 3  # pairs that one operation, or one operand, is counted in
 DENSITY = 0.4  # pairs an expression; what says less is worth less
 WHOLE = 0.3  # share of the size expected from which style counts in full
 Position = tuple[int, int]  # row from 1, column from 0 in bytes

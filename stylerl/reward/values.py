@@ -15,6 +15,9 @@ from stylerl.reward.flow import BUILTINS, DEEP, Flow, leaves, names_of
 CONSTANT = "constant"
 UNKNOWN = "?"  # before a name that any word could be
 NOTHING = "nothing"  # the operand of a call without arguments
+CONVERSIONS = frozenset(
+    ("bool", "dict", "float", "int", "list", "set", "str", "tuple")
+)
 LINKS = 2  # attributes of attributes that count
 
 
@@ -137,17 +140,21 @@ class Values:
     ) -> str:
         """An operation on parts; a constant if all of these are."""
         if len(parts) > 1 and (one := _one_name(parts)):
-            if isinstance(node, ast.Compare):
+            if isinstance(node, (ast.Compare, ast.BinOp)):
                 return CONSTANT
             if isinstance(node, (ast.BoolOp, ast.IfExp)):
                 return self._name(one)
-        labels = [self.value(part, depth) for part in parts]
+        here = len(self.found)
+        labels = [self.value(part, depth) for part in parts[:1]]
+        there = len(self.found)
+        labels += [self.value(part, depth) for part in parts[1:]]
         if all(label == CONSTANT for label in labels):
             return CONSTANT
         self._fold(labels)
         if isinstance(node, ast.BoolOp) and len(set(labels)) == 1:
             return labels[0]
         if isinstance(node, ast.IfExp) and labels[1] == labels[2]:
+            del self.found[here:there]  # the test decides nothing
             return labels[1]
         for label in labels:
             if label != CONSTANT:
@@ -155,8 +162,10 @@ class Values:
         return name
 
     def _fold(self, labels: Sequence[str]) -> None:
-        """Constants side by side are one expression."""
-        self.values -= max(0, labels.count(CONSTANT) - 1)
+        """Constants side by side are one expression, the same again two."""
+        some = [label for label in labels if label != CONSTANT]
+        self.values -= max(0, len(labels) - len(some) - 1)
+        self.values += len(some) - len(set(some))
 
     def _name(self, name: str) -> str:
         if name not in self.flow.carrying:
@@ -186,14 +195,14 @@ class Values:
             case ast.Name(name) if name in BUILTINS and (
                 name not in self.flow.carrying
             ):
-                own = name
+                own = "convert" if name in CONVERSIONS else name
                 self.values += 1
             case _:
                 own = self.value(node.func, depth)
         arguments = [*node.args, *(each.value for each in node.keywords)]
         labels = [self.value(each, depth) for each in arguments]
         if all(label == CONSTANT for label in labels) and (
-            own == CONSTANT
+            own in (CONSTANT, "convert")
             or (own in BUILTINS and own not in self.flow.carrying)
         ):
             return CONSTANT
@@ -202,7 +211,6 @@ class Values:
         label = own if own.startswith("()") else "()" + own
         self._fold(labels)
         labels = [each for each in labels if each != CONSTANT]
-        self.values += len(labels) - len(set(labels))  # said twice
         for each in labels or [NOTHING]:
             self.pair(label, each)
         return label

@@ -23,17 +23,15 @@ PROMPTS = 96
 @pytest.fixture(scope="module")
 def functions():
     """Prompts and authors' bodies, spread evenly over the package."""
-    found = [
-        (
-            snippet.text[: snippet.body_start],
-            snippet.text[snippet.body_start :],
-        )
+    cut = (
+        snippet
         for path in sorted(SOURCE.rglob("*.py"))
         for snippet in extract(path.read_bytes(), FilterConfig()).snippets
         if snippet.body_start > 0
-    ]
+    )
+    found = {s.text[: s.body_start]: s.text[s.body_start :] for s in cut}
     step = len(found) // PROMPTS
-    return dict(found[: step * PROMPTS : step])
+    return dict([*found.items()][: step * PROMPTS : step])
 
 
 def flawless(prompts, completions):
