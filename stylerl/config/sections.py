@@ -376,7 +376,9 @@ class PPOConfig(Section):
         "texts that end a completion as eos does, and are no part of it",
         text=True,
     )
-    temperature: float = setting(0.8, "of sampling and training", gt=0, le=100)
+    temperature: float = setting(
+        0.8, "of sampling and training", ge=0.01, le=100
+    )
     learning_rate: float = setting(1.4e-4, "peak of Adam's rate", gt=0, le=1)
     value_learning_rate: float | None = setting(
         1e-3,
@@ -600,7 +602,7 @@ class EvaluateConfig(Section):
         "texts that end a completion; those of ppo.stop_strings, if any",
         text=True,
     )
-    temperature: float = setting(0.8, "of sampling", gt=0, le=100)
+    temperature: float = setting(0.8, "of sampling", ge=0.01, le=100)
     precision: str = setting(
         "auto",
         "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
