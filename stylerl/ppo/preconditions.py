@@ -1,6 +1,7 @@
 """What must hold before PPO starts: checked before any time is spent."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,9 @@ from stylerl.lm.models import vocabulary_size
 from stylerl.ppo.policy import PolicyWithValue
 
 
-def check_kinds(config: Any, tokenizer: Any, reward: Any) -> None:
+def check_kinds(
+    config: Any, tokenizer: Any, reward: Any, checkpoints: Path | None
+) -> None:
     """Check that each argument of the trainer is of its kind.
 
     Raises:
@@ -34,6 +37,11 @@ def check_kinds(config: Any, tokenizer: Any, reward: Any) -> None:
             raise ConfigError(
                 f"{name} must be {rule}; got a {type(given[name]).__name__}"
             )
+    if checkpoints and checkpoints.exists() and not checkpoints.is_dir():
+        raise ConfigError(
+            f"checkpoints must be a folder; {checkpoints} is none: name "
+            "another"
+        )
 
 
 def check(

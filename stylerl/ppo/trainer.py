@@ -135,8 +135,8 @@ class PPOTrainer:
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
         """
-        preconditions.check_kinds(config, tokenizer, reward)
         checkpoints = None if checkpoints is None else Path(checkpoints)
+        preconditions.check_kinds(config, tokenizer, reward, checkpoints)
         self.config = config
         self.tokenizer = tokenizer
         self.reward = reward

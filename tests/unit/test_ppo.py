@@ -774,6 +774,7 @@ def test_a_token_without_a_row_is_named_with_a_remedy_that_works():
         ({"reward": 1.0}, "reward must be a function.*got a float"),
         ({"policy": "gpt2"}, "got a str: load a name by .*load_causal_lm"),
         ({"reference": "gpt2"}, "got a str: load a name by"),
+        ({"checkpoints": "/dev/null"}, "a folder; /dev/null is none"),
     ],
 )
 def test_what_is_of_another_kind_is_named(changes, message):
