@@ -76,6 +76,7 @@ class Judge:
         self._cache = None if cache is None else VerdictCache(cache)
         self._pool = pool
         self.places = places or {}
+        self._last: dict[tuple[str, str], Verdict] = {}
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -125,8 +126,11 @@ class Judge:
         completions: Sequence[str],
         jobs: int = 0,
         desc: str = "judge",
-    ) -> Iterator[Verdict]:
+    ) -> list[Verdict]:
         """Judge completions, each where its prompt stands.
+
+        Those of the last call are not judged again: PPO asks for the reward,
+        for the credit and for the monitor of each batch.
 
         Args:
             prompts: those in `places`, and others.
@@ -137,9 +141,14 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        places = map(self.places.get, prompts)
-        items = [*zip(places, prompts, completions, strict=True)]
-        return self.in_place(items, jobs, desc)
+        pairs = [*zip(prompts, completions, strict=True)]
+        new = [p for p in dict.fromkeys(pairs) if p not in self._last]
+        items = [(self.places.get(p), p, c) for p, c in new]
+        known = self._last | dict(
+            zip(new, self.in_place(items, jobs, desc), strict=True)
+        )
+        self._last = {pair: known[pair] for pair in pairs}
+        return [known[pair] for pair in pairs]
 
     def in_place(
         self, items: Sequence[Completed], jobs: int = 0, desc: str = "judge"

@@ -108,7 +108,7 @@ def build_trainer(
         monitor=rewards.Monitor(
             judge, _at_precision(learned, settings, device)
         ),
-        credit=_credit(settings, judge),
+        credit=_credit(settings, judge, sizes),
         validation=validation,
         seed=params.seed,
         checkpoints=checkpoints,
@@ -171,7 +171,9 @@ def load_reference(
     return models.load_causal_lm(name, revision, tokenizer)
 
 
-def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
+def _credit(
+    settings: PPOConfig, judge: Judge, sizes: Mapping[str, float]
+) -> Credit | None:
     """Where in a completion the linter's part of the reward was lost.
 
     Raises:
@@ -187,7 +189,7 @@ def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
             "tokens, so `linter` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
-    return LinterCredit(judge, settings.reward["linter"])
+    return LinterCredit(judge, settings.reward["linter"], sizes)
 
 
 def _critic(

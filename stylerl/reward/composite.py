@@ -36,6 +36,7 @@ from stylerl.reward import functions, gaming, substance
 from stylerl.reward.functions import Named, RewardFunction
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
+JOBS = 2  # processes that judge a batch, of each rank
 USUAL_REPETITION = 0.25  # of lines: `else:`, `try:`, `return None`
 
 COMBINE: dict[str, Callable[..., Any]] = {"mean": np.mean, "worst": np.min}
@@ -284,7 +285,7 @@ def assess_all(
     finished: list[bool],
 ) -> list[Assessment]:
     """Each completion's outcome, judged where the judge knows it to stand."""
-    verdicts = judge.completions(prompts, completions, 1, "ppo: judge")
+    verdicts = judge.completions(prompts, completions, JOBS, "ppo: judge")
     return [
         assess(prompt, done, verdict)
         for prompt, done, verdict in zip(

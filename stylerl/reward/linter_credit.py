@@ -1,10 +1,12 @@
 """The linter's part of a reward, token by token: one for each violation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment
 from stylerl.judge.positions import offset
+from stylerl.reward import substance
 from stylerl.reward.composite import assess_all, style_of
 from stylerl.reward.functions import TokenReward
 
@@ -13,13 +15,14 @@ from stylerl.reward.functions import TokenReward
 class LinterCredit:
     """Token rewards for `composite.linter_style`, as the trainer takes them.
 
-    What a completion misses of the full style reward is shared equally by
-    its violations.  One that does not parse has no token rewards: it is
-    worth the same wherever the syntax error is.
+    What a completion misses of the style reward that its substance allows is
+    shared equally by its violations.  One that does not parse has no token
+    rewards: it is worth the same wherever the syntax error is.
     """
 
     judge: Judge
     weight: float = 1.0  # of the linter's part in the reward
+    expected: Mapping[str, float] | None = None  # sizes; None allows all
 
     def __call__(
         self, prompts: list[str], completions: list[str]
@@ -35,7 +38,7 @@ class LinterCredit:
     ) -> list[TokenReward]:
         if not found.parsed or not found.violations:
             return []
-        missed = 1 - style_of(found)
+        missed = self._allowed(prompt, completion) * (1 - style_of(found))
         amount = -self.weight * missed / len(found.violations)
         return [
             TokenReward(
@@ -43,3 +46,10 @@ class LinterCredit:
             )
             for each in found.violations
         ]
+
+    def _allowed(self, prompt: str, completion: str) -> float:
+        """The style reward of such a body without a violation, 0 to 1."""
+        if self.expected is None:
+            return 1.0
+        size = substance.measure(prompt, completion).size
+        return substance.wholeness(size, self.expected.get(prompt, 1.0))

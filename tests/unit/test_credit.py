@@ -9,7 +9,7 @@ from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
-from stylerl.reward.composite import linter_style
+from stylerl.reward.composite import compose, linter_style
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.linter_credit import LinterCredit
 
@@ -66,6 +66,19 @@ def test_the_linter_rewards_tokens(judge, completion, expected):
     if found:
         (style,) = linter_style(judge)([PROMPT], [completion])
         assert 1 + sum(c.amount for c in found) == pytest.approx(style)
+
+
+def test_charges_are_shares_of_what_the_style_reward_is(judge):
+    """E222 alone: 1 - 0.9 / 2 = 0.55 of a style reward that is gated."""
+    text = "\n    return x +  1\n"
+    weights, expected = {"linter": 2.0}, {PROMPT: 40.0}
+    reward = compose(weights, lambda _: linter_style(judge), expected)
+    clean = reward([PROMPT], [text.replace("  1", " 1")])["style"][0]
+    (charge,) = LinterCredit(judge, 2.0, expected)([PROMPT], [text])[0]
+    assert 0 < clean < 0.5  # one line is not what forty pairs are worth
+    assert charge.amount == pytest.approx(-0.55 * clean)
+    (style,) = reward([PROMPT], [text])["style"]
+    assert clean + charge.amount == pytest.approx(style)
 
 
 def trainer(**changes):

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -625,3 +625,31 @@ def test_a_configuration_file_may_change_while_its_workers_wait(
         path.write_text(f"[flake8]\nselect = {rule}\n")
         judge = Judge(JudgeConfig(config=str(path)))
         assert judge.verdict("x=1\n").compliant == compliant
+
+
+def test_completions_of_the_last_call_are_not_judged_again() -> None:
+    """Reward, credit and monitor ask for one batch; equal ones are one."""
+    seen: list[bytes] = []
+
+    class Counting:
+        def size(self) -> int:
+            return 1
+
+        def judge(
+            self, sources: Iterable[tuple[bytes, str]], jobs: int
+        ) -> Iterator[Verdict]:
+            for source, _ in sources:
+                seen.append(source)
+                yield Verdict((), reason=source.decode())
+
+    judge = Judge(JudgeConfig(), pool=Counting())
+    assert [v.reason for v in judge.completions("ppq", "aab")] == [
+        "pa",
+        "pa",
+        "qb",
+    ]
+    assert seen == [b"pa", b"qb"]
+    assert [v.reason for v in judge.completions("qp", "bc")] == ["qb", "pc"]
+    assert seen == [b"pa", b"qb", b"pc"]
+    judge.completions("p", "a")  # of the call before the last
+    assert seen == [b"pa", b"qb", b"pc", b"pa"]
