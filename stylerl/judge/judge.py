@@ -150,6 +150,11 @@ class Judge:
         self._last = {pair: known[pair] for pair in pairs}
         return [known[pair] for pair in pairs]
 
+    def known_names(self, prompt: str) -> frozenset[str] | None:
+        """The names of the module that a prompt stands in, if known."""
+        place = self.places.get(prompt)
+        return None if place is None else place.known
+
     def in_place(
         self, items: Sequence[Completed], jobs: int = 0, desc: str = "judge"
     ) -> Iterator[Verdict]:

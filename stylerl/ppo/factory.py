@@ -82,6 +82,7 @@ def build_trainer(
             settings,
             draws.seed_of(params.seed, name),
             bf16=Compute.of(settings, device).bf16,
+            known=judge.known_names,
         )
 
     sizes = expected(prompts, "reference")
@@ -102,7 +103,9 @@ def build_trainer(
             value=settings.critic,
         ),
         tokenizer=tokenizer,
-        reward=rewards.compose(settings.reward, style, sizes),
+        reward=rewards.compose(
+            settings.reward, style, sizes, judge.known_names
+        ),
         prompts=prompts,
         reference=load_reference(params, tokenizer),
         monitor=rewards.Monitor(

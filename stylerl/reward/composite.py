@@ -60,14 +60,15 @@ class Composite:
     """The weighted parts, as the trainer calls them."""
 
     parts: Sequence[tuple[float, Part]]
+    known: substance.Known = substance.anything
 
     def __call__(
         self, prompts: list[str], completions: list[str]
     ) -> dict[str, list[float]]:
         """Every part times its weight, one number an episode each."""
         found = [
-            substance.measure(*pair)
-            for pair in zip(prompts, completions, strict=True)
+            substance.measure(prompt, completion, self.known(prompt))
+            for prompt, completion in zip(prompts, completions, strict=True)
         ]
         episodes = Episodes(prompts, completions, found)
         return {
@@ -81,6 +82,7 @@ def compose(
     weights: Mapping[str, float],
     model: Callable[[str], Style],
     expected: Mapping[str, float],
+    known: substance.Known = substance.anything,
 ) -> Composite:
     """The reward that `ppo.reward` describes.
 
@@ -91,6 +93,7 @@ def compose(
         weights: by the names of the module's docstring.
         model: what scores style, by name: the linter or a reward model.
         expected: the size asked for, by prompt.
+        known: gives the names of the module around a prompt.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -108,7 +111,7 @@ def compose(
         return partial(_style_if_whole, label, _style(name, model), expected)
 
     return Composite(
-        [(weight, part(name)) for name, weight in weights.items()]
+        [(weight, part(name)) for name, weight in weights.items()], known
     )
 
 
@@ -252,7 +255,10 @@ class Monitor:
         """Named numbers, one an episode each; docs/ppo-log.md defines them."""
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
-        found = [substance.measure(*pair) for pair in pairs]
+        found = [
+            substance.measure(*pair, self.judge.known_names(pair[0]))
+            for pair in pairs
+        ]
         numbers: dict[str, list[float]] = {}
         if self.learned:
             predicted = [*self.learned(prompts, completions)]
@@ -302,6 +308,7 @@ def expected_sizes(
     seed: int,
     *,
     bf16: bool = False,
+    known: substance.Known = substance.anything,
 ) -> dict[str, float]:
     """The size asked for with each prompt, from one sample each.
 
@@ -323,7 +330,7 @@ def expected_sizes(
     samples: dict[str, list[str]] = {prompt: [] for prompt in prompts}
     for prompt, text in zip(repeated, sampled.judged, strict=True):
         samples[prompt].append(text)
-    written = substance.expected_sizes(samples)
+    written = substance.expected_sizes(samples, known)
     return {
         prompt: config.substance_target * size
         for prompt, size in written.items()

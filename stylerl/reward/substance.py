@@ -12,7 +12,7 @@ import ast
 import math
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from stylerl.reward.facts import Facts
@@ -28,6 +28,7 @@ from stylerl.reward.values import CONSTANT
 USES = 3  # pairs that one operation, or one operand, is counted in
 DENSITY = 0.4  # pairs an expression; what says less is worth less
 WHOLE = 0.3  # share of the size expected from which style counts in full
+Known = Callable[[str], Collection[str] | None]  # of a prompt's module
 Position = tuple[int, int]  # row from 1, column from 0 in bytes
 
 
@@ -89,18 +90,27 @@ def wholeness(size: float, expected: float) -> float:
     return min(1.0, share_of_expected(size, expected) / WHOLE) ** 2
 
 
-def expected_sizes(samples: Mapping[str, list[str]]) -> dict[str, float]:
+def anything(prompt: str) -> None:
+    """The names of the module around any prompt, where none is known."""
+
+
+def expected_sizes(
+    samples: Mapping[str, list[str]], known: Known = anything
+) -> dict[str, float]:
     """The size of what the reference writes for each prompt.
 
-    `samples` are its completions of each prompt.  One that does not parse
-    counts as its length makes likely: long ones fail more often, and
-    leaving them out would ask for less than the reference writes.  One
+    `samples` are its completions of each prompt, `known` gives the names of
+    the module around one, as `measure` takes them.  A completion that does
+    not parse counts as its length makes likely: long ones fail more often,
+    and leaving them out would ask for less than the reference writes.  One
     sample says little about a prompt, so the mean of a prompt's n samples
     is drawn to the mean of all by the weight of one: their weighted
     geometric mean, since sizes differ by factors.
     """
     found = {
-        prompt: [(measure(prompt, text), len(text)) for text in texts]
+        prompt: [
+            (measure(prompt, text, known(prompt)), len(text)) for text in texts
+        ]
         for prompt, texts in samples.items()
     }
     every = [pair for pairs in found.values() for pair in pairs]

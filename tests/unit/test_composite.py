@@ -316,3 +316,15 @@ def test_expected_sizes_come_from_the_reference(tiny_llama, tokenizer):
     assert expected_sizes(
         tiny_llama, tokenizer, [PROMPT, "x = 1\n"], double, seed=0
     ) == {prompt: 2 * size for prompt, size in found.items()}
+
+
+def test_names_that_no_module_binds_are_worth_nothing() -> None:
+    """Of the same body: where the module has `pad`, where it lacks it, and
+    where nobody knows."""
+    body = "\n    return pad(text, pad)\n"
+    modules = {"def f(text):": {"pad"}, "def g(text):": {"os"}}
+    prompts = [*modules, "def h(text):"]
+    expected = dict.fromkeys(prompts, 4.0)
+    parts = compose({"substance": 1.0}, str, expected, modules.get)
+    here, missing, unknown = parts(prompts, [body] * 3)["substance"]
+    assert here == unknown > missing

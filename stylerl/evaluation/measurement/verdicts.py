@@ -36,7 +36,8 @@ def judge_completions(
     rows = table.to_dict("records")
     for row, place, verdict in zip(rows, where, verdicts, strict=True):
         result = assess(row["prompt"], row["finished"], verdict)
-        content = substance.measure(row["prompt"], row["judged"])
+        known = None if place is None else place.known
+        content = substance.measure(row["prompt"], row["judged"], known)
         found.append(
             {
                 "outcome": str(result.outcome),
@@ -48,7 +49,7 @@ def judge_completions(
                 "texts": [each.text for each in result.violations],
                 "statements": content.statements,
                 "trivial": content.trivial,
-                "names": _resolved(place, row["prompt"], row["judged"]),
+                "names": _resolved(known, row["prompt"], row["judged"]),
             }
         )
     judged = pd.DataFrame(found, index=table.index)
@@ -57,9 +58,10 @@ def judge_completions(
     return pd.concat(columns, axis=1)
 
 
-def _resolved(place: Place | None, prompt: str, completion: str) -> float:
+def _resolved(
+    known: frozenset[str] | None, prompt: str, completion: str
+) -> float:
     """The share of the names a completion reads that exist."""
-    known = None if place is None else place.known
     if known is None:
         return math.nan
     names = resolved_names(prompt, completion, known)
