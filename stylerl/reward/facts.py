@@ -15,7 +15,9 @@ from stylerl.reward.flow import (
     ends,
     leaves,
     literal_truth,
+    names_in,
     reachable,
+    targets_of,
 )
 from stylerl.reward.values import CONSTANT, UNKNOWN, Fact, Values
 
@@ -40,15 +42,15 @@ class Facts(Values):
         for at, node in enumerate(rest):
             self.statement += 1
             if isinstance(node, ast.If):
-                body, orelse = branches(node)
+                then, orelse = branches(node)
                 following = rest[at + 1 :]
-                if ends(body):
+                if ends(then):
                     orelse = [*orelse, *following]
                 elif ends(orelse):
-                    body = [*body, *following]
+                    then = [*then, *following]
                 else:
                     following = []
-                shape = self._choice(node, body, orelse, depth)
+                shape = self._choice(node, then, orelse, depth)
                 if shape is not None:
                     outline.append(shape)
                 if following:
@@ -165,9 +167,7 @@ class Facts(Values):
         """An assignment, unless nobody reads what it binds."""
         if node.value is None:
             return None
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target]
-        )
+        targets = targets_of(node)
         every = [leaf for target in targets for leaf in leaves(target)]
         if not any(self._is_live(leaf) for leaf in every):
             return None
@@ -237,9 +237,7 @@ class Facts(Values):
         head = self._under("loop", [test], depth)
         if not isinstance(node, ast.While):
             label = "item" if self.carries(test) else CONSTANT
-            for leaf in leaves(node.target):
-                if isinstance(leaf, ast.Name):
-                    self.labels[leaf.id] = label
+            self.labels.update(dict.fromkeys(names_in(node.target), label))
         return self._whole(head, "loop", [body, orelse], depth)
 
     def _with(self, node: ast.With | ast.AsyncWith, depth: int) -> object:
@@ -248,9 +246,8 @@ class Facts(Values):
         for each in node.items:
             if each.optional_vars:
                 label = self.label_of(each.context_expr)
-                for leaf in leaves(each.optional_vars):
-                    if isinstance(leaf, ast.Name):
-                        self.labels[leaf.id] = label
+                names = names_in(each.optional_vars)
+                self.labels.update(dict.fromkeys(names, label))
         return self._whole(head, "with", [node.body], depth)
 
     def _whole(
@@ -274,11 +271,7 @@ class Facts(Values):
         for handler in node.handlers:
             head: list[Fact] = []
             if handler.type is not None and first:
-                before, self.found = self.found, []
-                label = self.value(handler.type, depth)
-                if label != CONSTANT:
-                    self.pair("except", label)
-                head, self.found = self.found, before
+                head = self._under("except", [handler.type], depth)
             if handler.name:
                 self.labels[handler.name] = "except"
             at = len(self.found)

@@ -37,6 +37,7 @@ class Flow:
         self.carrying: set[str] = set()
         self.live: set[str] = set()
         self._conditions = 0
+        self._read: dict[ast.AST, set[str]] = {}
 
     def close(self) -> None:
         """Follow the arrows, once all statements are in."""
@@ -132,10 +133,7 @@ class Flow:
         if node.value is None:
             return
         made_of = self.reads(node.value) | {under}
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target]
-        )
-        for target in targets:
+        for target in targets_of(node):
             self._bind(target, under, sink, made_of)
 
     def _bind(
@@ -144,9 +142,13 @@ class Flow:
         """Give names a value; what is stored elsewhere is an effect."""
         for each in leaves(target):
             if isinstance(each, ast.Name):
-                self.made_of.setdefault(each.id, set()).update(made_of)
+                self._make(each.id, made_of)
             else:
                 self.made_of[sink] |= made_of | self.reads(each) | {under}
+
+    def _make(self, name: str, parts: Collection[str]) -> None:
+        """Add to what a name is made of."""
+        self.made_of.setdefault(name, set()).update(parts)
 
     def _condition(self, under: str, *tests: ast.expr) -> str:
         """A node that is live where something under it is."""
@@ -197,7 +199,7 @@ class Flow:
             for pattern in ast.walk(node):
                 name = getattr(pattern, "name", None)
                 if isinstance(pattern, (ast.MatchAs, ast.MatchStar)) and name:
-                    self.made_of.setdefault(name, set()).add(inner)
+                    self._make(name, {inner})
             for case in node.cases:
                 guards = [case.guard] if case.guard else []
                 self.block(
@@ -213,7 +215,7 @@ class Flow:
             self.made_of[inner] |= self.reads(statement)
         for handler in node.handlers:
             if handler.name:
-                self.made_of.setdefault(handler.name, set()).add(inner)
+                self._make(handler.name, {inner})
             if handler.type:
                 self.made_of[inner] |= self.reads(handler.type)
             self.block(handler.body, inner, sink, depth + 1)
@@ -221,7 +223,13 @@ class Flow:
         self.block(node.finalbody, under, sink, depth + 1)
 
     def reads(self, node: ast.AST) -> set[str]:
-        """The names that some code reads; what it binds inside is added."""
+        """The names that some code reads; what it binds inside is added.
+
+        Each node once, or comprehensions in comprehensions would take twice
+        as long with every level.
+        """
+        if node in self._read:
+            return self._read[node]
         found: set[str] = set()
         arguments: list[str] = []
         stack = [node]
@@ -232,18 +240,16 @@ class Flow:
                     found.add(each.id)
                 continue
             if isinstance(each, ast.comprehension):
-                made_of = self.reads(each.iter)
-                for leaf in leaves(each.target):
-                    if isinstance(leaf, ast.Name):
-                        self.made_of.setdefault(leaf.id, set()).update(made_of)
+                for name in names_in(each.target):
+                    self._make(name, self.reads(each.iter))
             elif isinstance(each, ast.NamedExpr):
-                made_of = self.reads(each.value)
-                self.made_of.setdefault(each.target.id, set()).update(made_of)
+                self._make(each.target.id, self.reads(each.value))
             elif isinstance(each, ast.Lambda):
                 arguments += names_of(each.args)
             stack.extend(ast.iter_child_nodes(each))
         for name in arguments:
-            self.made_of.setdefault(name, set()).update(found)
+            self._make(name, found)
+        self._read[node] = found
         return found
 
 
@@ -310,6 +316,18 @@ def leaves(target: ast.expr) -> Iterator[ast.expr]:
             yield node
 
 
+def names_in(target: ast.expr) -> Iterator[str]:
+    """The names among the leaves of an assignment's target."""
+    return (leaf.id for leaf in leaves(target) if isinstance(leaf, ast.Name))
+
+
+def targets_of(
+    node: ast.Assign | ast.AugAssign | ast.AnnAssign,
+) -> list[ast.expr]:
+    """What an assignment gives a value."""
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
 def bound_in(body: Sequence[ast.stmt]) -> set[str]:
     """The names that the statements of a block bind, at its own level."""
     found: set[str] = set()
@@ -317,15 +335,7 @@ def bound_in(body: Sequence[ast.stmt]) -> set[str]:
         if isinstance(node, DEFINITIONS):
             found.add(node.name)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            targets = (
-                node.targets if isinstance(node, ast.Assign) else [node.target]
-            )
-            found.update(
-                leaf.id
-                for target in targets
-                for leaf in leaves(target)
-                if isinstance(leaf, ast.Name)
-            )
+            found.update(*map(names_in, targets_of(node)))
     return found
 
 

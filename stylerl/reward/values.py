@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stylerl.reward.flow import BUILTINS, DEEP, Flow, leaves, names_of
+from stylerl.reward.flow import BUILTINS, DEEP, Flow, names_in, names_of
 
 CONSTANT = "constant"
 UNKNOWN = "?"  # before a name that any word could be
@@ -226,22 +226,16 @@ class Values:
         for each in node.generators:
             label = self.value(each.iter, depth)
             labels.append(label)
-            for leaf in leaves(each.target):
-                if isinstance(leaf, ast.Name):
-                    self.labels[leaf.id] = (
-                        CONSTANT if label == CONSTANT else "item"
-                    )
+            of_each = CONSTANT if label == CONSTANT else "item"
+            self.labels.update(dict.fromkeys(names_in(each.target), of_each))
             conditions += each.ifs
         labels += [self.value(each, depth) for each in elements]
         tests = [self.value(each, depth) for each in conditions]
         if all(label == CONSTANT for label in (*labels, *tests)):
             return CONSTANT
-        iterated, elements_ = (
-            labels[: len(node.generators)],
-            labels[len(node.generators) :],
-        )
+        iterated = labels[: len(node.generators)]
         if set(iterated) == {CONSTANT} and not conditions:
-            return elements_[-1]
+            return labels[-1]
         name = "comprehension"
         for label in labels:
             if label != CONSTANT:

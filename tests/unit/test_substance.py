@@ -161,6 +161,8 @@ HOSTILE = [
     "    return " + "a." * 5000 + "a\n",
     "    return " + " + ".join(["a"] * 3000) + "\n",
     "    return " + "[" * 90 + "a" + "]" * 90 + "\n",
+    "    return " + "[x for x in " * 90 + "a" + "]" * 90 + "\n",
+    "    return " + "(x:=" * 90 + "a" + ")" * 90 + "\n",
     "".join(f"{' ' * (4 + i)}if a:\n" for i in range(80)) + " " * 99 + "a\n",
     "    if a:\n        return 1\n" * 3000,
     "    if a:\n        b = 1\n" + "    elif a:\n        b = 2\n" * 300,
