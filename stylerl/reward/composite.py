@@ -92,7 +92,7 @@ def compose(
     Args:
         weights: by the names of the module's docstring.
         model: what scores style, by name: the linter or a reward model.
-        expected: the size asked for, by prompt.
+        expected: the size asked for, by prompt; one pair of any other.
         known: gives the names of the module around a prompt.
 
     Raises:
@@ -142,8 +142,7 @@ def _style_if_whole(
 ) -> Named:
     """Style where substance is whole; 0 for text that does not parse.
 
-    The second gated on the first: P-GRPO, arXiv 2508.05170.  A prompt
-    without an expected size expects one pair.
+    The second gated on the first: P-GRPO, arXiv 2508.05170.
     """
     scores = style(episodes.prompts, episodes.completions)
     rows = zip(episodes.prompts, scores, episodes.found, strict=True)
@@ -159,7 +158,7 @@ def _substance(expected: Mapping[str, float], episodes: Episodes) -> Named:
     pairs = zip(episodes.prompts, episodes.found, strict=True)
     return {
         "substance": [
-            substance.share_of_expected(each.size, expected[prompt])
+            substance.share_of_expected(each.size, expected.get(prompt, 1.0))
             for prompt, each in pairs
         ]
     }

@@ -132,8 +132,11 @@ def expected_sizes(
 
 
 def _drawn(mean: float, n: int, overall: float) -> float:
-    """The mean of n, at least 1, drawn to that of all."""
-    return float((max(1.0, mean) ** n * overall) ** (1 / (n + 1)))
+    """The mean of n, at least 1, drawn to that of all.
+
+    (mean^n overall)^(1 / (n + 1)), whose product no float holds for large n.
+    """
+    return float((max(1.0, mean) * overall ** (1 / n)) ** (n / (n + 1)))
 
 
 def _facts(

@@ -328,3 +328,11 @@ def test_names_that_no_module_binds_are_worth_nothing() -> None:
     parts = compose({"substance": 1.0}, str, expected, modules.get)
     here, missing, unknown = parts(prompts, [body] * 3)["substance"]
     assert here == unknown > missing
+
+
+def test_a_prompt_without_an_expected_size_expects_one_pair() -> None:
+    weights = {"linter": 1.0, "substance": 1.0}
+    reward = compose(weights, lambda _: lambda p, c: [1.0] * len(c), {})
+    bodies = ["\n    return text\n", "\n    pass\n"]
+    found = reward(["def f(text):"] * 2, bodies)
+    assert found == {"style": [1.0, 0.0], "substance": [1.0, 0.0]}

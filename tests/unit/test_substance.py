@@ -191,6 +191,14 @@ def test_expected_sizes_by_hand():
     assert found["x\n"] == pytest.approx((20 * density * overall) ** 0.5)
 
 
+def test_many_samples_of_one_prompt_are_no_overflow():
+    """Their mean is that of all; its 1,000th power is no float."""
+    body = "".join(f"    a.x{i}.y{i}(b.z{i})\n" for i in range(20))
+    size = measure(DEF, body).size
+    assert size > 20
+    assert expected_sizes({DEF: [body] * 1000})[DEF] == pytest.approx(size)
+
+
 def test_a_reference_that_never_parses_expects_nothing():
     assert expected_sizes({DEF: ["    (\n"]}) == {DEF: 0.0}
     assert share_of_expected(1, 0.0) == 1.0
