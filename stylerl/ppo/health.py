@@ -13,6 +13,7 @@ So where no judge looks on, such a state is an alarm only while the objective
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 History = Sequence[Mapping[str, float]]
@@ -83,9 +84,12 @@ def last_healthy(history: History, metric: str, window: int = 1) -> int:
     An update's metrics are those of the weights before it.  Means over the
     last `window` updates are followed from their highest, or lowest, to now;
     the trend has begun where a fifth of the way is passed, in the middle
-    of that mean.
+    of that mean.  Updates without the metric say nothing.
     """
-    values = [row.get(metric, math.nan) for row in history]
+    measured = [n for n, row in enumerate(history, 1) if _has(row, metric)]
+    if not measured:
+        return 0
+    values = [history[n - 1][metric] for n in measured]
     means = [
         _mean(values[max(0, end - window) : end])
         for end in range(1, len(values) + 1)
@@ -97,7 +101,7 @@ def last_healthy(history: History, metric: str, window: int = 1) -> int:
     limit = ONSET * abs(now - begin)
     unchanged = [
         update
-        for update, value in enumerate(means, start=1)
+        for update, value in zip(measured, means, strict=True)
         if abs(value - begin) <= limit
     ]
     return max(0, unchanged[-1] - 1 - window // 2)
@@ -339,7 +343,7 @@ def _is_sure(history: History, name: str) -> bool:
     touches: half their mean square is the variance of one update (von
     Neumann, Ann. Math. Stat. 12, 1941).
     """
-    values = [row[name] for row in history]
+    values = [row[name] for row in history if _has(row, name)]
     steps = [(b - a) ** 2 for a, b in zip(values, values[1:], strict=False)]
     error = math.sqrt(_mean(steps) / min(SMOOTHED, len(values)))
     change = _recent(history, name) - _initial(history, name)
@@ -347,13 +351,21 @@ def _is_sure(history: History, name: str) -> bool:
 
 
 def _initial(history: History, name: str) -> float:
-    """Mean over the first updates."""
-    return _mean([row[name] for row in history[:SMOOTHED]])
+    """Mean over the first updates that measured it."""
+    rows = (row[name] for row in history if _has(row, name))
+    return _mean([*islice(rows, SMOOTHED)])
 
 
 def _recent(history: History, name: str) -> float:
-    """Mean over the last updates."""
-    return _mean([row[name] for row in history[-SMOOTHED:]])
+    """Mean over the last updates that measured it."""
+    rows = (row[name] for row in reversed(history) if _has(row, name))
+    return _mean([*islice(rows, SMOOTHED)][::-1])
+
+
+def _has(row: Mapping[str, float], name: str) -> bool:
+    """Whether an update measured this: a run may be resumed with another
+    monitor, and an update may take no step."""
+    return not math.isnan(row.get(name, math.nan))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,6 +1,8 @@
 """Every alarm: the figures that raise it, those that do not, and runs that
 provoke it."""
 
+import math
+
 import pytest
 import torch
 from conftest import build_llama, build_tokenizer
@@ -127,8 +129,6 @@ QUIET = [
     {"objective__score": 0.55, "judge__compliance": 0.2},
     {"objective__score": 0.9, "judge__compliance": 0.8},
     {"objective__score": 0.6, "judge__compliance": 0.36},
-    # nothing is left to explain where all episodes are worth the same
-    {"value__explained_variance": -9.0, "objective__score_std": 0.02},
 ]
 
 
@@ -141,9 +141,25 @@ def test_an_alarm_is_raised(changes, name, critical, words):
     assert str(alarm).startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize("changes", QUIET[:-1])
+@pytest.mark.parametrize("changes", QUIET)
 def test_no_alarm_is_raised(changes):
     assert alarms(history(**changes)) == []
+
+
+def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
+    """No step in the first update, and no judge in the first three: of the
+    nine with one the first five average (4 x 0.4 + 0.04) / 5 = 0.328."""
+    rows = history(objective__score=0.6, judge__compliance=0.04)
+    del rows[0]["policy/approxkl"]
+    rows[-1]["policy/approxkl"] = 1.1
+    for row in rows[:3]:
+        for name in [key for key in row if key.startswith("judge/")]:
+            del row[name]
+    big, hacked = alarms(rows)
+    assert (big.name, big.healthy) == ("updates too big", 10)
+    assert hacked.name == "reward hacking"
+    assert "fell from 0.33 to 0.04" in hacked.finding
+    assert last_healthy([{"x": math.nan}], "x") == 0
 
 
 def test_a_constant_reward_has_no_value_to_explain():
