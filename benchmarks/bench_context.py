@@ -28,7 +28,7 @@ from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.data import corpus
 from stylerl.judge.engine import Engine
 from stylerl.judge.outline import outline
-from stylerl.judge.place import File, Place, Placed, locate
+from stylerl.judge.place import File, Place, Placed
 from stylerl.judge.verdict import Verdict
 
 RULES = """[flake8]
@@ -88,7 +88,7 @@ def cases(path: Path, seed: int) -> Iterator[Case]:
         file = File(text.split("\n"), row["path"], whole)
         for cut in extraction.snippets:
             head = cut.text[: cut.body_start]
-            place = locate(file, cut.line, cut.text, head)
+            place = Place(file, cut.line, cut.text, head)
             found.append((place, cut.text, cut.body_start))
     others = [text[start:] for _, text, start in found]
     for place, text, start in found:

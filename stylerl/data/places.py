@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from stylerl.errors import DataError
 from stylerl.judge.outline import Outline, outline
-from stylerl.judge.place import File, Place, locate
+from stylerl.judge.place import File, Place
 
 KEY = ["distribution", "path"]  # of a file
 COLUMNS = [*KEY, "text", "outline"]
@@ -114,7 +114,7 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
     }
     rows: Any = cut.to_dict("records")
     return {
-        row["id"]: locate(file, row["line"], row["text"], _head(row))
+        row["id"]: Place(file, row["line"], row["text"], _head(row))
         for row in rows
         if (file := found.get((row["distribution"], row["path"])))
     }

@@ -1,6 +1,6 @@
 """The place of a function in its file, where its body is judged.
 
-    place = locate(file, 12, function, head)
+    place = Place(file, 12, function, head)
     placed = place.put("\\n    return os.sep\\n")
     verdict = placed.settle(judge.verdict(placed.source, placed.path))
 
@@ -74,26 +74,22 @@ class Placed(NamedTuple):
 class Place:
     """A function's header in its file, without the body."""
 
-    def __init__(
-        self,
-        file: File,
-        start: int,
-        body: int,
-        end: int,
-        lead: str = "",
-    ) -> None:
+    def __init__(self, file: File, row: int, function: str, head: str) -> None:
         """Find a function in its file.
 
         Args:
             file: its rows, name and outline.
-            start: rows above the function's header.
-            body: rows above its body; its decorators are above the header.
-            end: rows above what follows it.
-            lead: what the prompt has of the body: a line end, or nothing.
+            row: the function's first row, from 1; its decorators are above.
+            function: its text, ending in a line end.
+            head: the part of it that is its header and docstring.
         """
-        self._lead = lead
-        self.file, self._start, self._body, self._end = file, start, body, end
-        first = file.lines[start]
+        self.file = file
+        # What the head has of the body, and the rows above each part.
+        self._lead = "\n" if head.endswith("\n") else ""
+        self._start = row - 1
+        self._body = row + head.removesuffix("\n").count("\n")
+        self._end = self._start + function.count("\n")
+        first = file.lines[self._start]
         self.indent = first[: len(first) - len(first.lstrip(" \t"))]
 
     @property
@@ -213,22 +209,6 @@ def _bound(tree: ast.Module) -> set[str]:
             case ast.alias(name=name, asname=other):
                 names.add(other or name.partition(".")[0])
     return names
-
-
-def locate(file: File, row: int, function: str, head: str) -> Place:
-    """The place of a function in a file.
-
-    Args:
-        file: its rows, name and outline.
-        row: the function's first row, from 1.
-        function: its text, ending in a line end.
-        head: the part of it that is its header and docstring.
-    """
-    start = row - 1
-    end = start + function.count("\n")
-    lead = "\n" if head.endswith("\n") else ""
-    rows = head.removesuffix("\n").count("\n") + 1
-    return Place(file, start, start + rows, end, lead)
 
 
 def _indented(body: str, indent: str) -> str:
