@@ -1,9 +1,10 @@
 """The outcome of one completion: the violations that it is charged with.
 
-A completion is judged together with its prompt, as one file, because most
-rules need both.  Each violation is then attributed to the prompt, the
-completion or the cut at the token limit, and only the completion's are
-charged; text that does not parse is not text with one violation.
+A completion is judged together with its prompt, in its file where that is
+known, because most rules need both.  Each violation is then attributed to the
+prompt, the completion or the cut at the token limit, and only the
+completion's are charged; text that does not parse is not text with one
+violation.
 """
 
 import io

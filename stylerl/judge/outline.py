@@ -102,6 +102,7 @@ def outline(tree: ast.Module, text: str, path: str) -> Outline:
         text: the file.
         path: its name.
     """
+    # --- what the module binds ---
     around = _without_bodies(tree, "global" in text or "nonlocal" in text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -124,6 +125,7 @@ def outline(tree: ast.Module, text: str, path: str) -> Outline:
         for name, binding in module.items()
         if not isinstance(binding, FutureImportation | StarImportation)
     }
+    # --- its functions ---
     imported = {n for n, b in module.items() if isinstance(b, Importation)}
     lines = text.split("\n")
     functions: dict[int, Nest] = {}

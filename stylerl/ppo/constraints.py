@@ -4,8 +4,9 @@
 ceiling on KL, in nats a response.  The reference is measured once, by the
 first rollouts, which are its own.  What a completion contributes:
 
-    substance    what its body says, in pairs (reward/substance.py), up
-                 to twice the reference's mean: no line is worth a page
+    substance    what its body says, in pairs (reward/substance.py; any free
+                 name may be the module's), up to twice the reference's
+                 mean: no line is worth a page
     long_bodies  1 if it has as many tokens as the upper quartile of the
                  reference's completions, or more
     parses       1 if it parses, as Python

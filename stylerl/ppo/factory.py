@@ -201,11 +201,7 @@ def _critic(
     """The reward model that a separate value model starts as."""
     if not settings.critic or settings.value == "shared":
         return None
-    folder = reward_models / "classifier"
-    tokenizer = models.load_tokenizer(folder)
-    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
-    scorer: PreTrainedModel = model.to(device)
-    return scorer
+    return _scorer(reward_models / "classifier", device).model
 
 
 def _style(
@@ -215,10 +211,14 @@ def _style(
     if name == "linter":
         return rewards.linter_style(judge)
     folder = Path(name) if "/" in name else reward_models / name
+    return rewards.learned_style(_scorer(folder, device))
+
+
+def _scorer(folder: Path, device: torch.device) -> Scorer:
+    """A reward model."""
     tokenizer = models.load_tokenizer(folder)
     model: Any = models.load_scorer(folder, tokenizer=tokenizer)
-    model.to(device)
-    return rewards.learned_style(Scorer(model, tokenizer))
+    return Scorer(model.to(device), tokenizer)
 
 
 def _at_precision(

@@ -135,7 +135,7 @@ def rollouts(completions, lengths):
 
 def test_what_completions_contribute():
     """First the reference: sizes 1, 1, 0, 2 (the names and sums that are
-    returned), of which half parse; the longest of lengths 2, 4, 6, 8 is
+    returned), of which three parse; the longest of lengths 2, 4, 6, 8 is
     above their upper quartile of 6.5.  Then a batch that is worse."""
     first = rollouts(
         [
