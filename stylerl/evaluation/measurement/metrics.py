@@ -2,8 +2,8 @@
 
 One row of the table is one completion: `model, prompt_id, sample, prompt,
 completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
-trivial, ruff, black` (see generations.py and verdicts.py), and `reward` where
-a reward model was asked.  docs/metrics.md defines each metric.
+trivial, names, ruff, black` (see generations.py and verdicts.py), and `reward`
+where a reward model was asked.  docs/metrics.md defines each metric.
 """
 
 from typing import Any
