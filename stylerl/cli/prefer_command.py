@@ -2,9 +2,9 @@
 
 Shows a prompt and two completions, takes A, B or a tie and how sure the
 person is, and saves each answer before the next question; prefer_web.py does
-so in a browser.  The pairs of
-which the reward model is least sure come first; what has been answered is
-not asked again.  Nothing on the screen tells which text is whose.
+so in a browser.  The pairs of which the reward model is least sure come
+first; what has been answered is not asked again.  Nothing on the screen
+tells which text is whose.
 """
 
 import sys
@@ -21,18 +21,19 @@ from rich.text import Text
 
 from stylerl import draws, storage
 from stylerl.cli import prefer_web
+from stylerl.cli.prefer_web import Session
 from stylerl.config import Params
 from stylerl.data.prompts import compliant_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
 from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import CONFIDENCE, Answer, Choice, Pair
+from stylerl.reward_data.preferences import CONFIDENCE, Answer, Pair
 
 LABELS = Path("artifacts/label/labels.parquet")
 POLICIES = (Path("artifacts/sft"), Path("artifacts/ppo"))
 PAIRWISE = Path("artifacts/reward/pairwise")
 WIDE = 112  # columns; a terminal this wide never stacks the texts
-KEYS = {"a": Choice.A, "b": Choice.B, "t": Choice.TIE}
+KEYS = {"a": "a", "b": "b", "t": "tie"}
 QUIT = "q"
 BETTER = f"Which is better? a, b, t for a tie, {QUIT} to quit: "
 SCALE = ", ".join(f"{n} {words}" for n, words in CONFIDENCE.items())
@@ -69,13 +70,12 @@ def run(annotator: str, source: Path | None, pool: int, web: bool) -> None:
         f"{len(waiting)} of {len(pairs)} pairs wait for {annotator}; answers "
         f"go to {path}"
     )
+    session = Session(waiting, annotator, params.seed, path)
     if web:
-        page = prefer_web.Session(waiting, annotator, params.seed, path)
-        prefer_web.serve(page)
-        given = page.given
+        prefer_web.serve(session)
     else:
-        given = session(waiting, annotator, params.seed, path, console, input)
-    say(f"{given} answers saved to {path}")
+        ask_all(session, console, input)
+    say(f"{session.given} answers saved to {path}")
     if path.exists():
         console.print(report(preferences.load(path)))
 
@@ -105,52 +105,35 @@ def _check(annotator: str, pool: int, web: bool) -> None:
         )
 
 
-def session(
-    pairs: Sequence[Pair],
-    annotator: str,
-    seed: int,
-    path: Path,
-    console: Console,
-    ask: Ask,
-) -> int:
-    """Put each pair to the person and save what they say; how many.
+def ask_all(session: Session, console: Console, ask: Ask) -> None:
+    """Put each pair to the person and save what they say.
 
     Ends early at `q` or at the end of the input; what was answered stays.
     """
-    for number, pair in enumerate(pairs):
-        swapped = preferences.is_swapped(pair, annotator, seed)
-        title = f"pair {number + 1} of {len(pairs)}"
-        console.print(view(pair, swapped, title, console.width))
+    while session.waiting:
+        title = f"pair {session.given + 1} of {session.total}"
+        prompt, sides = session.waiting[0].prompt, session.sides()
+        console.print(view(prompt, sides, title, console.width))
         try:
-            better = _one_of(ask, BETTER, KEYS)
+            better = KEYS[_one_of(ask, BETTER, KEYS)]
             sure = _one_of(ask, SURE, map(str, CONFIDENCE))
         except EOFError:
-            return number
-        if swapped:
-            better = {"a": "b", "b": "a"}.get(better, better)
-        answer = Answer(annotator, pair, KEYS[better], int(sure))
-        preferences.append(path, answer)
-    return len(pairs)
+            return
+        session.answer(better, sure)
 
 
-def view(pair: Pair, swapped: bool, title: str, width: int) -> Group:
-    """Prompt, A and B: side by side unless lines would break.
-
-    `swapped` shows the pair's `b` as A.
-    """
+def view(prompt: str, sides: Sequence[str], title: str, width: int) -> Group:
+    """Prompt, A and B: side by side unless lines would break."""
     from stylerl.cli.complete_command import highlight, side_by_side
 
-    texts = [pair.b, pair.a] if swapped else [pair.a, pair.b]
-    texts = [text.removeprefix("\n") for text in texts]
+    texts = [text.removeprefix("\n") for text in sides]
     longest = max(len(line) for text in texts for line in text.split("\n"))
     columns = 2 if width >= WIDE or 2 * (longest + 4) <= width else 1
-    prompt, *panels = (
+    first, *panels = (
         Panel(highlight(text), title=name, title_align="left")
-        for name, text in zip(
-            (title, "A", "B"), (pair.prompt, *texts), strict=True
-        )
+        for name, text in zip((title, "A", "B"), (prompt, *texts), strict=True)
     )
-    return Group(prompt, side_by_side(panels, columns))
+    return Group(first, side_by_side(panels, columns))
 
 
 def _one_of(ask: Ask, question: str, answers: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from rich.console import Console
 from stylerl import config
 from stylerl.cli import main as cli
 from stylerl.cli import prefer_command as prefer
+from stylerl.cli.prefer_web import Session
 from stylerl.config import Params, PPOConfig
 from stylerl.errors import DataError
 from stylerl.reward_data import preferences
@@ -57,10 +58,11 @@ def type_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         file.close()
 
 
-def shown(pair: Pair, width: int, swapped: bool = False) -> list[str]:
+def shown(pair: Pair, width: int) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=width)
-    console.print(prefer.view(pair, swapped, "pair 1 of 9", width))
+    sides = Session([pair], "ann", 0, ANSWERS).sides()
+    console.print(prefer.view(pair.prompt, sides, "pair 1 of 9", width))
     lines = out.getvalue().splitlines()
     assert all(len(line) <= width for line in lines)
     return lines
@@ -89,30 +91,28 @@ def test_a_and_b_stand_beside_each_other_where_they_fit(
     assert any(pair.b.strip() in line for line in lines)
 
 
-def test_swapped_shows_the_other_text_as_a() -> None:
+@pytest.mark.parametrize("swapped", [False, True])
+def test_swapped_shows_the_other_text_as_a(
+    swapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preferences, "is_swapped", lambda *_: swapped)
+    lines = shown(SHORT, 80)
     # the semicolon is in the pair's b
-    for swapped in (False, True):
-        lines = shown(SHORT, 80, swapped)
-        a, _, b = lines[row_of(lines, "─ A ─") + 1].partition("││")
-        assert (";" in a, ";" in b) == (swapped, not swapped)
+    a, _, b = lines[row_of(lines, "─ A ─") + 1].partition("││")
+    assert (";" in a, ";" in b) == (swapped, not swapped)
 
 
 def test_answers_are_kept_as_the_pair_names_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    swaps = iter([False, True, True])
-    monkeypatch.setattr(preferences, "is_swapped", lambda *_: next(swaps))
-    typed = iter(["a", "3", "x", " A ", "0", "1", "t", "2"])
     pairs = preferences.read_pairs(PAIRS)
-    given = prefer.session(
-        pairs,
-        "ann",
-        0,
-        ANSWERS,
-        Console(file=io.StringIO()),
-        lambda _: next(typed),
-    )
-    assert given == 3
+    swapped = dict(zip(pairs, (False, True, True), strict=True))
+    monkeypatch.setattr(preferences, "is_swapped", lambda p, *_: swapped[p])
+    typed = iter(["a", "3", "x", " A ", "0", "1", "t", "2"])
+    session = Session(pairs, "ann", 0, ANSWERS)
+    console = Console(file=io.StringIO())
+    prefer.ask_all(session, console, lambda _: next(typed))
+    assert session.given == 3
     assert preferences.load(ANSWERS) == [
         Answer("ann", pairs[0], Choice.A, 3),
         Answer("ann", pairs[1], Choice.B, 1),  # what was shown as A
