@@ -14,11 +14,12 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from flake8.discover_files import expand_paths
 from tqdm import tqdm
 
+from stylerl.cli.main import READER_LEFT, say, silence
 from stylerl.config import JudgeConfig, Params, override
 from stylerl.errors import ConfigError, DataError, DiskError
 from stylerl.judge.judge import BAR_AFTER, Judge
@@ -30,7 +31,6 @@ MAX_JOBS = 256
 MAX_BYTES = 2**28  # of a file; larger ones fill the memory
 STDIN = "stdin"  # what flake8 calls it
 GROUP = "flake8.extension"  # of a plugin's entry points
-READER_LEFT = 141  # what a shell says of a command that SIGPIPE ended
 
 
 class Judged(NamedTuple):
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
     except OSError as error:
         lines.close()
-        silence(sys.stdout)
+        silence()
         if not isinstance(error, BrokenPipeError):
             raise DiskError(
                 f"the output must be written: {error.strerror}"
@@ -84,24 +84,11 @@ def report(
     for file in files:
         judged.append(file)
         if file.verdict is None:
-            complain(file.problem or "")
+            say(file.problem or "")
         elif args.format == "json":
             yield as_json(file.path, file.verdict)
     if args.format == "table":
         yield table(judged)
-
-
-def complain(text: str) -> None:
-    """Say something beside the output, where anyone listens."""
-    try:
-        print(f"stylerl: {text}", file=sys.stderr, flush=True)
-    except OSError:
-        silence(sys.stderr)
-
-
-def silence(stream: TextIO) -> None:
-    """Drop what a stream still holds and cannot write."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def configuration(args: argparse.Namespace) -> JudgeConfig:
@@ -163,7 +150,7 @@ def judge_paths(
         (jobs or cores()) if several else 1
     )
     for warning in options["warnings"]:
-        complain(f"warning: {warning}")
+        say(f"warning: {warning}")
     files = python_files(paths, options)
     unreadable: list[Judged] = []
     opened: deque[str] = deque()

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         # Whatever the signal became: imports make other errors of it.
         number = signal.Signals(caught[0]) if caught else signal.SIGINT
-        _say(ENDS[number])
+        say(ENDS[number])
         return 128 + number
     finally:
         caught.append(0)
@@ -63,19 +63,19 @@ def _run(arguments: Sequence[str] | None) -> int:
             sys.stdout.flush()
         return code
     except ConfigError as error:  # a cause of other words has several lines
-        _say(" ".join(str(error).split()))
+        say(" ".join(str(error).split()))
     except StylerlError as error:
-        _say(str(error))
+        say(str(error))
     except SystemExit as error:  # of argparse; of rich, where a pipe broke
         if isinstance(error.__context__, BrokenPipeError) or not _flushed():
             return READER_LEFT
         raise
     except BrokenPipeError:
-        _silence()
+        silence()
         return READER_LEFT
     except OSError as error:
-        _silence()
-        _say(" ".join(str(error).split()))
+        silence()
+        say(" ".join(str(error).split()))
     return 2
 
 
@@ -85,12 +85,12 @@ def _flushed() -> bool:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        _silence()
+        silence()
         return False
     return True
 
 
-def _silence() -> None:
+def silence() -> None:
     """Drop what the output still holds and cannot write."""
     try:
         sys.stdout.flush()
@@ -98,7 +98,8 @@ def _silence() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write a line to standard error, where anyone listens."""
     try:
         print(f"stylerl: {text}", file=sys.stderr, flush=True)
     except OSError:

@@ -101,7 +101,8 @@ class VerdictCache:
         except sqlite3.OperationalError as error:
             from stylerl import storage  # and pandas, which takes a second
 
-            if reason := storage.refusal(error):
+            reason = storage.refusal(error)
+            if reason and not self._path.is_dir():
                 raise DiskError(
                     f"cannot write {self._path}: {reason}"
                 ) from error
