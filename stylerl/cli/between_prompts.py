@@ -58,6 +58,7 @@ def measure(root: Path, params: Params) -> Signal:
             "ppo.gamma": 1.0,
             "ppo.prompts": PROMPTS,
             "ppo.batch_size": PROMPTS,  # so of each one sample of SFT
+            "ppo.num_minibatches": 1,
             "ppo.validate_every": 0,
             "ppo.keep": "last",
             "ppo.monitor": "none",

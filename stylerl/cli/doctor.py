@@ -391,9 +391,7 @@ def check_baseline(root: Path, params: Params) -> Finding:
     try:
         found = between_prompts.measure(root, params)
     except (ConfigError, DataError, ModelError) as error:
-        return Finding(
-            name, f"what it can explain is not known before SFT: {error}"
-        )
+        return Finding(name, f"what it can explain is not known yet: {error}")
     shares = [
         f"{what} {each.estimate:.3f} [{each.low:.3f}, {each.high:.3f}]"
         for what, each in (

@@ -548,7 +548,7 @@ class PPOConfig(Section):
         if self.num_minibatches > self.batch_size:
             raise ConfigError(
                 f"ppo.num_minibatches must be at most ppo.batch_size, "
-                f"{self.batch_size}; got {self.num_minibatches}"
+                f"{self.batch_size}; got {self.num_minibatches}: change either"
             )
         _check_stop_strings("ppo.stop_strings", self.stop_strings)
         if not any(self.reward.values()):

@@ -258,10 +258,8 @@ def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         _check_text(name, value, rule.get("text", False))
     if isinstance(value, (Mapping, tuple)):
         for item in value:
-            if not isinstance(item, str):
-                raise ConfigError(f"{name} knows no {shown(item)}")
-            pattern, words = rule.get("pattern") or (None, "")
-            if pattern and not re.fullmatch(pattern, item):
+            pattern, words = rule.get("pattern") or ("(?s:.*)", "texts")
+            if not isinstance(item, str) or not re.fullmatch(pattern, item):
                 raise ConfigError(
                     f"{name} knows no {shown(item)}; it takes {words}"
                 )

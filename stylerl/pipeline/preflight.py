@@ -27,11 +27,12 @@ def check_files(params: Params) -> str:
     from stylerl.reward_data import preferences
 
     judge = Judge(params.judge).identity
-    for name in (params.reward.preferences, params.reward.rollouts):
-        if Path(name).exists() and not Path(name).is_file():
+    for key in ("preferences", "rollouts"):
+        path = Path(getattr(params.reward, key))
+        if path.exists() and not path.is_file():
             raise DataError(
-                "reward.preferences and reward.rollouts must be regular "
-                f"files; {name} is none"
+                f"reward.{key} must be a regular file; {path} is none: name "
+                "another"
             )
     preferences.load(Path(params.reward.preferences))
     return judge
@@ -75,9 +76,9 @@ def points(
         DataError: as `check_files`.
     """
     found = combinations(grid)
-    for each in found:
-        params = workspace.resolve(None, {**changes, **each})
-    check_files(params)
+    resolved = (workspace.resolve(None, {**changes, **each}) for each in found)
+    for params in {(p.judge, p.reward): p for p in resolved}.values():
+        check_files(params)
     return found
 
 

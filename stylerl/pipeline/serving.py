@@ -134,7 +134,7 @@ class _Served:
             finally:
                 self._places.release()
         raise tracking.overload(
-            f"at most {PLACES} requests may wait, and {PATIENCE:g} seconds "
+            f"at most {PLACES - 1} requests may wait, {PATIENCE:g} seconds "
             f"each; ask again in {RETRY_AFTER} seconds, with fewer at once",
             RETRY_AFTER,
         )

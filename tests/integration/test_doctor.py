@@ -222,7 +222,7 @@ def test_what_a_baseline_could_explain_is_measured_on_sft(tmp_path, tokenizer):
     )
     before = doctor.check_baseline(tmp_path, params)
     assert before.status is Status.OK
-    assert "not known before SFT" in before.detail
+    assert "not known yet" in before.detail
 
     model = build_llama(len(tokenizer))
     save_model(model, tokenizer, tmp_path / "artifacts/sft")

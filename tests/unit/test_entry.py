@@ -138,6 +138,8 @@ def test_an_output_that_no_one_takes(
         (["sweep", "--grid", "ppo.kl_coef=[-1]"], "ppo.kl_coef must be at"),
         (["sweep", "--grid", f"seed={[*range(1001)]}"], "at most 1000 points"),
         (["sweep", "--set", "seed=-1"], "seed must be at least 0"),
+        # of any point, not of the last alone
+        (["sweep", "--grid", "judge.config=[x, null]"], "must be a con"),
     ],
 )
 def test_one_line_before_anything_starts(
