@@ -183,6 +183,7 @@ def run_rloo(params: Params) -> LoadedModel:
     begin = tokenizer.bos_token or tokenizer.eos_token  # as encode_prompt
     minibatch = settings.batch_size // settings.num_minibatches
 
+    # Our reward, of what our trainer would have judged.
     def reward(
         prompts: list[str],
         completions: list[str],
@@ -197,6 +198,7 @@ def run_rloo(params: Params) -> LoadedModel:
         plain = [prompt.removeprefix(begin) for prompt in prompts]
         return [*total_rewards(ours, plain, judged, done)]
 
+    # As many steps on as many episodes as ours.
     with tempfile.TemporaryDirectory() as folder:
         trainer = RLOOTrainer(
             model=ours.policy.model,

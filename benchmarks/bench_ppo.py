@@ -218,6 +218,7 @@ def run_trl(shape: Shape, updates: int, case: Case) -> Any:
         )
         return GPT2ForSequenceClassification(config)
 
+    # Models of our shapes; the reward model is too small to count.
     policy = gpt2(shape)
     models = {
         "model": policy,
@@ -233,6 +234,7 @@ def run_trl(shape: Shape, updates: int, case: Case) -> Any:
         {"input_ids": [(7 * i + j) % 1000 for j in range(PROMPT)]}
         for i in range(shape.batch * (updates + 1))
     ]
+    # TRL's functions note when they end.
     marks: list[tuple[str, float]] = []
 
     def mark(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -236,6 +236,7 @@ def original() -> str:
         ("episodes an update", "ppo", "batch_size"),
         ("clip range", "ppo", "clip_coef"),
     )
+    # What was set,
     lines = ["| | the notebook | default |", "|---|---|---|"]
     for label, section, key in rows:
         cells = (
@@ -257,6 +258,7 @@ def original() -> str:
         )
         + " |",
     ]
+    # and what came of it.
     runs = [
         storage.read_json(RUNS / f"{name}.json")
         for name in ("notebook", f"seed-{ours.seed}")
