@@ -233,12 +233,15 @@ class PPOTrainer:
     def __iter__(self) -> Iterator[Step]:
         """Run the remaining updates, from the last checkpoint on.
 
+        One that an alarm stopped has none.
         With `ppo.keep: best` the policy ends with the best update's weights.
 
         Raises:
             TrainingError: a gradient is not finite, or a critical alarm was
                 raised again after every rollback.
         """
+        if self.stopped is not None:
+            return
         self.resume()
         if self._goes_back and self.done == 0:
             self.save()

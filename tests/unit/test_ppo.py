@@ -881,6 +881,7 @@ def test_a_critical_alarm_stops_at_the_last_healthy_weights(tmp_path):
         kept.append(weights(trainer))
     assert len(steps) == len(trainer.history) == 3
     assert trainer.stopped is steps[-1].alarms[0]
+    assert list(trainer) == []  # nor does it go on when asked again
     assert trainer.done == 1
     for healthy, now in zip(kept[0], weights(trainer), strict=True):
         assert torch.equal(now, healthy)
