@@ -94,7 +94,7 @@ def test_the_printed_table():
         table = summary.gain_table(model, columns, "difference [95%]", gain)
         console.print(table)
     text = console.file.getvalue()
-    assert text.count("compliance %") == 2  # SFT and PPO
+    assert text.count("│ compliance %  ") == 2  # SFT and PPO
     # differences 0, 1, 1, 1 by prompt: 75 points; resampled means of four
     # fall to 0.25 with probability 1/256 + 12/256 > 2.5%, to 0 with 1/256
     assert "25.0 │ 100.0 │   +75.0 [+25.0, +100.0]" in text
