@@ -27,6 +27,8 @@ from stylerl.judge.positions import LINE_END
 from stylerl.judge.verdict import Verdict, Violation
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
+# Where a row that is not blank begins; a form feed takes it to column 0.
+BEGIN = re.compile(r"(?:\r\n|\r|\n)\f*(?=[^\r\n]*\S)")
 # Found at a function's first row for what stands before it.
 OF_THE_REST = ("E30", "E117", "F811")
 # Found at the statement after the body, for blank lines at its end.
@@ -213,5 +215,4 @@ def _bound(tree: ast.Module) -> set[str]:
 
 def _indented(body: str, indent: str) -> str:
     """A body with each row but the first, and blank ones, moved right."""
-    first, *rows = body.split("\n")
-    return "\n".join([first, *(indent + r if r.strip() else r for r in rows)])
+    return BEGIN.sub(lambda begin: begin[0] + indent, body)

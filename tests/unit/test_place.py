@@ -108,6 +108,13 @@ CASES = {
     ),
     # rows 3 and 4 are blank, and so is the file's own
     "blank at its end": (PLAIN, "return x\n\n", [(5, 1, "E303")]),
+    # a row ends there for Python, and the next one is moved right as well
+    "a carriage return": (GO, "x += 1\r    return nothing", [(4, 12, "F821")]),
+    "a form feed": (
+        GO,
+        "x += 1\n\f    return x",
+        [(4, 6, "E111"), (4, 6, "E113")],
+    ),
     "in a condition": (INSIDE, "return nothing", [(2, 12, "F821")]),
     "unparsable": (PLAIN, "return (", [(2, 13, "E999")]),
     # the string swallows the file: an error, wherever it is reported
