@@ -7,12 +7,13 @@ serve` offers it as the deployments rlhf/full and rlhf/smoke.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
@@ -21,13 +22,7 @@ from stylerl.config import Params
 from stylerl.errors import StylerlError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.promotion import Decision
-from stylerl.pipeline import (
-    graph,
-    preflight,
-    registry,
-    tracking,
-    workspace,
-)
+from stylerl.pipeline import graph, preflight, registry, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
 from stylerl.report.sweep import REPORT
@@ -96,7 +91,10 @@ def run_stages(
         stale = stages.stale()
     if "data.dvc" in stale:
         stages.track_data()
-    for stage in graph.load_stages():
+    took = tracking.seconds_by_stage(last=True)
+    declared = graph.load_stages()
+    for number, stage in enumerate(declared):
+        log_progress(declared, number, took)
         if stale is None:
             stale = stages.stale(refill=False)
         key = graph.stage_key(stage)
@@ -113,6 +111,26 @@ def run_stages(
             tags[f"run.{name}"] = result["run"]
     parent.log_tags(tags)
     return results
+
+
+def log_progress(
+    declared: Sequence[graph.Stage], number: int, took: Mapping[str, float]
+) -> None:
+    """Say which stage begins, and how long it and the rest took last time.
+
+    Args:
+        declared: every stage, in order.
+        number: of the one that begins, from 0.
+        took: seconds, of the stages of which they are known; those of the
+            rest are said where all are.
+    """
+    rest = [stage.name for stage in declared[number:] if not stage.frozen]
+    words = ""
+    if took.keys() >= {*rest}:
+        left = sum(took[name] for name in rest) / 60
+        words = f"; it and the rest last took {left:.1f} min"
+    where = f"stage {number + 1} of {len(declared)}: {declared[number].name}"
+    get_run_logger().info("%s%s", where, words)
 
 
 def record(

@@ -199,18 +199,19 @@ def flow_run(
 def stage_run_id(key: str) -> str | None:
     """The latest finished run of a stage key, None where there is none."""
     found: list[str] = []
-
-    def search() -> None:
-        client = connect()
-        runs = client.search_runs(
-            [experiment(client)],
-            f"tags.stage_key = '{key}' and attributes.status = 'FINISHED'",
-            max_results=1,
+    best_effort(
+        lambda: found.extend(
+            run.info.run_id for run in _last_finished("stage_key", key)
         )
-        found.extend(run.info.run_id for run in runs)
-
-    best_effort(search)
+    )
     return found[0] if found else None
+
+
+def _last_finished(tag: str, value: str) -> Iterable[Any]:
+    """The latest finished run with a tag, if there is one."""
+    client = connect()
+    wanted = f"tags.{tag} = '{value}' and attributes.status = 'FINISHED'"
+    return client.search_runs([experiment(client)], wanted, max_results=1)
 
 
 def still_there(runs: Iterable[str]) -> set[str]:
@@ -266,19 +267,23 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def seconds_by_stage() -> dict[str, float]:
+def seconds_by_stage(last: bool = False) -> dict[str, float]:
     """How long the execution of each stage took that its key names now.
 
-    Stages that MLflow has no finished run of are left out.
+    With `last` its last execution, whatever its inputs were.  A stage is left
+    out where its latest finished run is none, or was logged afterwards.
     """
     found: dict[str, float] = {}
 
     def search() -> None:
-        client = connect()
         for stage in graph.load_stages():
-            if run_id := stage_run_id(graph.stage_key(stage)):
-                info = client.get_run(run_id).info
-                found[stage.name] = (info.end_time - info.start_time) / 1000
+            tag, value = "stage", stage.name
+            if not last:
+                tag, value = "stage_key", graph.stage_key(stage)
+            for run in _last_finished(tag, value):
+                if "logged" not in run.data.tags:
+                    took = run.info.end_time - run.info.start_time
+                    found[stage.name] = took / 1000
 
     best_effort(search)
     return found

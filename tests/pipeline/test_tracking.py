@@ -18,7 +18,7 @@ from sqlalchemy.engine import Engine
 
 from stylerl import storage
 from stylerl.errors import DataError
-from stylerl.pipeline import registry, store, tracking
+from stylerl.pipeline import graph, registry, store, tracking
 
 STORE = "sqlite:///{}/mlflow.db"
 
@@ -64,6 +64,7 @@ def interrupt_after(last: int) -> Callable[..., None]:
     return listen
 
 
+@pytest.mark.slow
 def test_a_store_that_was_not_finished_is_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,28 @@ def test_a_stage_run_holds_everything(
     table = client.download_artifacts(run.id, "t.json")
     assert json.loads(Path(table).read_text())["data"] == [["def f():"]]
     assert client.get_run(parent.id).data.params["sft.lr"] == "0.5"
+
+
+def test_seconds_are_of_an_execution(folder: Path) -> None:
+    """By the key of now, or the last: a run of 2 s, then one of 5 s of other
+    parameters; what was logged afterwards took no time that counts."""
+    pipeline(folder)
+    (folder / "model").mkdir()
+    stage = graph.find_stage("sft")
+    first = graph.stage_key(stage)
+    for seed, seconds in ((3, 2), (4, 5)):
+        (folder / "params.yaml").write_text(f"seed: {seed}\n")
+        with tracking.stage_run("sft", {}) as run:
+            began = run.client.get_run(run.id).info.start_time
+            ended = began + 1000 * seconds
+            run.client.set_terminated(run.id, end_time=ended)
+            run.client = None
+    assert tracking.seconds_by_stage(last=True) == {"sft": 5.0}
+    (folder / "params.yaml").write_text("seed: 3\n")
+    assert graph.stage_key(stage) == first
+    assert tracking.seconds_by_stage() == {"sft": 2.0}
+    tracking.log_again(stage, first, {}, "")
+    assert tracking.seconds_by_stage() == {}
 
 
 def test_runs_are_found_by_their_key(
@@ -195,7 +218,6 @@ def test_a_store_that_does_not_answer_is_asked_once(
     with socket.socket() as listener:
         uri = hang(listener) if uri == "hangs" else uri
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        start = time.monotonic()
         with tracking.flow_run("flow", {"a": 1}) as run:
             with tracking.stage_run("sft", {"lr": 1}) as child:
                 child.log_metrics({"loss": 1.0})
@@ -203,25 +225,28 @@ def test_a_store_that_does_not_answer_is_asked_once(
         assert run.id == child.id == ""
         assert tracking.stage_run_id("ab" * 32) is None
         assert registry.register(None, "policy", "m1", {}) is None
-        print(f"{uri}: {time.monotonic() - start:.1f} s")
-        asked = subprocess.run(  # a stage is told by its environment
-            [sys.executable, "-c", ASK],
-            capture_output=True,
-            text=True,
-            env=os.environ,
-        )
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"MLflow: not logged: {uri} does not answer" in said
+    assert os.environ[store.GONE] == uri
+
+
+def test_a_stage_is_told_that_the_store_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv(store.GONE, "http://127.0.0.1:9")
+    code = "from stylerl.pipeline import tracking as t; t.stage_run_id('ab')"
+    asked = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+    )
     assert (asked.returncode, asked.stderr) == (0, "")
 
 
-ASK = """
-from stylerl.pipeline import tracking
-assert tracking.stage_run_id("ab" * 32) is None
-"""
-
-
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_is_left_alone(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
