@@ -55,7 +55,7 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     """A folder as the stage finds it, and a function that sets params."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STYLERL_STAGE_KEY", "0123456789abcdef" * 4)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
     model = build_llama(len(tokenizer))
     models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
@@ -107,8 +107,11 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
     assert set(prompts) <= {f"def f{i}(value):\n" for i in range(10)}
 
 
-def test_an_alarm_is_printed_and_a_tag_of_the_run(workspace, capsys):
+def test_an_alarm_is_printed_and_a_tag_of_the_run(
+    workspace, tmp_path, monkeypatch, capsys
+):
     """A random model's texts do not parse: they are all worth the same."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
     workspace(updates=3)
     ppo.main()
     said = "update 3: reward collapse: the scores' standard deviation is 0"
