@@ -1,6 +1,5 @@
 """docs/tutorial.md: its commands, one after the other, in a clone."""
 
-import json
 import os
 import re
 import shutil
@@ -69,10 +68,3 @@ def test_the_tutorial_runs_from_judging_to_completing(clone: Path) -> None:
     assert "Before and after" in ran
     assert "PPO" in completed
     assert (clone / "artifacts/report/report.html").exists()
-    # The same flow with the preset gpu's kind of base: labels are cached.
-    bases.write_qwen2(clone.parent / "hub")
-    done = run(f"stylerl run --set sft.base={clone.parent / 'hub'}", clone)
-    assert done.returncode == 0, done.stderr
-    assert "Before and after" in done.stdout
-    shape = json.loads((clone / "artifacts/ppo/config.json").read_text())
-    assert shape["architectures"] == ["Qwen2ForCausalLM"]
