@@ -643,5 +643,8 @@ class Params(Section):
     pretrain: PretrainConfig = PretrainConfig()
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
-    ppo: PPOConfig = PPOConfig()
+    # The trainer alone has no constraints: its texts need not be code.
+    ppo: PPOConfig = PPOConfig(
+        constraints={"substance": 1.0, "long_bodies": 0.9}
+    )
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -84,13 +84,15 @@ class Section:
             object.__setattr__(self, field.name, value)
 
 
-def build(cls: type[Any], content: Any, prefix: str) -> Any:
+def build(cls: type[Any], content: Any, prefix: str, base: Any = None) -> Any:
     """Make `cls` from a mapping, checking its keys; it checks the values.
 
     Args:
         cls: a dataclass of settings, or of such dataclasses.
         content: what a file says.
         prefix: where in the file this is, such as `ppo.`.
+        base: a `cls` with the values that the file does not give; those of
+            the class by default.
 
     Raises:
         ConfigError: an unknown key, a wrong type or a value out of bounds.
@@ -107,9 +109,10 @@ def build(cls: type[Any], content: Any, prefix: str) -> Any:
         if key not in fields:
             raise unknown(prefix, key, fields)
         if dataclasses.is_dataclass(hints[key]):
-            value = build(hints[key], value, f"{prefix}{key}.")
+            own = fields[key].default
+            value = build(hints[key], value, f"{prefix}{key}.", own)
         values[key] = value
-    return cls(**values)
+    return dataclasses.replace(base, **values) if base else cls(**values)
 
 
 def use_current_names(

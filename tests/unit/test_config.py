@@ -87,7 +87,7 @@ def test_override_changes_one_value_and_keeps_the_rest():
     assert changed == dataclasses.replace(
         config.Params(),
         seed=3,
-        ppo=dataclasses.replace(config.PPOConfig(), kl_coef=1.0),
+        ppo=dataclasses.replace(config.Params().ppo, kl_coef=1.0),
     )
 
 
@@ -213,3 +213,21 @@ def test_override_takes_an_old_name(monkeypatch, capsys):
     assert "ppo.lam is now ppo.gae_lambda" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="both are given; remove ppo.lam"):
         config.override(Whole(), {"ppo.lam": 0.5, "ppo.gae_lambda": 0.5})
+
+
+def test_what_a_section_does_not_say_is_the_pipelines_default(
+    tmp_path: Path,
+) -> None:
+    """A file that gives some of a section has the pipeline's values for the
+    rest, which for PPO are not the trainer's."""
+    kept = {"substance": 1.0, "long_bodies": 0.9}
+    assert config.PPOConfig().constraints == {}
+    assert config.Params().ppo.constraints == kept
+    path = tmp_path / "params.yaml"
+    path.write_text("ppo: {updates: 3}\n")
+    loaded = config.load(path).ppo
+    assert (loaded.updates, loaded.constraints) == (3, kept)
+    path.write_text("ppo: {constraints: {}}\n")
+    assert config.load(path).ppo.constraints == {}
+    assert config.from_preset("notebook").ppo.constraints == {}
+    assert config.from_preset("gpu").ppo.constraints == kept
