@@ -163,12 +163,21 @@ def source() -> str:
             f"{RUNS}/seed-{params.seed}.json: run benchmarks/bench_run.py "
             f"seed-{params.seed} --set seed={params.seed}"
         )
+    cost = "resumed after a stop, so not timed"
+    if run["seconds"]:
+        cost = (
+            f"{run['seconds'] / 60:.1f} minutes, the largest process "
+            f"{run['largest_process_gib']} GiB"
+        )
     return (
         f"`preset: {params.preset}`, `{run['command']}` at {run['commit']} "
-        f"in a clean clone, {run['date']}, {run['machine']}: "
-        f"{run['seconds'] / 60:.1f} minutes, the largest process "
-        f"{run['largest_process_gib']} GiB"
+        f"in a clean clone, {run['date']}, {run['machine']}: {cost}"
     )
+
+
+def minutes(run: dict[str, Any]) -> str:
+    """What a run took; a dash for one that was not timed."""
+    return f"{run['seconds'] / 60:.1f}" if run["seconds"] else "–"
 
 
 def alarms() -> str:
@@ -200,7 +209,7 @@ def seeds() -> str:
         failed = [g.name for g in guards.guards(metrics) if not g.held]
         row = [
             path.stem.removeprefix("seed-"),
-            f"{run['seconds'] / 60:.1f}",
+            minutes(run),
             *(_before_after(metrics, metric) for metric in shown),
             display.show(guards.CUT, guards.non_compliance_cut(metrics)),
             display.show_gain(display.metric_of("compliance"), gain),
@@ -277,7 +286,7 @@ def original() -> str:
         "measured: non-compliance cut %": lambda run: display.show(
             guards.CUT, guards.non_compliance_cut(run["evaluate"])
         ),
-        "measured: minutes": lambda run: f"{run['seconds'] / 60:.1f}",
+        "measured: minutes": minutes,
     }
     lines += [
         f"| {label} | {' | '.join(map(cell, runs))} |"
