@@ -116,6 +116,14 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
     return result
 
 
+def _enter(command: str) -> None:
+    """Enter the checkout, if the packages that its flows need are there."""
+    from stylerl.pipeline import workspace
+
+    checkout.enter(command)
+    require("pipeline", *workspace.TOOLS)
+
+
 @contextmanager
 def _prefect() -> Iterator[None]:
     """A Prefect server, which has heard everything before it goes.
@@ -125,7 +133,6 @@ def _prefect() -> Iterator[None]:
     from stylerl.pipeline import process, workspace
     from stylerl.pipeline import server as api
 
-    require("pipeline", *workspace.TOOLS)
     workspace.check_writable(api.home())
     with api.server(private=True) as wait_for_it:
         with process.importing():
@@ -179,7 +186,7 @@ def _run(options: argparse.Namespace) -> None:
     from stylerl.report import summary
     from stylerl.report.sweep import REPORT
 
-    checkout.enter("stylerl run")
+    _enter("stylerl run")
     values = changes(options.set)
     preflight.check_rounds(options.rounds, options.preset, values)
     with _prefect():
@@ -230,7 +237,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
     from stylerl.pipeline import preflight
 
-    checkout.enter("stylerl sweep")
+    _enter("stylerl sweep")
     grid, values = changes(options.grid), changes(options.set)
     preflight.points(grid, values)
     with _prefect():

@@ -110,8 +110,8 @@ def test_what_the_stage_leaves_behind(workspace, log):
 
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
-        "size", "base", "sft", "ppo", "autopep8", "human", "best_of_2",
-        "best_of_3", "gain", "gain_sft",
+        "size", "base", "sft", "ppo", "autopep8", "human", "lengths",
+        "best_of_2", "best_of_3", "gain", "gain_sft",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()

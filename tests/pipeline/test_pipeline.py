@@ -374,6 +374,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     row = {
         "objective/score": 0.5,
         "objective/score_std": 0.4,
+        "objective/rlhf_reward": 0.0,
         "objective/kl": 16.0,
         "objective/entropy": 1.0,
         "policy/clipfrac": 0.1,
