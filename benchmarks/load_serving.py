@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
+from bench_idle import answers
 
 from stylerl.config import Params
 from stylerl.evaluation.promotion import ALREADY, Decision
@@ -145,15 +146,6 @@ def as_evaluated() -> dict[str, Any]:
     """How the evaluation samples, as flows/rlhf.py registers it."""
     chosen = Params().evaluate.sampling
     return {**chosen, "stop_strings": [*chosen["stop_strings"]]}
-
-
-def answers(url: str) -> bool:
-    """Whether a server is there."""
-    try:
-        with urllib.request.urlopen(url, timeout=2):
-            return True
-    except OSError:
-        return False
 
 
 def ask(url: str, count: int, clients: int) -> list[Answer]:
