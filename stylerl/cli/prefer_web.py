@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from stylerl.errors import DataError, StylerlError, require
-from stylerl.report import markup
+from stylerl.report import markup, templates
 from stylerl.reward_data import preferences
 from stylerl.reward_data.preferences import CONFIDENCE, Answer, Choice, Pair
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 HOST = "127.0.0.1"
+TEMPLATE = Path(__file__).with_name("prefer.html.j2")
 SIDES = {"a": Choice.A, "b": Choice.B, "tie": Choice.TIE}
 LIMIT = 1000  # bytes of an answer; a true one has some 120
 POLICY = "; ".join(
@@ -150,24 +151,17 @@ def build_app(session: Session) -> "Starlette":
 
 def render(session: Session, token: str, nonce: str) -> str:
     """The page: a question, or at the end how far annotators agree."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from pygments.formatters import HtmlFormatter
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     path = session.path
     answers = preferences.load(path) if path.exists() else []
-    return environment.get_template("prefer.html.j2").render(
-        pair=session.waiting[0] if session.waiting else None,
-        prompt=_coloured(session.waiting[0].prompt) if session.waiting else "",
-        sides=[_coloured(text) for text in session.sides()]
-        if session.waiting
-        else [],
+    pair, texts = None, []
+    if session.waiting:
+        pair = session.waiting[0]
+        texts = [pair.prompt, *session.sides()]
+    return templates.load(TEMPLATE).render(
+        pair=pair,
+        texts=[_coloured(text) for text in texts],
         session=session,
         token=token,
         nonce=nonce,

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from stylerl.evaluation import display, guards
 from stylerl.judge.outcome import Outcome
-from stylerl.report import charts, markup, samples, summary
+from stylerl.report import charts, markup, samples, summary, templates
 
+TEMPLATE = Path(__file__).with_name("report.html.j2")
 CHANGE = display.Metric("change", "PPO - SFT", 1, 1, -1)
 ENDS = {"": "change", "_low": "low", "_high": "high"}
 REWARD_MODELS = ("classifier", "pairwise")
@@ -51,16 +51,9 @@ class Evidence(NamedTuple):
 
 def render(evidence: Evidence) -> str:
     """The page as text."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     # The arguments are in the order of the page.
     metrics, completions = evidence.metrics, evidence.completions
-    page = environment.get_template("report.html.j2").render(
+    page = templates.load(TEMPLATE).render(
         headline=summary.headline(metrics),
         external_linters=summary.external_linters(metrics),
         long_bodies=summary.long_bodies(metrics),
