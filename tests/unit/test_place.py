@@ -51,6 +51,16 @@ FILE = textwrap.dedent("""\
 GO, PLAIN, INSIDE = "def go(self, x):", "def plain(x):", "def inside(x):"
 
 
+def test_an_outline_does_not_hang_on_the_order_of_a_set() -> None:
+    # pyflakes takes the builtins from a frozenset, whose order is the
+    # process's own, and a name that a module binds again keeps its place.
+    again = ["zip", "str", "open", "map", "input", "filter", "bytes", "abs"]
+    text = "".join(f"{name} = None\n" for name in again)
+    text += "def go():\n    pass\n"
+    found = outline(ast.parse(text), text, "m.py")
+    assert list(found.names) == sorted([*again, "go"])
+
+
 def place(file: str, header: str, path: str = "m.py") -> tuple[str, Place]:
     """The prompt and the place of the function with a header."""
     found = corpus.extract(
