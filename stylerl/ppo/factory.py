@@ -82,7 +82,7 @@ def build_trainer(
             settings,
             draws.seed_of(params.seed, name),
             bf16=Compute.of(settings, device).bf16,
-            known=judge.known_names,
+            known=judge.around,
         )
 
     sizes = expected(prompts, "reference")
@@ -103,9 +103,7 @@ def build_trainer(
             value=settings.critic,
         ),
         tokenizer=tokenizer,
-        reward=rewards.compose(
-            settings.reward, style, sizes, judge.known_names
-        ),
+        reward=rewards.compose(settings.reward, style, sizes, judge.around),
         prompts=prompts,
         reference=load_reference(params, tokenizer),
         monitor=rewards.Monitor(
