@@ -500,6 +500,44 @@ def _prefer(options: argparse.Namespace) -> None:
     prefer.run(annotator, options.source, options.pool, options.web)
 
 
+@command(
+    "export",
+    option("model", "MODEL", "a model folder, such as artifacts/ppo"),
+    option("folder", "FOLDER", "where to write", type=Path),
+    option(
+        "--format", "FORMAT", "gguf, the only one", "gguf", choices=("gguf",)
+    ),
+    option(
+        "--dtype",
+        "TYPE",
+        "bf16, f16 or f32 (default: the smallest that holds the weights "
+        "exactly)",
+        choices=("bf16", "f16", "f32"),
+    ),
+)
+def _export(options: argparse.Namespace) -> None:
+    """Write a model as GGUF, for llama.cpp and Ollama.
+
+    Write FOLDER/NAME.gguf and a Modelfile beside it, for a Llama or a GPT-2
+    with a byte-level BPE; the evaluation's sampling is the Modelfile's.
+
+    examples:
+      stylerl export artifacts/ppo policy    policy/ppo.gguf
+      ollama create ppo -f policy/Modelfile
+    """
+    require("gguf", "gguf")
+    from stylerl.export import gguf_file
+    from stylerl.pipeline import workspace
+
+    path, kind = gguf_file.export(
+        options.model,
+        options.folder,
+        workspace.settings().evaluate.sampling,
+        options.dtype,
+    )
+    print(f"{path}, {kind}; its Modelfile is beside it")
+
+
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))
 def _compare(options: argparse.Namespace) -> None:
     """Compare two runs on the same prompts, with intervals.
