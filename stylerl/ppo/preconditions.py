@@ -8,8 +8,8 @@ import pandas as pd
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
-from stylerl.errors import ConfigError, ModelError
-from stylerl.lm.models import vocabulary_size
+from stylerl.errors import ConfigError
+from stylerl.lm.models import check_finite, vocabulary_size
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.reward import functions
 
@@ -163,12 +163,7 @@ def check_model(
             f"point numbers; those of {kind} are on the meta device, or "
             "quantised: load it by stylerl.lm.models.load_causal_lm"
         )
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise ModelError(
-                f"weights must be finite; {kind}'s weights hold NaN or "
-                f"infinity, in {name}: load it again, in fp32 or bf16"
-            )
+    check_finite(model)
     rows, tokens = vocabulary_size(model), len(tokenizer)
     if tokens > rows:
         raise ConfigError(

@@ -649,11 +649,11 @@ def twice():
     [
         ({"model": frozen()}, ConfigError, "all of them are frozen"),
         (twice(), ConfigError, "not as the policy itself"),
-        ({"model": not_a_number()}, ModelError, "weights hold NaN"),
+        ({"model": not_a_number()}, ModelError, "LlamaForCausalLM hold NaN"),
         (
             {"reference": not_a_number(build_gpt2)},
             ModelError,
-            "GPT2LMHeadModel's weights hold NaN or infinity, in transformer",
+            "GPT2LMHeadModel hold NaN or infinity, in transformer",
         ),
         (
             {"baseline": "value", "value": "separate"},
