@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,8 @@ from stylerl.lm.models import (
 MODULES = (textwrap, heapq, shutil)  # whose functions are the prompts
 PROMPTS = 20
 LONGEST = 200  # tokens of a prompt
-TOKENS = 64  # of a completion, at most
-STEPS, ROWS, CONTEXT = 200, 8, 320  # of the little GPT-2's training
+TOKENS = 48  # of a completion, at most
+STEPS, ROWS, CONTEXT = 60, 8, 320  # of the little GPT-2's training
 F32 = 0  # ggml's number of the type, for keys and values
 
 
@@ -57,9 +58,7 @@ def main(folders: list[str]) -> int:
         little = Path(scratch, "gpt2")
         train_gpt2(folders[0], little)
         for folder in [*map(Path, folders), little]:
-            for kind in gguf_file.KINDS:
-                file = Path(scratch, f"{kind}.gguf")
-                found = compare(folder, file, kind)
+            for kind, found in compare(folder, Path(scratch)):
                 margin = "" if found.margin is None else f"{found.margin:.4f}"
                 print(
                     f"| {folder.name} | {kind} | {found.encoded}/{PROMPTS} "
@@ -71,15 +70,33 @@ def main(folders: list[str]) -> int:
     return int(not same)
 
 
-def compare(folder: Path, file: Path, kind: str) -> Agreement:
-    """Write a model's file, and let both programs complete the prompts."""
-    from llama_cpp import Llama
-
+def compare(folder: Path, scratch: Path) -> Iterator[tuple[str, Agreement]]:
+    """Let both programs complete the prompts, from a file of each kind."""
     tokenizer = load_tokenizer(folder)
     model: Any = load_causal_lm(folder, tokenizer=tokenizer)
-    gguf_file.write(model, tokenizer, file, kind)
-    context = model.config.max_position_embeddings
-    llama = Llama(
+    texts = prompts(tokenizer)
+    rows = [encode_prompt(tokenizer, text) for text in texts]
+    ours = [greedy(model, ids) for ids in rows]
+    for kind in gguf_file.KINDS:
+        file = scratch / f"{kind}.gguf"
+        gguf_file.write(model, tokenizer, file, kind)
+        llama = opened(file, model.config.max_position_embeddings)
+        encoded, same, margins = 0, 0, []
+        for text, ids, (tokens, leads) in zip(texts, rows, ours, strict=True):
+            encoded += llama.tokenize(text.encode(), special=False) == ids
+            theirs = llama_greedy(llama, ids, tokenizer.eos_token_id)
+            same += tokens == theirs
+            pairs = enumerate(zip(tokens, theirs, strict=False))
+            margins += [leads[i] for i, (a, b) in pairs if a != b][:1]
+        llama.close()
+        yield kind, Agreement(encoded, same, max(margins, default=None))
+
+
+def opened(file: Path, context: int) -> Any:
+    """The file, loaded by llama.cpp, with keys and values in f32."""
+    from llama_cpp import Llama
+
+    return Llama(
         str(file),
         n_ctx=context,
         n_threads=1,
@@ -88,21 +105,6 @@ def compare(folder: Path, file: Path, kind: str) -> Agreement:
         type_v=F32,
         verbose=False,
     )
-    assert llama.n_ctx() == context
-    encoded, same, margins = 0, 0, []
-    for prompt in prompts(tokenizer):
-        ids = encode_prompt(tokenizer, prompt)
-        encoded += llama.tokenize(prompt.encode(), special=False) == ids
-        theirs = llama_greedy(llama, ids, tokenizer.eos_token_id)
-        ours, gaps = greedy(model, ids)
-        if ours == theirs:
-            same += 1
-            continue
-        pairs = zip(ours, theirs, strict=False)
-        at = next((i for i, (a, b) in enumerate(pairs) if a != b), -1)
-        margins.append(gaps[at])
-    llama.close()
-    return Agreement(encoded, same, max(margins, default=None))
 
 
 @torch.inference_mode()
@@ -157,11 +159,13 @@ def train_gpt2(base: str, folder: Path) -> None:
         n_head=4,
         n_positions=CONTEXT,
         scale_attn_by_inverse_layer_idx=True,  # as codeparrot's
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
     )
     model: Any = GPT2LMHeadModel(shape)
     text = "".join(
         path.read_text()
-        for path in sorted(Path(ast.__file__).parent.glob("[a-c]*.py"))
+        for path in sorted(Path(ast.__file__).parent.glob("a*.py"))
     )
     ids = torch.tensor(tokenizer.encode(text))
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)

@@ -538,6 +538,34 @@ def _export(options: argparse.Namespace) -> None:
     print(f"{path}, {kind}; its Modelfile is beside it")
 
 
+@command(
+    "push",
+    option("model", "MODEL", "a model folder, such as artifacts/ppo"),
+    option(
+        "target", "TARGET", "./FOLDER, or OWNER/NAME on the Hugging Face hub"
+    ),
+    option("--public", "", "of a repository that is made: for all", False),
+)
+def _push(options: argparse.Namespace) -> None:
+    """Copy a model to a folder or to the hub, with its card.
+
+    Write what transformers loads, and a README.md with what the last run
+    measured of the model: scores, goals and guards, judge, data, licences
+    and limits. A repository that is made is private; HF_ENDPOINT names
+    another hub. A model that is not the last run's gets no scores.
+
+    examples:
+      stylerl push artifacts/ppo ./policy
+      hf auth login; stylerl push artifacts/ppo me/policy
+    """
+    from stylerl.cli import push_command
+
+    where = push_command.run(
+        Path(options.model), options.target, options.public
+    )
+    print(f"{where}, with its card README.md")
+
+
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))
 def _compare(options: argparse.Namespace) -> None:
     """Compare two runs on the same prompts, with intervals.

@@ -5,12 +5,13 @@ logits.  What needs the gguf package is skipped where it is missing;
 tools/check_gguf.py asks llama.cpp itself.
 """
 
+import json
 from pathlib import Path
 
 import bases
 import pytest
 import torch
-from conftest import build_gpt2, build_llama
+from conftest import build_gpt2, build_llama, build_tokenizer
 from test_adapters import adapted
 from tokenizers import pre_tokenizers
 from torch.nn import functional
@@ -308,10 +309,6 @@ def test_a_weight_too_large_for_a_kind_is_named(
     ],
 )
 def test_how_text_is_split_has_llama_cpps_name(split, name) -> None:
-    import json
-
-    from conftest import build_tokenizer
-
     tokenizer = build_tokenizer()
     backend = tokenizer.backend_tokenizer
     backend.pre_tokenizer = split
