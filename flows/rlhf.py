@@ -22,7 +22,14 @@ from stylerl.config import Params
 from stylerl.errors import StylerlError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.promotion import Decision
-from stylerl.pipeline import graph, preflight, registry, tracking, workspace
+from stylerl.pipeline import (
+    graph,
+    logged_models,
+    preflight,
+    registry,
+    tracking,
+    workspace,
+)
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
 from stylerl.report.sweep import REPORT
@@ -68,6 +75,7 @@ def rlhf(
                 "stop_strings": [*settings.evaluate.stop_strings],
             }
             decision = promote(parent, metrics, results, lineage, sampling)
+            logged_models.log(results, settings, metrics)
     publish(parent, metrics, decision)
     return {**metrics, "promotion": decision.text if decision else None}
 
@@ -185,7 +193,8 @@ def promote(
     if not version or not evaluation:
         return None
     gate = partial(promotion.decide, metrics, storage.read_table(COMPLETIONS))
-    decision = registry.promote(version, evaluation, gate)
+    scores = summary.markdown(metrics)
+    decision = registry.promote(version, evaluation, gate, scores)
     parent.log_tag("promotion", decision.text if decision else "")
     return decision
 

@@ -28,7 +28,12 @@ from stylerl import config, storage
 from stylerl.evaluation import frontier
 from stylerl.evaluation.frontier import Point
 from stylerl.judge import Judge
-from stylerl.pipeline import preflight, tracking, workspace
+from stylerl.pipeline import (
+    logged_models,
+    preflight,
+    tracking,
+    workspace,
+)
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
 from stylerl.report import sweep as report
@@ -87,6 +92,7 @@ def _run(
         results = run_stages(run, chosen)
         metrics: dict[str, Any] = storage.read_json(METRICS)
         record(run, metrics, results, Judge(chosen.judge).identity)
+        logged_models.log(results, chosen, metrics)
         return frontier.point_of(setting, metrics)
 
 

@@ -13,6 +13,17 @@ if ! python -c "import socket; socket.create_server(('127.0.0.1', $port))" \
   echo "port $port cannot be had: PORT=5001 mlflow/server.sh" >&2
   exit 1
 fi
+number=$(python - "$store/mlflow.db" 2>/dev/null <<'END'
+import sqlite3, sys
+find = "SELECT experiment_id FROM experiments WHERE name = 'stylerl'"
+store = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+print(*store.execute(find).fetchone())
+END
+) || number=1  # what the first run will make
+start=http://127.0.0.1:$port/#/experiments/$number
+kind=workflowType=machine_learning  # else it opens on traces
+echo "runs:   $start/runs?$kind"
+echo "models: $start/models?$kind&viewMode=CHART"
 exec mlflow server \
   --host 127.0.0.1 --port "$port" --workers 1 \
   --allowed-hosts "127.0.0.1:$port,localhost:$port" \

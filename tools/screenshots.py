@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def mlflow_pages() -> Iterator[Page]:
-    """The runs, one run, and the scores of two compared."""
+    """The runs, the models, one run, and the scores of two compared."""
     client = tracking.connect()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
     number = experiment.experiment_id if experiment else "0"
@@ -85,11 +85,14 @@ def mlflow_pages() -> Iterator[Page]:
     if len(parents) < 2:
         sys.exit("two finished runs are needed; `stylerl run` makes one")
     runs = [run.info.run_id for run in parents]
-    start = f"{MLFLOW}/#/experiments/{number}/runs"
+    home = f"{MLFLOW}/#/experiments/{number}"
+    start, kind = f"{home}/runs", tracking.MACHINE_LEARNING
     query = {"runs": json.dumps(runs), "experiments": json.dumps([number])}
     compare = f"{MLFLOW}/#/compare-runs?{urllib.parse.urlencode(query)}"
-    yield Page("mlflow-runs", start, 800)
-    yield Page("mlflow-run", f"{start}/{runs[0]}", 1200)
+    charts = f"{home}/models?{kind}&viewMode=CHART"
+    yield Page("mlflow-runs", f"{start}?{kind}", 800)
+    yield Page("mlflow-models", charts, 1000)
+    yield Page("mlflow-run", f"{start}/{runs[0]}?{kind}", 1200)
     fold = ("Visualizations", "Run details", "Parameters", "Artifacts")
     yield Page("mlflow-compare", compare, 700, fold)
 

@@ -13,8 +13,6 @@ on the class), so a process should hold one engine: pool.py starts a
 process for each.
 """
 
-import contextlib
-import io
 import os
 from argparse import Namespace
 from collections.abc import Sequence
@@ -54,12 +52,9 @@ class Engine:
             ConfigError: flake8 refuses the options or the configuration
                 file, or a plugin is missing or does not load.
         """
-        said = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
-                loaded = _load(arguments(config), config.plugins)
-            plugins, self.options, installed = loaded
-            self._checkers = _with_prepared_flakes(plugins.checkers)
+            loaded = _load(arguments(config), config.plugins)
+            self._checkers, self.options, installed = loaded
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
@@ -69,17 +64,12 @@ class Engine:
                 {p.entry_name for kind in self._checkers for p in kind},
                 installed,
                 self.reports,
-            ) + [
-                f"the plugin {plugin.entry_name} is off by default; only "
-                "enable-extensions in a configuration file turns it on"
-                for plugin in plugins.disabled
-            ]
+            )
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
-            *_, last = said.getvalue().splitlines() or [str(error)]
             raise ConfigError(
-                f"flake8 refuses the judge's options: {last}"
+                f"flake8 refuses the judge's options: {error}"
             ) from error
 
     def check(self, source: bytes, path: str = SNIPPET) -> Verdict:
@@ -139,7 +129,7 @@ def arguments(config: "JudgeConfig") -> list[str]:
 
 def _load(
     argv: list[str], named: Sequence[str]
-) -> tuple[finder.Plugins, Namespace, list[finder.Plugin]]:
+) -> tuple[finder.Checkers, Namespace, list[finder.Plugin]]:
     """flake8's own start-up, with the plugins we name instead of all."""
     first_parser = stage1_arg_parser()
     first, rest = first_parser.parse_known_args(argv)
@@ -150,15 +140,7 @@ def _load(
         settings, folder, enable_extensions=None, require_plugins=None
     )
     installed = finder.find_plugins(settings, wanted)
-    chosen = _chosen(installed, named)
-    used = {normalize_pypi_name(plugin.package) for plugin in chosen}
-    required = {*map(normalize_pypi_name, wanted.require_plugins)}
-    if missing := sorted(required - used):
-        raise ConfigError(
-            "the plugins must have what the configuration requires; add "
-            f"{', '.join(missing)} to the plugins"
-        )
-    plugins = finder.load_plugins(chosen, wanted)
+    plugins = finder.load_plugins(_chosen(installed, named), wanted)
     manager = OptionManager(
         version=flake8.__version__,
         plugin_versions=plugins.versions_str(),
@@ -171,7 +153,7 @@ def _load(
     for plugin in plugins.all_plugins():
         _hand_options(plugin.obj, manager, options)
     PreparedFlakes.prepare()
-    return plugins, options, installed
+    return _with_prepared_flakes(plugins.checkers), options, installed
 
 
 def _with_prepared_flakes(checkers: finder.Checkers) -> finder.Checkers:

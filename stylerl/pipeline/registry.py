@@ -19,6 +19,11 @@ from stylerl.pipeline import serving, store, tracking
 
 MODEL = "stylerl"
 CHAMPION = "champion"  # the alias of the version to serve
+ABOUT = (
+    "Code models aligned to a style guide, one version for each policy. The "
+    f"alias `{CHAMPION}` is at the last one whose gain was clear and that no "
+    "guard stopped; each version's description has its scores and the reason."
+)
 EVALUATION = "evaluation"  # a version's tag: the run that judged it
 
 
@@ -64,16 +69,22 @@ def register(
 
 
 def promote(
-    version: str, evaluation: str, gate: Callable[[Table | None], Decision]
+    version: str,
+    evaluation: str,
+    gate: Callable[[Table | None], Decision],
+    scores: str = "",
 ) -> Decision | None:
     """Let `gate` say whether a version becomes champion; None if MLflow fails.
 
-    The version's tags then hold the run that evaluated it and the decision.
+    The version's tags then hold the run that evaluated it and the decision,
+    and its description the decision line by line and the scores.  A champion
+    keeps the description that says why it became one.
 
     Args:
         version: of the registered model.
         evaluation: the run of its stage `evaluate`.
         gate: decides, given a way to read the champion's completions.
+        scores: of the evaluation, as Markdown.
     """
     decisions: list[Decision] = []
 
@@ -92,6 +103,10 @@ def promote(
         labels = {EVALUATION: evaluation, "promotion": decision.text}
         for name, value in labels.items():
             client.set_model_version_tag(MODEL, version, name, value)
+        known = client.get_model_version(MODEL, version).description
+        if not known or decision.lines != [ALREADY]:
+            about = f"{decision.markdown}\n{scores}"
+            client.update_model_version(MODEL, version, about)
         decisions.append(decision)
 
     tracking.best_effort(decide)
@@ -116,9 +131,9 @@ def _add(
     params: Mapping[str, Any],
 ) -> str:
     if not client.search_registered_models(f"name = '{MODEL}'"):
-        client.create_registered_model(MODEL)
+        client.create_registered_model(MODEL, description=ABOUT)
     model = client.create_logged_model(
-        tracking.experiment(client), MODEL, source_run_id=run_id, tags=labels
+        tracking.experiment(client), "ppo", source_run_id=run_id, tags=labels
     )
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, MODEL)

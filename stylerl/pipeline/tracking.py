@@ -42,6 +42,7 @@ KEY = "STYLERL_STAGE_KEY"
 EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
+MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
 UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
 SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
@@ -74,17 +75,21 @@ class Run:
         folder = experiment(client)
         run = client.create_run(folder, tags=tags, run_name=name)
         self.id = run.info.run_id
-        self.url = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
+        here = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
+        self.url = f"{here}?{MACHINE_LEARNING}"
         self.client = client
 
-    @_unless_gone
     def close(self, status: str) -> None:
-        """End the run as FINISHED, FAILED or KILLED."""
+        """End the run of this process as FINISHED, FAILED or KILLED."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         unit = 1 if sys.platform == "darwin" else 1024
         self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
-        if self.client:  # logging has not failed
-            self.client.set_terminated(self.id, status)
+        self.end(status)
+
+    @_unless_gone
+    def end(self, status: str) -> None:
+        """Set the status."""
+        self.client.set_terminated(self.id, status)
 
     @_unless_gone
     def log_params(self, params: Mapping[str, Any]) -> None:
@@ -99,14 +104,25 @@ class Run:
 
     @_unless_gone
     def log_metrics(
-        self, metrics: Mapping[str, Any], step: int | None = None
+        self,
+        metrics: Mapping[str, Any],
+        step: int | None = None,
+        model: str | None = None,
+        dataset: tuple[str | None, str | None] = (None, None),
     ) -> None:
-        """Record metrics; nested ones get dotted names, None is left out."""
+        """Record metrics; nested ones get dotted names, None is left out.
+
+        Args:
+            metrics: numbers by name.
+            step: of a training.
+            model: id of the LoggedModel that they are of.
+            dataset: name and digest of what it was measured on.
+        """
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         entries = [
-            Metric(name, float(value), now, step or 0)
+            Metric(name, float(value), now, step or 0, model, *dataset)
             for name, value in _flat(metrics)
             if value is not None
         ]
@@ -139,11 +155,21 @@ class Run:
         self.log_tags({name: value})
 
     @_unless_gone
-    def log_inputs(self, digests: Mapping[str, str]) -> None:
-        """Record what was read, by path and DVC digest."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
+    def log_inputs(
+        self,
+        digests: Mapping[str, str],
+        purpose: str = "input",
+        models: Iterable[str] = (),
+    ) -> None:
+        """Record what was read, by path and DVC digest, and LoggedModels."""
+        from mlflow.entities import (
+            Dataset,
+            DatasetInput,
+            InputTag,
+            LoggedModelInput,
+        )
 
-        context = [InputTag("mlflow.data.context", "input")]
+        context = [InputTag("mlflow.data.context", purpose)]
         inputs = [
             DatasetInput(
                 Dataset(path, digest[:36], "dvc", json.dumps({"path": path})),
@@ -151,8 +177,9 @@ class Run:
             )
             for path, digest in digests.items()
         ]
-        if inputs:
-            self.client.log_inputs(self.id, datasets=inputs)
+        used = [LoggedModelInput(model) for model in models]
+        if inputs or used:
+            self.client.log_inputs(self.id, datasets=inputs, models=used)
 
 
 @contextmanager
@@ -376,6 +403,27 @@ def save_pyfunc(
             for name in SERVED_WITH
         ],
     )
+
+
+def external_model(name: str, run: str | None, tags: dict[str, str]) -> Any:
+    """A LoggedModel whose weights are elsewhere, and the run's output."""
+    import mlflow
+    from mlflow.entities import LoggedModelOutput
+
+    client = connect()
+    model = mlflow.create_external_model(
+        name, run, tags, experiment_id=experiment(client)
+    )
+    if run:
+        client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
+    return model
+
+
+def log_model_params(model: str, params: Mapping[str, Any]) -> None:
+    """Record parameters of a LoggedModel, by dotted name."""
+    values = {k: str(v)[:LONGEST_VALUE] for k, v in _flat(params)}
+    if values:
+        connect().log_model_params(model, values)
 
 
 def refusal(message: str) -> Exception:

@@ -127,6 +127,11 @@ def tags_of(version):
     return client.get_model_version(registry.MODEL, version).tags
 
 
+def describe(version):
+    client = tracking.connect()
+    return client.get_model_version(registry.MODEL, version).description
+
+
 def test_a_policy_is_registered_once_with_its_lineage(folder):
     first, again, other = register("m1"), register("m1"), register("m2")
     assert first == again != other
@@ -137,6 +142,8 @@ def test_a_policy_is_registered_once_with_its_lineage(folder):
     assert expected.items() <= tags_of(first).items()
     assert tags_of(first)["data"] == "d1"
     assert champion() == "None"
+    model = tracking.connect().get_registered_model(registry.MODEL)
+    assert "`champion`" in model.description
 
 
 def test_the_alias_moves_only_through_the_gate(folder):
@@ -149,16 +156,23 @@ def test_the_alias_moves_only_through_the_gate(folder):
         ("p4", evaluation(*"abcd"), FAR, "p2"),  # a guard fell
         ("p5", evaluation(*"abcd"), GOOD, "p5"),  # 0, 1, 1, 1: clear
     ]
+    reasons: dict[str, str] = {}
     for digest, table, numbers, expected in story:
         version, run = register(digest), judged(table)
         gate = partial(promotion.decide, numbers, table)
-        decision = registry.promote(version, run, gate)
+        decision = registry.promote(version, run, gate, f"scores of {digest}")
         assert decision
         assert decision.promoted is (expected == digest)
         assert champion() == (register(expected) if expected else "None")
         tags = tags_of(version)
         assert tags["promotion"] == decision.text
         assert tags[registry.EVALUATION] == run
+        about = describe(version)
+        assert about.endswith(f"scores of {digest}")
+        # a champion that runs again keeps the reason why it became one
+        reason = reasons.setdefault(digest, decision.markdown)
+        assert about.startswith(reason)
+    assert "over SFT" in reasons["p2"] and "the champion" in reasons["p5"]
 
 
 def test_a_store_that_does_not_answer_promotes_nobody(

@@ -20,7 +20,7 @@ def command(port: int, store: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["bash", str(SCRIPT)],
         env={**os.environ, "PORT": str(port), "STORE": str(store)},
-        stdout=subprocess.DEVNULL,
+        stdout=(store / "said").open("w"),
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -37,10 +37,15 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def port(folder: Path) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         number = free.getsockname()[1]
-    server = command(number, tmp_path_factory.mktemp("store"))
+    server = command(number, folder)
     try:
         deadline = time.monotonic() + 120
         while True:
@@ -76,6 +81,18 @@ def test_a_foreign_page_is_refused(
     port: int, headers: dict[str, str], status: int
 ) -> None:
     assert ask(port, headers) == status
+
+
+@pytest.mark.slow
+def test_the_links_open_on_runs_and_models(port: int, folder: Path) -> None:
+    """Not on traces; a new store's first experiment is number 1."""
+    runs, models, *_ = (folder / "said").read_text().splitlines()
+    start, kind = (
+        f"http://127.0.0.1:{port}/#/experiments/1",
+        "machine_learning",
+    )
+    assert runs == f"runs:   {start}/runs?workflowType={kind}"
+    assert models.startswith(f"models: {start}/models?workflowType={kind}&")
 
 
 def ask(port: int, headers: dict[str, str]) -> int:

@@ -37,8 +37,7 @@ def judge_completions(
     for row, place, verdict in zip(rows, where, verdicts, strict=True):
         result = assess(row["prompt"], row["finished"], verdict)
         known = None if place is None else place.known
-        around = None if place is None else place.around
-        content = substance.measure(row["prompt"], row["judged"], around)
+        content = substance.measure(row["prompt"], row["judged"], known)
         found.append(
             {
                 "outcome": str(result.outcome),

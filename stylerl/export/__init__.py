@@ -1,1 +1,0 @@
-"""A model leaves: as a GGUF file, or as a folder of the hub with its card."""
