@@ -44,7 +44,7 @@ run: $(STAMP) data
 	$(BIN)/stylerl run $(if $(PRESET),--preset $(PRESET))
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest tests/unit -m "not slow" -n auto --dist worksteal

@@ -60,11 +60,13 @@ from stylerl.evaluation.measurement.generations import (
 )
 from stylerl.judge import Judge
 from stylerl.lm import training
-from stylerl.lm.sampling import Completions, generate, whole_lines
+from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS
 from stylerl.report import summary
+from stylerl.reward import trl_reward
+from stylerl.reward.composite import expected_sizes
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
@@ -183,29 +185,22 @@ def run_rloo(params: Params) -> LoadedModel:
     begin = tokenizer.bos_token or tokenizer.eos_token  # as encode_prompt
     minibatch = settings.batch_size // settings.num_minibatches
 
-    # Our reward, of what our trainer would have judged.
-    def reward(
-        prompts: list[str],
-        completions: list[str],
-        completion_ids: list[list[int]],
-        **_: Any,
-    ) -> list[float | None]:
-        done = [ids[-1] == tokenizer.eos_token_id for ids in completion_ids]
-        judged = [
-            text if end else whole_lines(text)
-            for text, end in zip(completions, done, strict=True)
-        ]
-        plain = [prompt.removeprefix(begin) for prompt in prompts]
-        return [*total_rewards(ours, plain, judged, done)]
-
+    # The sizes that our trainer goes by, for the same reward.
+    sizes = expected_sizes(
+        ours.policy.model, tokenizer, ours.prompts, settings,
+        draws.seed_of(params.seed, "reference"), bf16=ours.compute.bf16,
+    )  # fmt: skip
     # As many steps on as many episodes as ours.
     with tempfile.TemporaryDirectory() as folder:
         trainer = RLOOTrainer(
             model=ours.policy.model,
             processing_class=tokenizer,
-            reward_funcs=reward,
+            reward_funcs=trl_reward(params, tokenizer),
             train_dataset=Dataset.from_dict(
-                {"prompt": [begin + prompt for prompt in ours.prompts]}
+                {
+                    "prompt": [begin + prompt for prompt in ours.prompts],
+                    "size": [sizes[prompt] for prompt in ours.prompts],
+                }
             ),
             args=RLOOConfig(
                 output_dir=folder,

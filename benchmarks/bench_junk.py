@@ -1,16 +1,20 @@
 """What junk gets of the reward beside the authors' bodies, kind by kind.
 
-    python benchmarks/bench_junk.py --prompts FILE [--before FILE]
+    python benchmarks/bench_junk.py --prompts FILE [--files FILE]
 
 FILE is a table with the columns `text`, `body_start` and `ref`, what a
 reference model wrote for the prompt (without it, the author's body).  The
 reward is the default one before the KL toll, with the linter's verdicts.
-`--save` writes the authors' rewards, which `--before` compares with.
-Results go to benchmarks/results/junk.md.
+With `--files artifacts/filter/files.parquet` and `--prompts
+artifacts/filter/snippets.parquet`, functions of the validation split are
+judged in their files, whose names and attributes are known.  `--save` writes
+the authors' rewards, which `--before` compares with.  Results go to
+benchmarks/results/junk.md, or junk-in-files.md.
 """
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -19,25 +23,37 @@ import numpy as np
 import pandas as pd
 
 from stylerl.config import JudgeConfig, PPOConfig
+from stylerl.data import places
 from stylerl.judge import Judge
+from stylerl.judge.place import Place
 from stylerl.reward import substance
 from stylerl.reward.composite import compose, linter_style
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from junk import KINDS, body  # noqa: E402
+from junk import INVENTED, KINDS, body  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results" / "junk.md"
+RESULTS = Path(__file__).parent / "results"
 PROMPTS = 96
+AUTHORS = 368  # of the validation split
 
 
 def main() -> None:
     """Measure and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--prompts", type=Path, required=True)
+    parser.add_argument("--files", type=Path)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     table = pd.read_parquet(options.prompts)
+    where: dict[str, Place] = {}
+    if options.files:
+        table = table[(table["split"] == "valid") & (table["body_start"] > 0)]
+        table = table.sample(AUTHORS, random_state=0)
+        by_id = places.places(options.files, table)
+        for name, text, at in table[["id", "text", "body_start"]].to_numpy():
+            if name in by_id:
+                where[text[:at]] = by_id[name]
     heads = [t[:at] for t, at in table[["text", "body_start"]].to_numpy()]
     table = table[~pd.Series(heads, table.index).duplicated()]
     starts = zip(table["text"], table["body_start"], strict=True)
@@ -45,9 +61,12 @@ def main() -> None:
     prompts = list(pairs)
     written = table["ref"] if "ref" in table else list(pairs.values())
     samples = {p: [t] for p, t in zip(prompts, written, strict=True)}
-    linter = linter_style(Judge(JudgeConfig()))
-    expected = substance.expected_sizes(samples)
-    reward = compose(PPOConfig().reward, lambda _: linter, expected)
+    judge = Judge(JudgeConfig(), places=where)
+    linter = linter_style(judge)
+    expected = substance.expected_sizes(samples, judge.around)
+    reward = compose(
+        PPOConfig().reward, lambda _: linter, expected, judge.around
+    )
 
     def total(completions: list[str]) -> np.ndarray:
         found = reward(prompts[: len(completions)], completions)
@@ -58,14 +77,15 @@ def main() -> None:
         options.save.write_text(json.dumps(authors.tolist()))
     some = authors[:PROMPTS]
     rows = []
-    for name in KINDS:
+    for name in KINDS | INVENTED if options.files else KINDS:
         found = total([body(name, each) for each in prompts[:PROMPTS]])
         above = (found > some + 1e-9).mean()
         rows.append((found.mean() / some.mean(), above, name))
     text = report(options, authors, sorted(rows, reverse=True))
     text += timing(list(pairs.items()))
     if not options.save:
-        RESULTS.write_text(text, encoding="utf-8")
+        name = "junk-in-files.md" if options.files else "junk.md"
+        (RESULTS / name).write_text(text, encoding="utf-8")
     print(text)
 
 
@@ -78,7 +98,7 @@ def report(
     lines = [
         "# Junk beside the authors' bodies",
         "",
-        f"`python benchmarks/bench_junk.py`: {len(rows)} kinds on {PROMPTS} "
+        f"`python {shlex.join(sys.argv)}`: {len(rows)} kinds on {PROMPTS} "
         f"prompts; authors' mean {authors.mean():.2f} on {len(authors)}.",
         "",
         f"- {sum(r[0] > 0.6 for r in rows)} kinds above 60% of the authors' "

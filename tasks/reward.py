@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import stylerl.reward.scorers as reward
 from stylerl import config, storage
 from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.pipeline import process, tracking
-from stylerl.reward import scorers as reward
 from stylerl.reward_data import dataset, preferences, refresh
 from stylerl.reward_data import model_metrics as reward_metrics
 from stylerl.reward_data.dataset import RewardDataset

@@ -45,6 +45,13 @@ CORPUS = [
 ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file outside tests/unit has one worker, which runs its fixtures."""
+    for item in items:
+        if "unit" not in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 def build_tokenizer(vocabulary: int = 320) -> PreTrainedTokenizerFast:
     """A byte-level BPE with `<|pad|>` (id 0) and `<|eos|>` (id 1)."""
     bpe = Tokenizer(models.BPE())

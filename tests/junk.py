@@ -10,6 +10,14 @@ import re
 import textwrap
 
 KINDS: dict[str, str] = {}
+# What only the file can tell from a body.
+INVENTED = {
+    "attributes of six letters": "return X.a, X.b, X.c, X.d, X.e, X.f",
+    "attributes of five words": "return X.ash, X.elm, X.fir, X.oak, X.yew",
+    "methods of what methods give": "return X.ash().elm().fir().oak().yew()",
+    "methods": "X.ash()\nX.elm()\nX.fir()\nX.oak()\nreturn X.yew()",
+    "attributes stored": "X.ash = X.elm\nX.fir = X.oak\nX.yew = X.box",
+}
 
 
 def kind(name: str, *lines: str) -> None:
@@ -305,7 +313,7 @@ def body(name: str, prompt: str) -> str:
     spec = node.args
     names = [a.arg for a in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)]
     names = (names or ["object"]) * 3
-    found = KINDS[name]
+    found = (KINDS | INVENTED)[name]
     for sign, new in zip("XYZF", [*names[:3], node.name], strict=True):
         found = re.sub(rf"\b{sign}\b", new, found)
     return "\n" + textwrap.indent(found, "    ") + "\n"

@@ -22,6 +22,7 @@ import pandas as pd
 from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.evaluation import display, guards
+from stylerl.export import card
 from stylerl.report import summary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,14 +122,7 @@ def policy() -> str:
     """The policy of the last run: its judge, its scores and its guards."""
     metrics = measured()
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
-    held = [
-        f"| {each.name} | "
-        f"{each.verdict if each.held else f'**{each.verdict}**'} "
-        f"| {each.text} |"
-        for each in (*guards.goals(metrics), *guards.guards(metrics))
-    ]
     params = config.load(ROOT / "params.yaml")
-    ppo = params.ppo
     return "\n".join(
         [
             headline(),
@@ -136,14 +130,9 @@ def policy() -> str:
             f"{summary.external_linters(metrics)} "
             f"{summary.long_bodies(metrics)}".rstrip(),
             "",
-            f"SFT learned {params.sft.snippets:,} compliant functions. PPO "
-            f"ran {ppo.updates} updates of {ppo.batch_size} episodes on "
-            f"{ppo.prompts} prompts with the reward {_words(ppo.reward)}. The "
-            f"judge's identity is `{judge}`.",
+            card.training(params, judge),
             "",
-            "| goal or guard | verdict | measured; the limit |",
-            "|---|---|---|",
-            *held,
+            card.verdicts(metrics),
             alarms(),
         ]
     )
@@ -182,14 +171,7 @@ def minutes(run: dict[str, Any]) -> str:
 
 def alarms() -> str:
     """In how many updates each alarm of PPO was raised, as a sentence."""
-    table = pd.read_csv(ROOT / "metrics/ppo.csv")
-    rows = table["alarms"].dropna().astype(str).str.split("; ")
-    counts = Counter(name for names in rows for name in names)
-    said = [f"{name} in {n}" for name, n in counts.most_common()]
-    return (
-        f"\nAlarms during PPO's {len(table)} updates: "
-        f"{', '.join(said) or 'none'}."
-    )
+    return f"\n{card.alarms(pd.read_csv(ROOT / 'metrics/ppo.csv'))}"
 
 
 def seeds() -> str:
@@ -310,10 +292,10 @@ def table(name: str) -> str:
 
 def base() -> str:
     """The embedded base: shape, training, what it read and writes."""
-    card = storage.read_json(ROOT / "artifacts/base/training.json")
+    made = storage.read_json(ROOT / "artifacts/base/training.json")
     temperature = config.load(ROOT / "params.yaml").evaluate.temperature
-    return describe(card) + "\n".join(
-        [unseen(card), written(temperature), "", *tables(card)]
+    return describe(made) + "\n".join(
+        [unseen(made), written(temperature), "", *tables(made)]
     )
 
 

@@ -500,6 +500,72 @@ def _prefer(options: argparse.Namespace) -> None:
     prefer.run(annotator, options.source, options.pool, options.web)
 
 
+@command(
+    "export",
+    option("model", "MODEL", "a model folder, such as artifacts/ppo"),
+    option("folder", "FOLDER", "where to write", type=Path),
+    option(
+        "--format", "FORMAT", "gguf, the only one", "gguf", choices=("gguf",)
+    ),
+    option(
+        "--dtype",
+        "TYPE",
+        "bf16, f16 or f32 (default: the smallest that holds the weights "
+        "exactly)",
+        choices=("bf16", "f16", "f32"),
+    ),
+)
+def _export(options: argparse.Namespace) -> None:
+    """Write a model as GGUF, for llama.cpp and Ollama.
+
+    Write FOLDER/NAME.gguf and a Modelfile beside it, for a Llama or a GPT-2
+    with a byte-level BPE; the evaluation's sampling is the Modelfile's.
+
+    examples:
+      stylerl export artifacts/ppo policy    policy/ppo.gguf
+      ollama create ppo -f policy/Modelfile
+    """
+    require("gguf", "gguf")
+    from stylerl.export import gguf_file
+    from stylerl.pipeline import workspace
+
+    path, kind = gguf_file.export(
+        options.model,
+        options.folder,
+        workspace.settings().evaluate.sampling,
+        options.dtype,
+    )
+    print(f"{path}, {kind}; its Modelfile is beside it")
+
+
+@command(
+    "push",
+    option("model", "MODEL", "a model folder, such as artifacts/ppo"),
+    option(
+        "target", "TARGET", "./FOLDER, or OWNER/NAME on the Hugging Face hub"
+    ),
+    option("--public", "", "of a repository that is made: for all", False),
+)
+def _push(options: argparse.Namespace) -> None:
+    """Copy a model to a folder or to the hub, with its card.
+
+    Write what transformers loads, and a README.md with what the last run
+    measured of the model: scores, goals and guards, judge, data, licences
+    and limits. A repository that is made is private; HF_ENDPOINT names
+    another hub. A model that is not the last run's gets no scores.
+
+    examples:
+      stylerl push artifacts/ppo ./policy
+      hf auth login; stylerl push artifacts/ppo me/policy
+    """
+    from stylerl.cli import push_command
+
+    where = push_command.run(
+        Path(options.model), options.target, options.public
+    )
+    print(f"{where}, with its card README.md")
+
+
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))
 def _compare(options: argparse.Namespace) -> None:
     """Compare two runs on the same prompts, with intervals.

@@ -211,7 +211,10 @@ def read(path: str) -> bytes:
     if path == "-":
         if sys.stdin is None:
             raise OSError(errno.EBADF, "it is closed")
-        return sys.stdin.buffer.read()
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
+        return content
     # Without waiting for someone to write to a FIFO.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         status = os.fstat(file.fileno())

@@ -16,6 +16,7 @@ from stylerl.errors import ConfigError
 PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
 LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
+TWICE = 2  # of what the reference has; more can hardly be asked
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
 
 
@@ -560,6 +561,17 @@ class PPOConfig(Section):
             raise ConfigError(
                 "ppo.lora_targets must name layers where ppo.lora_rank is "
                 "above 0; got none: take [all-linear]"
+            )
+        for name, share in self.constraints.items():
+            if name != "kl" and share > TWICE:
+                raise ConfigError(
+                    f"ppo.constraints.{name} must be at most {TWICE}, a share "
+                    f"of the reference's; got {share}: lower it"
+                )
+        if self.kl_control == "proportional" and self.kl_coef == 0:
+            raise ConfigError(
+                "ppo.kl_coef must be above 0 where ppo.kl_control is "
+                "proportional, which multiplies it; got 0: raise it"
             )
         if self.keep == "best" and self.validate_every == 0:
             raise ConfigError(

@@ -13,6 +13,8 @@ on the class), so a process should hold one engine: pool.py starts a
 process for each.
 """
 
+import contextlib
+import io
 import os
 from argparse import Namespace
 from collections.abc import Sequence
@@ -52,9 +54,12 @@ class Engine:
             ConfigError: flake8 refuses the options or the configuration
                 file, or a plugin is missing or does not load.
         """
+        said = io.StringIO()
         try:
-            loaded = _load(arguments(config), config.plugins)
-            self._checkers, self.options, installed = loaded
+            with contextlib.redirect_stderr(said):
+                loaded = _load(arguments(config), config.plugins)
+            plugins, self.options, installed = loaded
+            self._checkers = _with_prepared_flakes(plugins.checkers)
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
@@ -64,12 +69,17 @@ class Engine:
                 {p.entry_name for kind in self._checkers for p in kind},
                 installed,
                 self.reports,
-            )
+            ) + [
+                f"the plugin {plugin.entry_name} is off by default; only "
+                "enable-extensions in a configuration file turns it on"
+                for plugin in plugins.disabled
+            ]
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
+            *_, last = said.getvalue().splitlines() or [str(error)]
             raise ConfigError(
-                f"flake8 refuses the judge's options: {error}"
+                f"flake8 refuses the judge's options: {last}"
             ) from error
 
     def check(self, source: bytes, path: str = SNIPPET) -> Verdict:
@@ -129,7 +139,7 @@ def arguments(config: "JudgeConfig") -> list[str]:
 
 def _load(
     argv: list[str], named: Sequence[str]
-) -> tuple[finder.Checkers, Namespace, list[finder.Plugin]]:
+) -> tuple[finder.Plugins, Namespace, list[finder.Plugin]]:
     """flake8's own start-up, with the plugins we name instead of all."""
     first_parser = stage1_arg_parser()
     first, rest = first_parser.parse_known_args(argv)
@@ -140,7 +150,15 @@ def _load(
         settings, folder, enable_extensions=None, require_plugins=None
     )
     installed = finder.find_plugins(settings, wanted)
-    plugins = finder.load_plugins(_chosen(installed, named), wanted)
+    chosen = _chosen(installed, named)
+    used = {normalize_pypi_name(plugin.package) for plugin in chosen}
+    required = {*map(normalize_pypi_name, wanted.require_plugins)}
+    if missing := sorted(required - used):
+        raise ConfigError(
+            "the plugins must have what the configuration requires; add "
+            f"{', '.join(missing)} to the plugins"
+        )
+    plugins = finder.load_plugins(chosen, wanted)
     manager = OptionManager(
         version=flake8.__version__,
         plugin_versions=plugins.versions_str(),
@@ -153,7 +171,7 @@ def _load(
     for plugin in plugins.all_plugins():
         _hand_options(plugin.obj, manager, options)
     PreparedFlakes.prepare()
-    return _with_prepared_flakes(plugins.checkers), options, installed
+    return plugins, options, installed
 
 
 def _with_prepared_flakes(checkers: finder.Checkers) -> finder.Checkers:

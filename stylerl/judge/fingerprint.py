@@ -5,36 +5,44 @@ import json
 import os
 import platform
 import re
-import sys
 from configparser import Error, RawConfigParser
 from importlib import metadata
-from modulefinder import ModuleFinder
 from pathlib import Path
 
 from flake8 import utils
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
+from stylerl.judge import plugin_code
 
 LOCAL = "flake8:local-plugins"
+GROUPS = {"flake8.extension", "flake8.report"}  # of entry points
+PER_FILE = {"per-file-ignores", "per_file_ignores"}
 
 
 def versions(config: JudgeConfig) -> dict[str, str]:
     """Versions by distribution, Python's own included.
 
+    That of a plugin has a digest of its code, which may be edited where it
+    was installed from.
+
     Raises:
         ConfigError: a plugin is not installed.
     """
     found = {"python": platform.python_version()}
-    parts = ("flake8", "pycodestyle", "pyflakes", "mccabe")
-    for name in (*parts, *sorted(config.plugins)):
+    for name in ("flake8", "pycodestyle", "pyflakes", "mccabe"):
+        found[name] = metadata.version(name)
+    for name in sorted(config.plugins):
         try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError as error:
+            plugin = metadata.distribution(name)
+        except (metadata.PackageNotFoundError, ValueError) as error:
             raise ConfigError(
                 f"judge.plugins must name installed flake8 plugins; {name!r} "
                 f"is not installed: pip install {name}"
             ) from error
+        modules = [p.module for p in plugin.entry_points if p.group in GROUPS]
+        code = plugin_code.digests(modules, whole=True)
+        found[name] = f"{plugin.version} {_digest(code)}"
     return found
 
 
@@ -43,9 +51,10 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
 
     They stand for the versions of Python, flake8, its parts and the plugins;
     the options, which of a configuration file are its content and not its
-    path; the environment's variables that pyflakes reads; the code of local
-    plugins; and, where rules are ignored by a file's name, the folder which
-    that name is relative to.  What else a plugin may read is not in it.
+    path; the environment's variables that pyflakes reads; the code of
+    plugins, local ones too; and, where rules are ignored by a file's name,
+    the folder which that name is relative to.  What else a plugin may read
+    is not in it.
 
     Args:
         config: the style guide.
@@ -62,8 +71,7 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     }
     if variables:
         facts.append(variables)
-    text = json.dumps(facts, sort_keys=True)
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
+    return _digest(facts)
 
 
 def has_plugins(config: JudgeConfig) -> bool:
@@ -71,20 +79,6 @@ def has_plugins(config: JudgeConfig) -> bool:
     if config.plugins or config.config is None:
         return bool(config.plugins)
     return LOCAL in Path(config.config).read_text(encoding="utf-8")
-
-
-def working_directory() -> str:
-    """The folder that relative names are relative to.
-
-    Raises:
-        ConfigError: it was deleted.
-    """
-    try:
-        return os.getcwd()
-    except OSError as error:
-        raise ConfigError(
-            f"the working directory must exist: {error.strerror}"
-        ) from error
 
 
 def _options(config: JudgeConfig) -> list[dict[str, object]]:
@@ -117,33 +111,24 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
     found: list[dict[str, object]] = [
         {name: dict(parser[name]) for name in sections}
     ]
-    if "per-file-ignores" in text or "per_file_ignores" in text:
-        found.append({"folder": working_directory()})
+    if any(PER_FILE & {*parser[name]} for name in sections):
+        found.append({"folder": plugin_code.working_directory()})
     if LOCAL in parser:
-        found.append(_local_code(parser, Path(config.config).parent))
+        found.append({**_local_code(parser, Path(config.config).parent)})
     return found
 
 
-def _local_code(parser: RawConfigParser, folder: Path) -> dict[str, object]:
-    """A digest for each module that a local plugin is made of.
-
-    Those that the configuration names, and what they import, as far as it is
-    neither Python's own nor installed.
-    """
+def _local_code(parser: RawConfigParser, folder: Path) -> dict[str, str]:
+    """A digest for each module that the local plugins are made of."""
     section = parser[LOCAL]
     paths = utils.parse_comma_separated_list(section.get("paths", "").strip())
-    installed = (sys.prefix, sys.base_prefix)
-    own = [path for path in sys.path if not path.startswith(installed)]
-    own += [working_directory(), *utils.normalize_paths(paths, str(folder))]
-    finder = ModuleFinder(own)
-    for kind in ("extension", "report"):
-        for name in re.findall(r"=\s*([\w.]+)", section.get(kind, "")):
-            try:
-                finder.import_hook(name)
-            except (ImportError, SyntaxError):  # flake8 will say so
-                continue
-    return {
-        name: hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        for name, module in finder.modules.items()
-        if (file := getattr(module, "__file__", None))
-    }
+    texts = [section.get(kind, "") for kind in ("extension", "report")]
+    return plugin_code.digests(
+        re.findall(r"=\s*([\w.]+)", "\n".join(texts)),
+        utils.normalize_paths(paths, str(folder)),
+    )
+
+
+def _digest(facts: object) -> str:
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]

@@ -150,10 +150,10 @@ class Judge:
         self._last = {pair: known[pair] for pair in pairs}
         return [known[pair] for pair in pairs]
 
-    def known_names(self, prompt: str) -> frozenset[str] | None:
-        """The names of the module that a prompt stands in, if known."""
+    def around(self, prompt: str) -> frozenset[str] | None:
+        """What a prompt's module binds, as `Place.around`, if known."""
         place = self.places.get(prompt)
-        return None if place is None else place.known
+        return None if place is None else place.around
 
     def in_place(
         self, items: Sequence[Completed], jobs: int = 0, desc: str = "judge"

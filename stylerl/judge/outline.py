@@ -107,9 +107,10 @@ def outline(tree: ast.Module, text: str, path: str) -> Outline:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         checker = _Watching(tree, filename=path)
+    # sorted: builtins that it binds stand in the order of pyflakes' set
     module = {
         name: binding
-        for name, binding in checker.module.items()
+        for name, binding in sorted(checker.module.items())
         if not isinstance(binding, Builtin)
     }
     first = [

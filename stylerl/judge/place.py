@@ -17,8 +17,10 @@ that it mentions are bound to, the classes around it, and where it goes on.
 
 import ast
 import re
+import sys
 import unicodedata
 import warnings
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,6 +29,12 @@ from stylerl.judge.positions import LINE_END
 from stylerl.judge.verdict import Verdict, Violation
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
+# What stands after a dot, or is defined or annotated in a class.
+ATTRIBUTE = re.compile(
+    r"(?:\.\s*|^[ \t]+(?:(?:async +)?def|class) +)([^\W\d]\w*)"
+    r"|^[ \t]+([^\W\d]\w*):(?= )",
+    re.MULTILINE,
+)
 # Where a row that is not blank begins; a form feed takes it to column 0.
 BEGIN = re.compile(r"(?:\r\n|\r|\n)\f*(?=[^\r\n]*\S)")
 # Found at a function's first row for what stands before it.
@@ -35,12 +43,19 @@ OF_THE_REST = ("E30", "E117", "F811")
 OF_THE_JOINT = "E303"
 
 
-class File(NamedTuple):
+@dataclass(frozen=True)
+class File:
     """A file that functions were cut from."""
 
     lines: list[str]  # split at Unix line ends
     path: str  # which per-file-ignores look at
     outline: Outline
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """The words that may be attributes, each after a dot."""
+        found = ATTRIBUTE.finditer("\n".join(self.lines))
+        return frozenset(sys.intern(f".{m[1] or m[2]}") for m in found)
 
 
 class Placed(NamedTuple):
@@ -98,6 +113,12 @@ class Place:
     def known(self) -> frozenset[str] | None:
         """The names of its module; None where a star import hides some."""
         return self.file.outline.known
+
+    @property
+    def around(self) -> frozenset[str] | None:
+        """The names of its module and, after a dot, its file's attributes."""
+        known = self.known
+        return None if known is None else known | self.file.attributes
 
     def put(self, completion: str, *, whole: bool = False) -> Placed:
         """The source in which a completion of the header is judged.

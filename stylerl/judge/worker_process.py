@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge.fingerprint import working_directory
+from stylerl.judge.plugin_code import module_path
 from stylerl.judge.verdict import Verdict, Violation
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
@@ -113,17 +113,6 @@ class Worker:
         # A dead process is noticed where its answer is read.
         with suppress(ConnectionError):
             self.pipe.send_bytes(marshal.dumps(message))
-
-
-def module_path() -> list[str]:
-    """This process's sys.path, the working directory last.
-
-    A file in the working directory that is called like one of flake8's
-    modules must not be taken for it.
-    """
-    folder = working_directory()
-    here = {"", folder}
-    return [*(p for p in sys.path if p not in here), folder]
 
 
 def describe_exit(code: int) -> str:

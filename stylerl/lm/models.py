@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -254,7 +255,8 @@ def _load_model(
 ) -> PreTrainedModel:
     """Load a model by its Auto class: fp32, safetensors, no dropout.
 
-    A weight of the trunk that the file lacks is an error; a head may be new.
+    A weight that the file lacks is an error, but for a classifier's head,
+    which may be new.
     """
     shape = {k: options.pop(k) for k in ("num_labels",) if k in options}
     config = _from_pretrained(AutoConfig, name, revision, **shape)
@@ -270,15 +272,58 @@ def _load_model(
         output_loading_info=True,
         **options,
     )
-    trunk = f"{model.base_model_prefix}."
-    missing = sorted(k for k in report["missing_keys"] if k.startswith(trunk))
-    if missing:
+    kind, trunk = type(model).__name__, f"{model.base_model_prefix}."
+    whole = factory is AutoModelForCausalLM
+    if missing := sorted(
+        k for k in report["missing_keys"] if whole or k.startswith(trunk)
+    ):
         raise ModelError(
-            f"{name} must hold every weight of {type(model).__name__}; "
-            f"{len(missing)} are missing, such as {missing[0]}"
+            f"{name} must hold every weight of {kind}; {len(missing)} are "
+            f"missing, such as {missing[0]}"
         )
+    if others := sorted(
+        k
+        for k in report["unexpected_keys"]
+        if k.startswith(trunk) and k.endswith(".weight")
+    ):
+        raise ModelError(
+            f"{name} must hold the weights of {kind} as its config.json "
+            f"describes it; {len(others)} are others, such as {others[0]}"
+        )
+    _check_types(Path(name).expanduser())
+    check_finite(model, name)
     fuse_gelu(model)
     return model.eval()
+
+
+def check_finite(model: PreTrainedModel, source: str | Path = "") -> None:
+    """Check the weights of a model, from a source that errors name.
+
+    Raises:
+        ModelError: there is.
+    """
+    source = source or type(model).__name__
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ModelError(
+                f"weights must be finite; those of {source} hold NaN or "
+                f"infinity, in {name}: load it again, in fp32 or bf16, or run "
+                "the stage that writes it again"
+            )
+
+
+def _check_types(folder: Path) -> None:
+    """Raise ModelError where a folder's weights are no fractions."""
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, "pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it is no mapping
+                kind = tensors.get_slice(name).get_dtype()
+                if name.endswith(".weight") and "F" not in kind:
+                    raise ModelError(
+                        f"weights must be floating-point numbers; {name} of "
+                        f"{file} is of type {kind}: run the stage that "
+                        "writes it again"
+                    )
 
 
 def _cast(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:

@@ -19,14 +19,19 @@ def check_files(params: Params) -> str:
     """Check the files that parameters name; the judge's identity.
 
     Raises:
-        ConfigError: the judge's configuration or a plugin is missing.
+        ConfigError: the judge's configuration, a plugin or a function of
+            the reward is missing.
         DataError: the preferences cannot be read, or they or the rollouts
             are no regular file.
     """
     from stylerl.judge import Judge
+    from stylerl.reward import functions
     from stylerl.reward_data import preferences
 
     judge = Judge(params.judge).identity
+    for name in params.ppo.reward:
+        if ":" in name:
+            functions.load(name)
     for key in ("preferences", "rollouts"):
         path = Path(getattr(params.reward, key))
         if path.exists() and not path.is_file():
@@ -77,7 +82,9 @@ def points(
     """
     found = combinations(grid)
     resolved = (workspace.resolve(None, {**changes, **each}) for each in found)
-    for params in {(p.judge, p.reward): p for p in resolved}.values():
+    for params in {
+        (p.judge, p.reward, *p.ppo.reward): p for p in resolved
+    }.values():
         check_files(params)
     return found
 

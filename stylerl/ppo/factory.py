@@ -30,9 +30,9 @@ from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import composite as rewards
+from stylerl.reward import scorers
 from stylerl.reward.functions import Credit
 from stylerl.reward.linter_credit import LinterCredit
-from stylerl.reward.scorers import Scorer
 
 REWARD_MODELS = Path("artifacts/reward")
 
@@ -82,7 +82,7 @@ def build_trainer(
             settings,
             draws.seed_of(params.seed, name),
             bf16=Compute.of(settings, device).bf16,
-            known=judge.known_names,
+            known=judge.around,
         )
 
     sizes = expected(prompts, "reference")
@@ -103,9 +103,7 @@ def build_trainer(
             value=settings.critic,
         ),
         tokenizer=tokenizer,
-        reward=rewards.compose(
-            settings.reward, style, sizes, judge.known_names
-        ),
+        reward=rewards.compose(settings.reward, style, sizes, judge.around),
         prompts=prompts,
         reference=load_reference(params, tokenizer),
         monitor=rewards.Monitor(
@@ -201,7 +199,7 @@ def _critic(
     """The reward model that a separate value model starts as."""
     if not settings.critic or settings.value == "shared":
         return None
-    return _scorer(reward_models / "classifier", device).model
+    return scorers.load(reward_models / "classifier", device).model
 
 
 def _style(
@@ -211,14 +209,7 @@ def _style(
     if name == "linter":
         return rewards.linter_style(judge)
     folder = Path(name) if "/" in name else reward_models / name
-    return rewards.learned_style(_scorer(folder, device))
-
-
-def _scorer(folder: Path, device: torch.device) -> Scorer:
-    """A reward model."""
-    tokenizer = models.load_tokenizer(folder)
-    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
-    return Scorer(model.to(device), tokenizer)
+    return rewards.learned_style(scorers.load(folder, device))
 
 
 def _at_precision(

@@ -9,39 +9,64 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
-from stylerl.lm.models import vocabulary_size
+from stylerl.lm.models import check_finite, vocabulary_size
 from stylerl.ppo.policy import PolicyWithValue
+from stylerl.reward import functions
 
 
-def check_kinds(
-    config: Any, tokenizer: Any, reward: Any, checkpoints: Path | None
-) -> None:
-    """Check that each argument of the trainer is of its kind.
+def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
+    """Check that arguments of the trainer are of their kinds.
 
     Raises:
         ConfigError: one is not.
     """
-    rules = {
-        "config": "a PPOConfig, such as params.ppo",
-        "tokenizer": "a transformers tokenizer, as load_tokenizer gives it",
-        "reward": "a function (prompts, completions) -> numbers",
-    }
-    given = {"config": config, "tokenizer": tokenizer, "reward": reward}
-    fits = {
-        "config": isinstance(config, PPOConfig),
-        "tokenizer": isinstance(tokenizer, PreTrainedTokenizerBase),
-        "reward": callable(reward),
-    }
-    for name, rule in rules.items():
-        if not fits[name]:
-            raise ConfigError(
-                f"{name} must be {rule}; got a {type(given[name]).__name__}"
-            )
-    if checkpoints and checkpoints.exists() and not checkpoints.is_dir():
+    if not isinstance(config, PPOConfig):
         raise ConfigError(
-            f"checkpoints must be a folder; {checkpoints} is none: name "
-            "another"
+            "config must be a PPOConfig, such as params.ppo; got a "
+            f"{type(config).__name__}"
         )
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ConfigError(
+            "tokenizer must be a transformers tokenizer, as load_tokenizer "
+            f"gives it; got a {type(tokenizer).__name__}"
+        )
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ConfigError(
+            f"seed must be an int of 0 to 4294967295; got {seed!r}"
+        )
+
+
+def check_functions(reward: Any, monitor: Any, credit: Any) -> None:
+    """Check that they can be called with what they will be given.
+
+    Raises:
+        ConfigError: one cannot.
+    """
+    functions.check(reward, "reward", "prompts", "completions")
+    if credit is not None:
+        functions.check(credit, "credit", "prompts", "completions")
+    if monitor is not None:
+        functions.check(
+            monitor, "monitor", "prompts", "completions", "finished"
+        )
+
+
+def folder(path: str | Path | None) -> Path | None:
+    """The folder of checkpoints, which is made.
+
+    Raises:
+        ConfigError: it cannot be.
+    """
+    if path is None:
+        return None
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigError(
+            "checkpoints must be a folder that can be made; got "
+            f"{str(path)!r} ({error}): name another"
+        ) from error
+    return Path(path)
 
 
 def check(
@@ -113,6 +138,7 @@ def check_model(
 
     Raises:
         ConfigError: it is not.
+        ModelError: its weights are not finite.
     """
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(
@@ -121,12 +147,29 @@ def check_model(
             "stylerl.lm.models.load_causal_lm, unwrap what is wrapped, and "
             "merge_and_unload peft's (ppo.lora_rank makes new adapters)"
         )
+    kind = type(model).__name__
+    if (
+        model.get_output_embeddings() is None
+        or model.config.is_encoder_decoder
+        or not model.can_generate()
+    ):
+        raise ConfigError(
+            f"policy and reference must be causal language models; {kind} is "
+            "none: load it by stylerl.lm.models.load_causal_lm"
+        )
+    if any(w.is_meta or not w.is_floating_point() for w in model.parameters()):
+        raise ConfigError(
+            f"the weights of policy and reference must be loaded, as floating-"
+            f"point numbers; those of {kind} are on the meta device, or "
+            "quantised: load it by stylerl.lm.models.load_causal_lm"
+        )
+    check_finite(model)
     rows, tokens = vocabulary_size(model), len(tokenizer)
     if tokens > rows:
         raise ConfigError(
             f"every token must have a row of the embedding; the tokenizer "
             f"has {tokens} (pad is {tokenizer.pad_token_id}), "
-            f"{type(model).__name__} {rows} rows: call "
+            f"{kind} {rows} rows: call "
             "stylerl.lm.models.fit_to_tokenizer(model, tokenizer)"
         )
 
@@ -175,10 +218,11 @@ def texts(prompts: Iterable[Any], name: str) -> list[str]:
             f"{rule}; got a {type(prompts).__name__} of {keys}: choose one, "
             f"as in {name}=data[{next(iter(prompts), 'train')!r}]"
         )
-    if isinstance(prompts, str) or not isinstance(prompts, Iterable):
+    if isinstance(prompts, str):
+        raise ConfigError(f"{rule}; got one str: write {name}=[{prompts!r}]")
+    if isinstance(prompts, bytes) or not isinstance(prompts, Iterable):
         raise ConfigError(
-            f"{rule}; got one {type(prompts).__name__}: write "
-            f"{name}=[{prompts!r}]"
+            f"{rule}; got one {type(prompts).__name__}: give a list of texts"
         )
     found: list[str] = []
     for row in prompts:

@@ -119,16 +119,16 @@ def call_reward(
 
 
 def as_columns(
-    given: Sequence[float] | Named, count: int
+    given: Sequence[float] | Named, count: int, kind: str = "reward"
 ) -> dict[str, Tensor]:
-    """Named sequences as tensors (B,), checked.
+    """Named sequences as tensors (B,), checked; a function's of this kind.
 
     Raises:
         TrainingError: not one finite number for each episode.
     """
     return {
         name: torch.tensor(column)
-        for name, column in columns(given, count).items()
+        for name, column in columns(given, count, kind, kind).items()
     }
 
 

@@ -135,8 +135,9 @@ class PPOTrainer:
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
         """
-        checkpoints = None if checkpoints is None else Path(checkpoints)
-        preconditions.check_kinds(config, tokenizer, reward, checkpoints)
+        preconditions.check_kinds(config, tokenizer, seed)
+        preconditions.check_functions(reward, monitor, credit)
+        checkpoints = preconditions.folder(checkpoints)
         self.config = config
         self.tokenizer = tokenizer
         self.reward = reward
@@ -336,7 +337,7 @@ class PPOTrainer:
         monitored = {}
         if self.monitor:
             found = self.monitor(texts, judged, sampled.finished)
-            monitored = rollouts.as_columns(found, len(texts))
+            monitored = rollouts.as_columns(found, len(texts), "monitor")
         pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
         return SampledRollouts(
             prompts=texts,

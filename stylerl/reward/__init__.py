@@ -2,5 +2,18 @@
 
 scorers.py trains and applies the reward models (what they learn from is in
 stylerl/reward_data); composite.py is the reward of PPO, with substance.py and
-gaming.py against the ways to game it.
+gaming.py against the ways to game it; other_trainers.py is that reward as the
+trainers of others take it, `stylerl.reward.trl_reward`.
 """
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["trl_reward"]
+
+
+def __getattr__(name: str) -> Any:
+    """What takes torch is imported where it is asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.other_trainers"), name)

@@ -255,7 +255,7 @@ class Monitor:
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
         found = [
-            substance.measure(*pair, self.judge.known_names(pair[0]))
+            substance.measure(*pair, self.judge.around(pair[0]))
             for pair in pairs
         ]
         numbers: dict[str, list[float]] = {}

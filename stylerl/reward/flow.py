@@ -10,9 +10,15 @@ effect: what is returned, raised, yielded, stored in an object or called.
 
 import ast
 import builtins
+import io
 from collections.abc import Collection, Iterator, Sequence
 
 BUILTINS = frozenset(dir(builtins))
+ATTRIBUTES = frozenset(  # of builtin types, and of the files that open gives
+    name
+    for kind in (*vars(builtins).values(), io.TextIOWrapper)
+    for name in dir(kind)
+)
 WORLD = frozenset(("input", "locals", "globals", "open", "super"))
 DEEP = 60  # levels of nesting; what lies deeper counts nothing
 EFFECT = "return"  # a keyword, so no name
@@ -27,8 +33,9 @@ class Flow:
     def __init__(self, free: Collection[str] | None) -> None:
         """Begin with no statement.
 
-        `free` are the names of the module around; None if they are not
-        known, and every free name may be one.
+        `free` are the names of the module around and, after a dot, the
+        attributes of its file; None if they are not known, and every free
+        name and every attribute may be one.
         """
         self.free = free
         self.made_of: dict[str, set[str]] = {EFFECT: set()}
@@ -58,6 +65,12 @@ class Flow:
             for part in parts:
                 users.setdefault(part, set()).add(name)
         self.carrying = _reached(self.inputs, users)
+
+    def has(self, attribute: str) -> bool:
+        """Whether something may have an attribute."""
+        if self.free is None or attribute in ATTRIBUTES:
+            return True
+        return f".{attribute}" in self.free
 
     def parameters(self, spec: ast.arguments) -> None:
         """Make a function's parameters inputs."""

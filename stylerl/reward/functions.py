@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from stylerl.errors import ConfigError, TrainingError
 
-LARGEST = 3.4e38  # fp32's
+LARGEST = 1e18  # its square, and sums of such, are finite in fp32
+UNFIT = (str, bytes, set, frozenset)  # iterable, but no list of numbers
 Named = Mapping[str, Sequence[float]]
 RewardFunction = Callable[[list[str], list[str]], Sequence[float] | Named]
 
@@ -42,19 +43,32 @@ def load(name: str) -> RewardFunction:
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever the user's module raises
+    except (Exception, SystemExit) as error:  # whatever the module raises
         raise ConfigError(
             f"a reward function must be importable; {name} is not "
             f"({type(error).__name__}: {error}): write MODULE:FUNCTION, with "
             "the module in the root of the checkout or installed"
         ) from error
-    if not callable(function):
-        raise ConfigError(
-            "a reward must be a function (prompts, completions) -> numbers; "
-            f"{name} is of type {type(function).__name__}"
-        )
+    check(function, f"the reward {name}", "prompts", "completions")
     loaded: RewardFunction = function
     return loaded
+
+
+def check(function: Any, name: str, *takes: str) -> None:
+    """Check that something can be called with what it will be given.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    rule = f"{name} must be a function ({', '.join(takes)})"
+    if not callable(function):
+        raise ConfigError(f"{rule}; got a {type(function).__name__}")
+    try:
+        inspect.signature(function).bind(*takes)
+    except ValueError:  # a built-in need not say what it takes
+        return
+    except TypeError as error:
+        raise ConfigError(f"{rule}; got one for others: {error}") from error
 
 
 def source(name: str) -> Path | None:
@@ -87,40 +101,54 @@ def source_digest(function: Any) -> str | None:
 
 
 def columns(
-    given: Sequence[float] | Named, count: int, name: str = "reward"
+    given: Sequence[float] | Named,
+    count: int,
+    name: str = "reward",
+    kind: str = "reward",
 ) -> dict[str, list[float]]:
     """What a reward function gave, as named lists of `count` numbers.
 
-    A plain sequence becomes the one column `name`.
+    A plain sequence becomes the one column `name`.  `kind` is what errors
+    call the function.
 
     Raises:
         TrainingError: not one finite number an episode.
     """
     named = given if isinstance(given, Mapping) else {name: given}
     return {
-        str(key): _column(str(key), values, count)
+        str(key): _column(str(key), values, count, kind)
         for key, values in named.items()
     }
 
 
-def _column(name: str, values: Sequence[float], count: int) -> list[float]:
+def _column(
+    name: str, values: Sequence[float], count: int, kind: str
+) -> list[float]:
+    rule = f"a {kind} must give one number an episode"
+    remedy = f"check the {kind} function"
     try:
-        column = [float(value) for value in values]
-    except (TypeError, ValueError) as error:
+        if isinstance(values, UNFIT):
+            raise TypeError("which has no numbers in the episodes' order")
+        column = [_number(value) for value in values]
+    except (TypeError, ValueError, OverflowError) as error:
         raise TrainingError(
-            "a reward must give one number an episode, or named lists of "
-            f"them; {name} gave a value of type {type(values).__name__} "
-            f"({error}): check the reward function"
+            f"{rule}, or named lists of them; {name} gave a value of type "
+            f"{type(values).__name__} ({error}): {remedy}"
         ) from error
     if len(column) != count:
         raise TrainingError(
-            f"a reward must give one number an episode; {name} gave "
-            f"{len(column)} for {count}"
+            f"{rule}; {name} gave {len(column)} for {count}: {remedy}"
         )
     for episode, value in enumerate(column):
         if not abs(value) <= LARGEST:
             raise TrainingError(
-                f"a reward must be finite in fp32; {name} gave {value} for "
-                f"episode {episode}: check the reward function"
+                f"a {kind} must be finite, and at most {LARGEST:g} in size; "
+                f"{name} gave {value} for episode {episode}: {remedy}"
             )
     return column
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError(f"{value[:20]!r} is a text")
+    return float(value)

@@ -51,6 +51,6 @@ class LinterCredit:
         """The style reward of such a body without a violation, 0 to 1."""
         if self.expected is None:
             return 1.0
-        known = self.judge.known_names(prompt)
+        known = self.judge.around(prompt)
         size = substance.measure(prompt, completion, known).size
         return substance.wholeness(size, self.expected.get(prompt, 1.0))

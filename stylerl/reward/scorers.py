@@ -54,6 +54,17 @@ class Scorer(NamedTuple):
     tokenizer: PreTrainedTokenizerBase
 
 
+def load(folder: Path, device: torch.device) -> Scorer:
+    """A reward model that was saved.
+
+    Raises:
+        ModelError: the folder holds none.
+    """
+    tokenizer = load_tokenizer(folder)
+    model: Any = load_scorer(folder, tokenizer=tokenizer)
+    return Scorer(model.to(device), tokenizer)
+
+
 def train_classifier(
     labels: pd.DataFrame,
     config: RewardConfig,

@@ -28,7 +28,7 @@ from stylerl.reward.values import CONSTANT
 USES = 3  # pairs that one operation, or one operand, is counted in
 DENSITY = 0.4  # pairs an expression; what says less is worth less
 WHOLE = 0.3  # share of the size expected from which style counts in full
-Known = Callable[[str], Collection[str] | None]  # of a prompt's module
+Known = Callable[[str], Collection[str] | None]  # around a prompt
 Position = tuple[int, int]  # row from 1, column from 0 in bytes
 
 
@@ -47,10 +47,11 @@ def measure(
     """Count what the completion says in the prompt's body.
 
     A prompt without `def` or `class` opens no body; then every statement of
-    the completion counts.  `known` are the names of the module around: any
-    other name that nothing binds is worth nothing.  Where they are not
-    known (None), a free name may be any of them, and all such names are
-    worth what one is.
+    the completion counts.  `known` are the names of the module around, and
+    after a dot the attributes that its file mentions: any other name that
+    nothing binds is worth nothing, and all other attributes but those of
+    builtin types are worth what one is.  Where they are not known (None), a
+    free name may be any of them, and all such names are worth what one is.
     """
     try:
         facts = _facts(prompt, completion, known)

@@ -179,6 +179,10 @@ class Values:
     def _attribute(self, base: str, attr: str) -> str:
         if base == CONSTANT:
             return CONSTANT
+        if not self.flow.has(attr):
+            attr = UNKNOWN
+            if base.endswith(UNKNOWN):
+                return base
         links = len(base.removeprefix("()")) - len(
             base.removeprefix("()").lstrip(".")
         )
@@ -208,10 +212,11 @@ class Values:
             return CONSTANT
         if own == CONSTANT and isinstance(node.func, ast.Name):
             return next(each for each in labels if each != CONSTANT)
-        label = own if own.startswith("()") else "()" + own
+        invented = own.endswith(UNKNOWN)
+        label = own if invented or own.startswith("()") else "()" + own
         self._fold(labels)
         labels = [each for each in labels if each != CONSTANT]
-        for each in labels or [NOTHING]:
+        for each in labels or [NOTHING] * (not invented):
             self.pair(label, each)
         return label
 

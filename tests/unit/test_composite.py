@@ -8,7 +8,7 @@ import pytest
 from stylerl.config import JudgeConfig, PPOConfig, RewardConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
-from stylerl.reward import scorers
+from stylerl.reward import functions, scorers
 from stylerl.reward.composite import (
     Monitor,
     compose,
@@ -205,6 +205,9 @@ def nested(prompts, completions):
 def nothing(prompts, completions):
     return None
 
+def one(prompt):
+    return 1.0
+
 constant = 3
 """
 
@@ -214,6 +217,7 @@ def own(tmp_path, monkeypatch):
     """A user's module beside the project."""
     (tmp_path / "own_rewards.py").write_text(OWN)
     (tmp_path / "own_broken.py").write_text("1 / 0")
+    (tmp_path / "own_script.py").write_text("raise SystemExit(0)")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -244,12 +248,36 @@ def test_what_a_function_gives_is_checked(own, name, message):
 
 
 @pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("12", "of type str .which has no numbers in the episodes' order"),
+        (b"12", "of type bytes"),
+        ({1.0, 2.0}, "of type set"),
+        (["1", "2"], "'1' is a text"),
+        ([10**400, 1], "too large"),
+        ([1, 3e38], r"at most 1e\+18 in size; size gave 3e\+38 for episode 1"),
+        ([[1.0], [2.0]], "of type list"),
+        (np.ones((2, 2)), "of type ndarray"),
+        (1.0, "of type float"),
+        (None, "of type NoneType"),
+        ({"size": {"a": 1.0, "b": 2.0}}, "'a' is a text"),
+        ({"size": [1, 2], "b": [1]}, "b gave 1 for 2: check the monitor"),
+    ],
+)
+def test_what_is_no_number_an_episode(given, message):
+    with pytest.raises(TrainingError, match=message):
+        functions.columns(given, 2, "size", "monitor")
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("own_absent:short", "No module named 'own_absent'"),
         ("own_rewards:absent", "own_rewards:absent is not"),
         ("own_broken:short", "ZeroDivisionError"),
-        ("own_rewards:constant", "own_rewards:constant is of type int"),
+        ("own_rewards:constant", "own_rewards:constant must be.*got a int"),
+        ("own_rewards:one", r"\(prompts, completions\); got one for others"),
+        ("own_script:main", "SystemExit: 0"),
     ],
 )
 def test_a_function_that_is_not_there_is_an_error(own, name, message):

@@ -142,6 +142,9 @@ def test_the_whole_score_may_stand_on_the_last_action():
     [
         (None, ConfigError, "needs a function that assigns"),
         (lambda p, c: [], TrainingError, "got 0 for 8"),
+        (lambda p, c: None, TrainingError, "got another thing"),
+        (lambda p, c: [None] * 8, TrainingError, "got another thing"),
+        (lambda p, c: [[(0,)]] * 8, TrainingError, "got another thing"),
         (
             lambda p, c: [[TokenReward(0, float("inf"))]] * 8,
             TrainingError,

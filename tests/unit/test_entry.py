@@ -129,6 +129,8 @@ def test_an_output_that_no_one_takes(
         (["run", "--set", "preset=huge"], "preset must be one of default"),
         (["run", "--set", "judge.config=x.cfg"], "judge.config must be a con"),
         (["run", "--set", "judge.plugins=[x]"], "'x' is not installed"),
+        (["run", "--set", "ppo.reward={'absent:f': 1}"], "named 'absent'"),
+        (["sweep", "--set", "ppo.reward={'code:f': 1}"], "code:f is not"),
         (["run", "--set", "reward.preferences=x.y"], "x.y does not exist"),
         (["run", "--set", "reward.rollouts=flows"], "flows is none"),
         (["run", "--set", "reward.preferences=/dev/zero"], "/dev/zero is no"),

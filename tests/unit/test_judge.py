@@ -397,6 +397,8 @@ class TestConfiguration:
             ("[flake8]\nignore = e501!\n", "does not match"),
             ("[flake8]\nmax-line-length = wide\n", "invalid literal"),
             ("[flake8]\nrequire-plugins = no-such\n", "not installed"),
+            ("[flake8]\nrequire-plugins = pep8_naming\n", "add pep8-naming"),
+            ("[flake8]\njobs = many\n", "'many' must be 'auto'"),
             ("[flake8]\nper-file-ignores = E501\n", "per-file-ignores"),
             ("flake8\n", "cannot be read"),
         ],
@@ -439,6 +441,10 @@ class TestIdentity:
             JudgeConfig(config=str(second)),
         ]
         assert len({Judge(config).identity for config in configs}) == 7
+        before = Judge(configs[4]).identity
+        with (house_rules / "houserules.py").open("a") as file:
+            file.write("# edited where it is installed\n")
+        assert Judge(configs[4]).identity != before
 
     def test_a_configuration_files_place_does_not_matter(
         self, tmp_path: Path
@@ -452,20 +458,21 @@ class TestIdentity:
         assert len(identities) == 1
 
 
-# A plugin of a configuration file, in two modules.  Where a file `die` is, the
-# worker that writes the second, fourth, ... line of `starts` ends at once.
+# A plugin of a configuration file, in a folder and a package of it.  Where a
+# file `die` is, the worker that writes the second, fourth, ... line of
+# `starts` ends at once.
 LOCAL = {
     "tox.ini": """
 [flake8]
-per-file-ignores = sub/*: E225
+Per-File-Ignores = sub/*: E225
 [flake8:local-plugins]
 extension = LOC = rules.loud:check
 paths = ./tools
 """,
-    "tools/rules/__init__.py": "",
     "tools/rules/loud.py": """
-import os, sys
+import importlib, os, sys
 from rules.words import LOUD
+MARK = importlib.import_module(".mark", __package__)
 
 if os.path.exists("die"):
     with open("starts", "a+") as file:
@@ -478,11 +485,13 @@ if os.path.exists("die"):
 def check(tree, lines):
     for row, line in enumerate(lines, start=1):
         if LOUD in line:
-            yield row, 0, "LOC100 " + " ".join(sorted(sys.modules)), None
+            yield row, 0, MARK.CODE + " " + " ".join(sorted(sys.modules)), None
         if "SEGFAULT" in line:
             os.kill(os.getpid(), 11)
 """,
-    "tools/rules/words.py": "LOUD = 'SHOUT'\n",
+    "tools/rules/words/__init__.py": "from .loud import LOUD\n",
+    "tools/rules/words/loud.py": "LOUD = 'SHOUT'\n",
+    "tools/rules/mark.py": "CODE = 'LOC100'\n",
 }
 
 
@@ -509,8 +518,13 @@ CHANGES: dict[str, tuple[str, Change, list[list[str]]]] = {
     ),
     "what it imports": (
         "x = 'SHOUT'\n",
-        lambda p, m: (p / "words.py").write_text("LOUD = 'no'\n"),
+        lambda p, m: (p / "words/loud.py").write_text("LOUD = 'no'\n"),
         [["LOC100"], []],
+    ),
+    "what it imports by name": (
+        "x = 'SHOUT'\n",
+        lambda p, m: (p / "mark.py").write_text("CODE = 'LOC2'\n"),
+        [["LOC100"], ["LOC2"]],
     ),
     "variable": (
         "mine()\n",

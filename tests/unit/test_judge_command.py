@@ -164,6 +164,7 @@ ONE_LINE = [
     ("--format json src > /dev/full", 2, "No space left"),
     ("src >&-", 2, "the output must be open"),
     ("- <&-", 2, "cannot read stdin"),
+    ("- < /dev/zero", 2, "cannot read stdin: larger than 256 MiB"),
     ("- < src/dirty.py", 1, ""),
     ("- src/clean.py < src/clean.py", 0, ""),
     ("src/dirty.py 2>&-", 1, ""),
@@ -186,10 +187,19 @@ ONE_LINE = [
         "",
     ),
     ("--plugins pep8-naming src/name.py", 1, ""),
+    ("--config off.cfg src/clean.py", 0, "OFF is off by default"),
     ("--plugins none-such src/name.py", 2, "pip install none-such"),
     ("--select N,B --plugins pep8-naming src/name.py", 1, "the rule B"),
     ("$'src/\\xff.py'", 2, "cannot read"),
 ]
+
+
+OFF = """class Off:
+    off_by_default = True
+
+    def __init__(self, tree):
+        pass
+"""
 
 
 @pytest.mark.parametrize(("words", "code", "says"), ONE_LINE)
@@ -204,6 +214,11 @@ def test_what_goes_wrong_is_one_line(
     os.mkfifo(project / "pipes" / "fifo.py")
     (project / "src" / "name.py").write_text("def Upper():\n    pass\n")
     (project / "nb.cfg").write_text("[flake8]\nselect = N,B\n")
+    (project / "off.cfg").write_text(
+        "[flake8]\n[flake8:local-plugins]\nextension = OFF = off:Off\n"
+        "paths = src\n"
+    )
+    (project / "src" / "off.py").write_text(OFF)
     if SHELL & set(words):
         judge = f"{sys.executable} -m stylerl.cli.main judge"
         done = subprocess.run(

@@ -270,14 +270,32 @@ def test_a_damaged_file_is_one_clear_error(
     assert str(folder) in str(caught.value)
 
 
-def test_a_missing_weight_is_an_error(tokenizer, tmp_path):
-    folder = tmp_path / "m"
-    save_model(build_llama(len(tokenizer)), tokenizer, folder)
-    weights = load_file(folder / "model.safetensors")
-    del weights["model.norm.weight"]
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ModelError, match=r"such as model\.norm\.weight"):
-        load_causal_lm(folder)
+def without(weights, name):
+    return {key: each for key, each in weights.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "message"),
+    [
+        ({}, lambda w: without(w, "model.norm.weight"), "as model.norm.weigh"),
+        # Not tied, it would be drawn at random.
+        ({"tie_word_embeddings": False}, lambda w: w, "as lm_head.weight"),
+        ({"num_hidden_layers": 1}, lambda w: w, "9 are others, such as model"),
+        ({}, lambda w: {k: v.long() for k, v in w.items()}, "is of type I64"),
+        ({}, lambda w: {k: v * torch.nan for k, v in w.items()}, "hold NaN"),
+    ],
+)
+def test_weights_that_are_not_the_models_are_an_error(
+    tokenizer, tmp_path, config, change, message
+):
+    save_model(build_llama(len(tokenizer)), tokenizer, tmp_path / "m")
+    path = tmp_path / "m" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    file = tmp_path / "m" / "model.safetensors"
+    save_file(change(load_file(file)), file, {"format": "pt"})
+    with pytest.raises(ModelError, match=message) as caught:
+        load_causal_lm(tmp_path / "m")
+    assert str(tmp_path / "m") in str(caught.value)
 
 
 def test_a_scorer_starts_from_a_language_model(llama_folder):

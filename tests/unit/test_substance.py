@@ -141,6 +141,14 @@ def test_repetition_thins_a_body():
         ("    return g(a.x)\n", {"h"}, 2.0),  # no g: .x of a, and its return
         ("    return g.h.i\n", {"h"}, 1.0),  # nothing is known of g
         ("    return g.h\n", {"g"}, 2.0),
+        # .x, .y and .z of a, and each in the tuple, which is returned: seven
+        ("    return a.x, a.y, a.z\n", {".x", ".y", ".z"}, 7.0),
+        # .? of a, in the tuple, which is returned: 3 pairs; 7 expressions,
+        # and 2 for what the tuple says again
+        ("    return a.x, a.y, a.z\n", {".w"}, 3 * (3 / (0.4 * 9)) ** 2),
+        ("    return a.pop, a.keys\n", set(), 5.0),  # of builtin types
+        # .? of a and its return, in 7 expressions
+        ("    return a.x().y().z()\n", set(), 2 * (2 / (0.4 * 7)) ** 2),
         ("    return max(1, 2)\n", set(), 1.0),  # a constant
     ],
 )

@@ -37,7 +37,8 @@ def judge_completions(
     for row, place, verdict in zip(rows, where, verdicts, strict=True):
         result = assess(row["prompt"], row["finished"], verdict)
         known = None if place is None else place.known
-        content = substance.measure(row["prompt"], row["judged"], known)
+        around = None if place is None else place.around
+        content = substance.measure(row["prompt"], row["judged"], around)
         found.append(
             {
                 "outcome": str(result.outcome),

@@ -1,0 +1,70 @@
+"""`stylerl push`: a model, with a card from the run that made it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from stylerl import storage
+from stylerl.errors import StylerlError
+from stylerl.export import card, hub
+from stylerl.pipeline import workspace
+
+ROLES = ("base", "sft", "ppo")  # folders of artifacts/
+METRICS = Path("metrics/evaluate.json")
+UPDATES = Path("metrics/ppo.csv")
+JUDGE = Path("metrics/label.json")
+SNIPPETS = Path("artifacts/filter/snippets.parquet")
+ORIGIN = ["split", "distribution", "licence"]
+
+
+def run(folder: Path, target: str, public: bool) -> str:
+    """Push a model; where it is then.
+
+    Raises:
+        ModelError: the folder holds no model.
+        StylerlError: its run was not evaluated, or the target is refused.
+    """
+    from stylerl.lm.models import load_tokenizer
+
+    hub.model_files(folder)
+    tokenizer = load_tokenizer(folder)
+    first = tokenizer.bos_token or tokenizer.eos_token
+    name = target if not hub.is_folder(target) else Path(target).name
+    text = card.render(name, first, evidence(folder))
+    return hub.push(folder, text, target, public)
+
+
+def evidence(folder: Path) -> card.Run | None:
+    """What the last run measured of a model; None where it is not its.
+
+    Raises:
+        StylerlError: it is the run's, and not evaluated as it is now.
+    """
+    found = [
+        role
+        for role in ROLES
+        if folder.resolve() == Path("artifacts", role).resolve()
+    ]
+    if not found:
+        return None
+    said = subprocess.run(
+        [sys.executable, "-m", "dvc", "status", "--json", "evaluate"],
+        capture_output=True,
+        text=True,
+    )
+    if said.returncode or said.stdout.strip() != "{}":
+        raise StylerlError(
+            f"a card has the scores of its run; DVC says that those in "
+            f"metrics/ are not of {folder} as it is: run `stylerl run`, or "
+            "push a copy of the folder, without scores"
+        )
+    return card.Run(
+        role=found[0],
+        metrics=storage.read_json(METRICS),
+        updates=pd.read_csv(UPDATES),
+        judge=storage.read_json(JUDGE)["judge"],
+        snippets=pd.read_parquet(SNIPPETS, columns=ORIGIN),
+        params=workspace.settings(),
+    )

@@ -1,0 +1,1 @@
+"""A model leaves: as a GGUF file, or as a folder of the hub with its card."""

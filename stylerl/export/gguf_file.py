@@ -1,0 +1,351 @@
+"""A GGUF file of a model, and a Modelfile: for llama.cpp and Ollama.
+
+Llama and GPT-2 shapes with a byte-level BPE are written.  Two things differ
+between the formats.  llama.cpp turns the pair of rows (2i, 2i + 1) of a head
+where transformers turns (i, i + d/2), so the rows of q and k change places;
+and GPT-2's layers hold (in, out), where GGUF wants (out, in).  What a file
+cannot say, such as another activation, is refused.
+
+The `gguf` package writes the container: pip install 'stylerl[gguf]'.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl import storage
+from stylerl.errors import ModelError, require
+from stylerl.lm.models import load_causal_lm, load_tokenizer
+
+KINDS = {  # of a matrix; vectors are always f32
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "f32": torch.float32,
+}
+LAYER = re.compile(r"(?:model\.layers|transformer\.h)\.(\d+)\.(.+)")
+NAMES = {  # a layer's weight and bias, in transformers and in GGUF
+    "llama": {
+        "model.embed_tokens": "token_embd",
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+    },
+    "gpt2": {
+        "transformer.wte": "token_embd",
+        "transformer.wpe": "position_embd",
+        "ln_1": "attn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+        "transformer.ln_f": "output_norm",
+        "lm_head": "output",
+    },
+}
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # GGUF's types of tokens
+
+
+def export(
+    name: str,
+    folder: Path,
+    sampling: Mapping[str, Any],
+    kind: str | None = None,
+) -> tuple[Path, str]:
+    """Write a model's GGUF file and its Modelfile; the file, and its kind.
+
+    Args:
+        name: a model folder, or a hub name.
+        folder: where both are written, made where there is none.
+        sampling: of the Modelfile: temperature, max_new_tokens and
+            stop_strings.
+        kind: as for `write`.
+
+    Raises:
+        ModelError: there is no such model, or no GGUF file can hold it.
+        MissingExtra: gguf is not installed.
+        DiskError: a file cannot be written.
+    """
+    tokenizer = load_tokenizer(name)
+    model = load_causal_lm(name, tokenizer=tokenizer)
+    path = folder / f"{Path(name).resolve().name}.gguf"
+    kind = write(model, tokenizer, path, kind)
+    context = model.config.max_position_embeddings
+    text = modelfile(path.name, tokenizer, context, sampling)
+    storage.write_text(folder / "Modelfile", text)
+    return path, kind
+
+
+def write(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    path: Path,
+    kind: str | None = None,
+) -> str:
+    """Write `path`, completely or not at all; the kind of its matrices.
+
+    Args:
+        model: from `load_causal_lm`, given this tokenizer.
+        tokenizer: a byte-level BPE.
+        path: of the file.
+        kind: of KINDS; None takes the smallest that holds every weight
+            exactly.
+
+    Raises:
+        MissingExtra: gguf is not installed.
+        ModelError: the file cannot hold such a model, tokenizer or kind.
+        DiskError: the file cannot be written.
+    """
+    require("gguf", "gguf")
+    from gguf import GGMLQuantizationType, GGUFWriter
+
+    weights = dict(tensors(model))
+    kind = kind or exact_kind(weights.values())
+    with storage.replacing(path) as scratch:
+        writer = GGUFWriter(scratch, model.config.model_type)
+        writer.add_name(path.stem)
+        _describe(writer, model.config)
+        _add_vocabulary(writer, tokenizer, len(weights["token_embd.weight"]))
+        for name, tensor in weights.items():
+            chosen = kind if tensor.ndim > 1 else "f32"
+            writer.add_tensor(
+                name,
+                _cast(name, tensor, chosen).view(torch.uint8).numpy(),
+                raw_dtype=GGMLQuantizationType[chosen.upper()],
+            )
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return kind
+
+
+def tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Every weight by its name in GGUF, fp32, as llama.cpp reads it.
+
+    Raises:
+        ModelError: llama.cpp would compute something else with them.
+    """
+    _check(model.config)
+    state = model.state_dict()
+    embedding: Any = model.get_input_embeddings()
+    tied = embedding.weight.data_ptr()
+    for name, tensor in state.items():
+        if name == "lm_head.weight" and tensor.data_ptr() == tied:
+            continue
+        yield _converted(name, tensor.detach().float().cpu(), model.config)
+
+
+def _converted(name: str, tensor: Tensor, config: Any) -> tuple[str, Tensor]:
+    """One weight and its name, in GGUF."""
+    stem, _, part = name.rpartition(".")
+    block = ""
+    if layer := LAYER.fullmatch(stem):
+        block, stem = f"blk.{layer[1]}.", layer[2]
+    ours = NAMES[config.model_type].get(stem)
+    if ours is None:
+        raise ModelError(
+            f"GGUF has a place for each weight of a stock {config.model_type}"
+            f"; {name} is none: save the model without it"
+        )
+    if ours in ("attn_q", "attn_k"):
+        query = ours == "attn_q"
+        heads = (
+            config.num_attention_heads if query else config.num_key_value_heads
+        )
+        tensor = interleaved(tensor, heads)
+    if config.model_type == "gpt2":
+        if block and tensor.ndim == 2:
+            tensor = tensor.T.contiguous()
+        if ours == "attn_qkv" and config.scale_attn_by_inverse_layer_idx:
+            tensor = tensor.clone()
+            tensor[: config.n_embd] /= int(block.split(".")[1]) + 1
+    return f"{block}{ours}.{part}", tensor
+
+
+def interleaved(rows: Tensor, heads: int) -> Tensor:
+    """Rows (heads * d, ...) so that i and i + d/2 of a head are neighbours.
+
+    Of a head with rows 0 1 2 3 come 0 2 1 3.
+    """
+    split = rows.reshape(heads, 2, -1, *rows.shape[1:])  # (H, 2, d/2, ...)
+    return split.transpose(1, 2).reshape(rows.shape)
+
+
+def exact_kind(weights: Any) -> str:
+    """The smallest of KINDS that holds every matrix exactly."""
+    matrices = [tensor for tensor in weights if tensor.ndim > 1]
+    return next(
+        kind
+        for kind, dtype in KINDS.items()
+        if all(torch.equal(m.to(dtype).float(), m) for m in matrices)
+    )
+
+
+def _cast(name: str, tensor: Tensor, kind: str) -> Tensor:
+    """The tensor in a kind; raises ModelError where that is too narrow."""
+    cast = tensor.to(KINDS[kind]).contiguous()
+    if not cast.isfinite().all():
+        raise ModelError(
+            f"each weight must fit into {kind}; {name} reaches "
+            f"{tensor.abs().max():g}: take --dtype bf16 or f32"
+        )
+    return cast
+
+
+def _check(config: Any) -> None:
+    """Raise ModelError for what llama.cpp's graph of the shape lacks."""
+    facts: dict[str, tuple[Any, Any]] = {}  # what is, and what must be
+    if config.model_type == "llama":
+        rope = config.rope_parameters["rope_type"]
+        facts = {
+            "hidden_act": (config.hidden_act, "silu"),
+            "rope_type": (rope, "default"),
+        }
+    elif config.model_type == "gpt2":
+        facts = {
+            "activation_function": (config.activation_function, "gelu_new"),
+            "scale_attn_weights": (config.scale_attn_weights, True),
+            "add_cross_attention": (config.add_cross_attention, False),
+        }
+    else:
+        raise ModelError(
+            f"a GGUF file is written of {' or '.join(NAMES)} models; this is "
+            f"{config.model_type}: use llama.cpp's own converter"
+        )
+    for name, (found, wanted) in facts.items():
+        if found != wanted:
+            raise ModelError(
+                f"a GGUF file needs {name} {wanted}; the model has {found}: "
+                "use llama.cpp's own converter"
+            )
+
+
+def _describe(writer: Any, config: Any) -> None:
+    """The model's shape, as metadata."""
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    if config.model_type == "gpt2":
+        writer.add_feed_forward_length(config.n_inner or 4 * config.n_embd)
+        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+        return
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+
+
+def _add_vocabulary(
+    writer: Any, tokenizer: PreTrainedTokenizerBase, rows: int
+) -> None:
+    """Tokens and merges; a prompt begins as `encode_prompt` begins it."""
+    parts = json.loads(_backend(tokenizer).to_str())
+    merges = [
+        pair if isinstance(pair, str) else " ".join(pair)
+        for pair in parts["model"]["merges"]
+    ]
+    special = {
+        index: CONTROL if token.special else USER_DEFINED
+        for index, token in tokenizer.added_tokens_decoder.items()
+    }
+    known = {i: token for token, i in tokenizer.get_vocab().items()}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(_splitter(parts))
+    writer.add_vocab_size(rows)
+    writer.add_token_list([known.get(i, f"[unused {i}]") for i in range(rows)])
+    writer.add_token_types(
+        [special.get(i, NORMAL if i in known else UNUSED) for i in range(rows)]
+    )
+    writer.add_token_merges(merges)
+    first = tokenizer.bos_token_id
+    writer.add_bos_token_id(tokenizer.eos_token_id if first is None else first)
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_pad_token_id(tokenizer.pad_token_id)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase) -> Any:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            "a GGUF file is written of a tokenizer with a tokenizer.json; "
+            f"{type(tokenizer).__name__} has none: save the fast one"
+        )
+    return backend
+
+
+def _splitter(parts: Mapping[str, Any]) -> str:
+    """llama.cpp's name of how a text is split before the merges.
+
+    Raises:
+        ModelError: none of those that are known here.
+    """
+    model, split = parts["model"], parts["pre_tokenizer"] or {}
+    steps = split.get("pretokenizers", [split])
+    bytes_ = {"add_prefix_space": False, "use_regex": True}
+    digits = {"individual_digits": True}
+    known = {"gpt-2": [bytes_], "starcoder": [digits, bytes_]}
+    for name, wanted in known.items():
+        if (
+            model["type"] == "BPE"
+            and not parts["normalizer"]
+            and not model.get("ignore_merges")
+            and len(steps) == len(wanted)
+            and all(
+                want.items() <= step.items()
+                for want, step in zip(wanted, steps, strict=True)
+            )
+        ):
+            return name
+    raise ModelError(
+        "a GGUF file is written of a byte-level BPE split as GPT-2's or "
+        f"StarCoder's; this is {model['type']} with "
+        f"{[step.get('type') for step in steps]}: use llama.cpp's own "
+        "converter"
+    )
+
+
+def modelfile(
+    file: str,
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    sampling: Mapping[str, Any],
+) -> str:
+    """Ollama's Modelfile for a GGUF file beside it: the prompt, bare.
+
+    Args:
+        file: the name of the GGUF file.
+        tokenizer: whose eos ends a completion.
+        context: of the model, tokens.
+        sampling: temperature, max_new_tokens and stop_strings.
+    """
+    stops = [tokenizer.eos_token, *sampling["stop_strings"]]
+    lines = [
+        f"FROM ./{file}",
+        'TEMPLATE """{{ .Prompt }}"""',
+        f"PARAMETER temperature {sampling['temperature']}",
+        f"PARAMETER num_predict {sampling['max_new_tokens']}",
+        f"PARAMETER num_ctx {context}",
+        *(f'PARAMETER stop """{stop}"""' for stop in stops),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,272 @@
+"""The reward of `ppo.reward` as a plain function, for other trainers.
+
+    from stylerl.reward import trl_reward
+
+    GRPOTrainer(model, reward_funcs=trl_reward("params.yaml"), ...)
+
+TRL's trainers call it with prompts, completions and every further column of
+the data set.  Four are read, where they are there and not None:
+
+    file_text, line   the file that the prompt was cut from, and its first row
+                      there: the completion is then judged in this file, and
+                      otherwise as a file of its own
+    file_path         the file's name, which per-file-ignores look at
+    size              the substance expected, `composite.expected_sizes`; by
+                      default 1, one operation
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from stylerl import config
+from stylerl.config import Params
+from stylerl.errors import DataError
+from stylerl.judge import Judge
+from stylerl.judge.outcome import Outcome
+from stylerl.judge.outline import outline
+from stylerl.judge.place import File, Place
+from stylerl.judge.verdict import SNIPPET
+from stylerl.lm.sampling import whole_lines
+from stylerl.reward import composite, scorers
+
+FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
+
+Messages = Sequence[Mapping[str, Any]]  # of a conversation: role, content
+
+
+class Origin(NamedTuple):
+    """What a row of the data set says of its prompt, in these columns."""
+
+    file_text: str | None
+    line: int | None
+    file_path: str | None
+    size: float | None
+
+
+@dataclass(frozen=True)
+class TextReward:
+    """A reward function that can be pickled: workers stay where they are."""
+
+    params: Params
+    begin: str = ""  # what a prompt may begin with and is no code
+    ends: frozenset[int] = frozenset()  # tokens that end a completion
+    reward_models: Path = Path("artifacts/reward")
+
+    __name__ = "stylerl"  # in the trainers' logs
+
+    def __call__(
+        self,
+        prompts: Sequence[str | Messages],
+        completions: Sequence[str | Messages],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_metric: Any = None,
+        **columns: Any,
+    ) -> list[float]:
+        """The sum of the parts for each completion, as in PPO.
+
+        Args:
+            prompts: texts, or conversations whose last message is the code to
+                continue, or has it in a fenced block.
+            completions: texts, or conversations: the answer's first fenced
+                block or all of it, less the prompt where it repeats that.
+            completion_ids: their tokens; where `ends` is known, one that was
+                cut loses its last line and `ppo.missing_eos_penalty`.
+            log_metric: called with the mean of each part and of `compliance`.
+            columns: those of the data set.
+
+        Raises:
+            DataError: the file of a prompt does not hold it.
+        """
+        count = len(prompts)
+        texts = [_prompt(each, self.begin) for each in prompts]
+        done = [True] * count
+        if self.ends and completion_ids is not None:
+            done = [[*ids][-1] in self.ends for ids in completion_ids]
+        judged = [
+            code if end else whole_lines(code)
+            for code, end in zip(
+                map(_completion, completions, texts), done, strict=True
+            )
+        ]
+        given = [columns.get(n) or [None] * count for n in Origin._fields]
+        origins = [Origin(*row) for row in zip(*given, strict=True)]
+        scores = [0.0] * count
+        means: dict[str, float] = {}
+        for rows in _rounds(texts, origins):
+            parts = self._parts(
+                {texts[row]: origins[row] for row in rows},
+                [texts[row] for row in rows],
+                [judged[row] for row in rows],
+            )
+            for name, values in parts.items():
+                means[name] = means.get(name, 0) + sum(values) / count
+                for row, value in zip(rows, values, strict=True):
+                    scores[row] += value * (name != "compliance")
+        if log_metric is not None:
+            for name, mean in means.items():
+                log_metric(f"stylerl/{name}", mean)
+        missing = self.params.ppo.missing_eos_penalty
+        return [
+            score - missing * (not end)
+            for score, end in zip(scores, done, strict=True)
+        ]
+
+    def _parts(
+        self,
+        origins: Mapping[str, Origin],
+        prompts: list[str],
+        completions: list[str],
+    ) -> dict[str, list[float]]:
+        """Every weighted part, and `compliance`; `origins` are by prompt."""
+        placed = {p: _place(p, origin) for p, origin in origins.items()}
+        judge = Judge(
+            self.params.judge, places={p: at for p, at in placed.items() if at}
+        )
+        reward = composite.compose(
+            self.params.ppo.reward,
+            partial(self._style, judge),
+            {p: o.size for p, o in origins.items() if o.size is not None},
+            judge.known_names,
+        )
+        found = composite.assess_all(
+            judge, prompts, completions, [True] * len(prompts)
+        )
+        complies = [float(f.outcome is Outcome.COMPLIANT) for f in found]
+        return reward(prompts, completions) | {"compliance": complies}
+
+    def _style(self, judge: Judge, name: str) -> composite.Style:
+        if name == "linter":
+            return composite.linter_style(judge)
+        folder = Path(name) if "/" in name else self.reward_models / name
+        return _learned_style(folder.absolute())
+
+
+def trl_reward(
+    params: Params | Mapping[str, float] | str | Path | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> TextReward:
+    """The reward for TRL's `GRPOTrainer` and `RLOOTrainer`.
+
+    Args:
+        params: all parameters, or a file of them; or parts and weights as
+            `ppo.reward` has them, with the default judge.
+        tokenizer: the policy's.  With it a prompt may begin with its bos
+            token, and a completion that was cut counts as in PPO; without it
+            each counts as finished.
+
+    Raises:
+        ConfigError: the parameters break a rule.
+    """
+    if isinstance(params, str | Path):
+        params = config.load(Path(params))
+    elif not isinstance(params, Params):
+        changes = {} if params is None else {"ppo.reward": dict(params)}
+        params = config.override(Params(), changes)
+    if tokenizer is None:
+        return TextReward(params)
+    begin = tokenizer.bos_token or tokenizer.eos_token or ""
+    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
+    return TextReward(params, str(begin), frozenset(ends))
+
+
+def _rounds(prompts: list[str], origins: list[Origin]) -> list[list[int]]:
+    """The rows, parted so that a prompt has one origin in each round."""
+    known: dict[str, list[Origin]] = {}
+    rounds: list[list[int]] = []
+    for row, (prompt, origin) in enumerate(zip(prompts, origins, strict=True)):
+        seen = known.setdefault(prompt, [])
+        if origin not in seen:
+            seen.append(origin)
+        if len(rounds) < len(seen):
+            rounds.append([])
+        rounds[seen.index(origin)].append(row)
+    return rounds
+
+
+def _prompt(prompt: str | Messages, begin: str) -> str:
+    """The code to continue."""
+    if isinstance(prompt, str):
+        return prompt.removeprefix(begin)
+    text = _content(prompt[-1])
+    return [text, *FENCE.findall(text)][-1]
+
+
+def _completion(completion: str | Messages, prompt: str) -> str:
+    """The code that continues the prompt."""
+    if isinstance(completion, str):
+        return completion
+    said = (each for each in completion if each["role"] == "assistant")
+    text = "".join(map(_content, said))
+    return [*FENCE.findall(text), text][0].removeprefix(prompt)
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """The text of a message, which may be in several parts."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content)
+
+
+def _place(prompt: str, origin: Origin) -> Place | None:
+    """Where a prompt stands, if the data set says so.
+
+    Raises:
+        DataError: it does not stand there.
+    """
+    text, line, path, _ = origin
+    if text is None or line is None:
+        return None
+    file, ends = _file(text, path or SNIPPET)
+    function = "\n".join(file.lines[line - 1 : ends.get(line, 0)]) + "\n"
+    indent = function[: len(function) - len(function.lstrip(" \t"))]
+    own = re.sub(f"^{indent}", "", function, flags=re.MULTILINE)
+    if line not in ends or not own.startswith(prompt):
+        raise DataError(
+            "a prompt must be how the function begins whose `def` is in row "
+            f"`line` of file_text; row {line} of {path or SNIPPET} and "
+            f"{prompt[:60]!r} differ: correct the columns, or leave them out"
+        )
+    return Place(file, line, function, prompt)
+
+
+@lru_cache(maxsize=1024)
+def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
+    """A file, and the last row of each function by its first.
+
+    Raises:
+        DataError: it does not parse.
+    """
+    text = text.removeprefix("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        ends = {
+            node.lineno: node.end_lineno or node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        return File(text.split("\n"), path, outline(tree, text, path)), ends
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise DataError(
+            f"file_text must parse; that of {path} does not ({error}): leave "
+            "the column out, or None in such a row"
+        ) from error
+
+
+@lru_cache
+def _learned_style(folder: Path) -> composite.Style:
+    """A reward model, loaded once a process."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return composite.learned_style(scorers.load(folder, device))

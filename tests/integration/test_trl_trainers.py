@@ -1,0 +1,72 @@
+"""One optimiser step of TRL's trainers on our reward."""
+
+import copy
+
+import pytest
+import torch
+from conftest import build_llama
+from test_other_trainers import FILE, IN_CLASS, PROMPT
+
+from stylerl.reward import trl_reward
+
+pytestmark = pytest.mark.slow
+
+
+def lengths(prompts, completions):
+    """Something that random completions differ in."""
+    return [len(text) / 10 for text in completions]
+
+
+PARTS = {"linter": 1.0, "unparsable": 1.0, "test_trl_trainers:lengths": 1.0}
+
+
+@pytest.mark.parametrize("talks", [False, True], ids=["text", "conversation"])
+@pytest.mark.parametrize("method", ["GRPO", "RLOO"])
+def test_a_trainer_takes_a_step(method, talks, tokenizer, tmp_path):
+    """The columns reach the reward, its parts the log, its gradient the
+    weights."""
+    import trl
+    from datasets import Dataset
+
+    tokenizer = copy.deepcopy(tokenizer)
+    reward = trl_reward(PARTS)
+    prompt = [{"role": "user", "content": PROMPT}] if talks else PROMPT
+    rows = {"prompt": prompt, "file_text": FILE, "line": IN_CLASS, "size": 7}
+    arguments = getattr(trl, f"{method}Config")(
+        output_dir=str(tmp_path),
+        max_steps=1,
+        logging_steps=1,
+        per_device_train_batch_size=4,
+        num_generations=4,
+        max_completion_length=8,
+        learning_rate=0.1,
+        beta=0.0,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    chat = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    tokenizer.chat_template = chat if talks else None
+    model = build_llama(len(tokenizer))
+    before = model.get_input_embeddings().weight.detach().clone()
+
+    trainer = getattr(trl, f"{method}Trainer")(
+        model,
+        reward_funcs=reward,
+        args=arguments,
+        train_dataset=Dataset.from_list([rows] * 4),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+
+    assert trainer.state.global_step == 1
+    log = trainer.state.log_history[0]
+    parts = [log[f"stylerl/{part}"] for part in ("style", "unparsable")]
+    parts.append(log["stylerl/test_trl_trainers:lengths"])
+    assert log["rewards/stylerl/mean"] == pytest.approx(sum(parts), abs=1e-5)
+    assert log["rewards/stylerl/std"] > 0
+    after = trainer.model.get_input_embeddings().weight
+    assert not torch.equal(before, after)
