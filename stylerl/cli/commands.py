@@ -361,7 +361,15 @@ def _collect(options: argparse.Namespace) -> None:
     option(
         "--config",
         "FILE",
-        "take rules and width from this setup.cfg, tox.ini or .flake8",
+        "take rules and width from this setup.cfg, tox.ini or .flake8; for "
+        "ruff from this pyproject.toml or ruff.toml",
+    ),
+    option(
+        "--engine",
+        "NAME",
+        "flake8, or ruff, which needs --config (default: flake8)",
+        "flake8",
+        choices=("flake8", "ruff"),
     ),
     option(
         "--plugins",
@@ -383,14 +391,15 @@ def _collect(options: argparse.Namespace) -> None:
 def _judge(options: argparse.Namespace) -> int:
     """Judge Python files: a table, or JSON lines.
 
-    Judge Python files as flake8 would with noqa disabled, under the options
-    given here and no others: no configuration file and no plugin is picked up
-    by itself.
+    Judge Python files as flake8 (or ruff) would with noqa disabled, under the
+    options given here and no others: no configuration file and no plugin is
+    picked up by itself.
 
     examples:
       stylerl judge src tests                  a table by rule
       stylerl judge --format json src          a JSON object a file
       stylerl judge --config setup.cfg src     by your own rules
+      stylerl judge --engine ruff --config pyproject.toml src
       stylerl judge --cache ~/.verdicts src    again, and sooner
 
     exit code: 0 clean, 1 violations, 2 usage or unreadable input

@@ -91,7 +91,7 @@ def complete(
             [prompt],
             **options,
         )
-        verdict = judge.verdict(prompt + drawn.judged[0])
+        (verdict,) = judge.completions([prompt], drawn.judged)
         assessment = assess(prompt, drawn.finished[0], verdict)
         answers.append(Answer(label, prompt, drawn.texts[0], assessment))
     return answers

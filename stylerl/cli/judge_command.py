@@ -24,9 +24,10 @@ from stylerl.config import JudgeConfig, Params, override
 from stylerl.errors import ConfigError, DataError, DiskError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import cores, shared_pool
+from stylerl.judge.ruff_engine import Ruff
 from stylerl.judge.verdict import Verdict, Violation
 
-LISTED = 10  # files that flake8 could not read, named below the table
+LISTED = 10  # files that the engine could not read, named below the table
 MAX_JOBS = 256
 MAX_BYTES = 2**28  # of a file; larger ones fill the memory
 STDIN = "stdin"  # what flake8 calls it
@@ -98,13 +99,16 @@ def configuration(args: argparse.Namespace) -> JudgeConfig:
         ConfigError: an option is out of range or contradicts another.
     """
     plugins = tuple((args.plugins or "").replace(",", " ").split())
-    if args.config is not None:
-        if args.select is not None or args.max_line_length is not None:
-            raise ConfigError(
-                "--config brings its own rules and width; write --select "
-                "and --max-line-length into the file, or leave it out"
-            )
-        return JudgeConfig(config=args.config, plugins=plugins)
+    own = args.select is not None or args.max_line_length is not None
+    if args.config is not None and own:
+        raise ConfigError(
+            "--config brings its own rules and width; write --select "
+            "and --max-line-length into the file, or leave it out"
+        )
+    if args.config is not None or args.engine == "ruff":
+        return JudgeConfig(
+            engine=args.engine, config=args.config, plugins=plugins
+        )
     changes: dict[str, object] = {"judge.plugins": list(plugins)}
     if args.select is not None:
         changes["judge.select"] = args.select.replace(",", " ").split()
@@ -131,12 +135,12 @@ def rules_of(plugin: str) -> list[str]:
 def judge_paths(
     paths: Iterable[str], judge: Judge, jobs: int = 0
 ) -> Iterator[Judged]:
-    """Judge files, and folders as flake8 walks them; files that cannot be
-    read come last.
+    """Judge files, and folders as the engine walks them; files that cannot
+    be read come last.
 
     Args:
-        paths: files and folders; of a folder, what flake8 would check; `-`
-            is standard input.
+        paths: files and folders; of a folder, what the engine would check;
+            `-` is standard input.
         judge: its configuration file may exclude files.
         jobs: processes; 0 takes every core.
 
@@ -145,13 +149,15 @@ def judge_paths(
         DataError: there is no Python file below the paths.
     """
     paths = list(paths)
-    several = len(paths) > 1 or os.path.isdir(paths[0])
-    options = shared_pool(judge.config, judge.identity).options(
-        (jobs or cores()) if several else 1
-    )
-    for warning in options["warnings"]:
-        say(f"warning: {warning}")
-    files = python_files(paths, options)
+    files = ruff_files(paths, judge.ruff) if judge.ruff else None
+    if files is None:
+        several = len(paths) > 1 or os.path.isdir(paths[0])
+        options = shared_pool(judge.config, judge.identity).options(
+            (jobs or cores()) if several else 1
+        )
+        for warning in options["warnings"]:
+            say(f"warning: {warning}")
+        files = python_files(paths, options)
     unreadable: list[Judged] = []
     opened: deque[str] = deque()
 
@@ -193,7 +199,21 @@ def python_files(
         filename_patterns=options["filename"],
         exclude=options["exclude"],
     )
-    found = sorted(set(files))
+    return _some(sorted(set(files)), paths)
+
+
+def ruff_files(paths: Sequence[str], ruff: Ruff) -> list[str]:
+    """The Python files that ruff would check, sorted, each once.
+
+    Raises:
+        DataError: there is none.
+    """
+    for warning in ruff.settings.warnings:
+        say(warning)
+    return _some(ruff.list_files(paths), paths)
+
+
+def _some(found: list[str], paths: Sequence[str]) -> list[str]:
     if not found:
         raise DataError(
             "there must be a Python file to judge; found none below "
@@ -256,15 +276,16 @@ def table(judged: Iterable[Judged]) -> str:
         for each in verdict.violations:
             found[each.code].append((path, each))
     lines = []
+    wide = max([5, *map(len, found)]) + 2
     if found:
-        lines.append(f"{'rule':<7}{'count':>7}{'files':>7}  first found")
+        lines.append(f"{'rule':<{wide}}{'count':>7}{'files':>7}  first found")
     for code, places in sorted(
         found.items(), key=lambda item: (-len(item[1]), item[0])
     ):
         path, first = places[0]
         files = len({path for path, _ in places})
         lines.append(
-            f"{code:<7}{len(places):>7}{files:>7}  "
+            f"{code:<{wide}}{len(places):>7}{files:>7}  "
             f"{path}:{first.row}:{first.col} {first.text}"
         )
     unparsed = [(path, v.reason) for path, v in read if not v.parsed]

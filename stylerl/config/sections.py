@@ -18,6 +18,10 @@ MANY = 10**8  # texts; more than any corpus of code gives
 LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
 TWICE = 2  # of what the reference has; more can hardly be asked
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
+WEIGHED = (
+    "[A-Z]{1,8}[0-9]{0,4}|[a-z][a-z0-9-]+",
+    "rule prefixes, such as E501 or PLR09",
+)
 
 
 def presets() -> list[str]:
@@ -41,8 +45,13 @@ def _sampling(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JudgeConfig(Section):
-    """The style guide: which flake8 rules count, and at what width."""
+    """The style guide: who judges, which rules count, and at what width."""
 
+    engine: str = setting(
+        "flake8",
+        "what judges: flake8; or ruff, by the [tool.ruff] of `config` alone",
+        choices=("flake8", "ruff"),
+    )
     select: tuple[str, ...] = setting(
         ("E", "W", "F"), "rule prefixes that count", pattern=RULES
     )
@@ -72,11 +81,29 @@ class JudgeConfig(Section):
     config: str | None = setting(
         None,
         "a setup.cfg, tox.ini or .flake8 whose options replace select, "
-        "ignore and max_line_length",
+        "ignore and max_line_length; of ruff, a pyproject.toml or ruff.toml",
+    )
+    weights: Mapping[str, float] = setting(
+        {},
+        "what a violation weighs in the style reward and its charges, by rule "
+        "prefix, such as {E501: 0.5, N: 2}; the longest prefix wins, and "
+        "others weigh 1",
+        pattern=WEIGHED,
+        ge=0,
+        le=1000,
     )
     time_limit: float = setting(
-        10.0, "seconds flake8 may spend on one source", gt=0, le=3600
+        10.0, "seconds the engine may spend on one source", gt=0, le=3600
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.engine == "ruff" and (self.plugins or self.config is None):
+            raise ConfigError(
+                "judge.config must name a pyproject.toml or ruff.toml, and "
+                "judge.plugins none, where judge.engine is ruff; got "
+                f"{self.config!r} and {[*self.plugins]}: change either"
+            )
 
 
 @dataclass(frozen=True)

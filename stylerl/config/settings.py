@@ -56,7 +56,7 @@ def setting(
     metadata = {"meaning": meaning, "was": was, **rules}
     if isinstance(default, dict):
         return dataclasses.field(
-            default_factory=default.copy, metadata=metadata
+            default_factory=default.copy, hash=False, metadata=metadata
         )
     return dataclasses.field(default=default, metadata=metadata)
 

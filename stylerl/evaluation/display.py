@@ -47,6 +47,7 @@ TABLE = (
     Metric("bits_per_byte", "bits per byte, human", 1, 3, -1),
     Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
     Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
+    Metric("flake8", "flake8, in 10 lines", 1, 2, -1),
     Metric("black", "black changes, % of lines", 100, 1, -1),
     Metric("predicted_compliance", "predicted compliance %", 100, 1, 0),
 )

@@ -42,7 +42,7 @@ def versions(config: JudgeConfig) -> dict[str, str]:
             ) from error
         modules = [p.module for p in plugin.entry_points if p.group in GROUPS]
         code = plugin_code.digests(modules, whole=True)
-        found[name] = f"{plugin.version} {_digest(code)}"
+        found[name] = f"{plugin.version} {digest(code)}"
     return found
 
 
@@ -63,7 +63,7 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     Raises:
         ConfigError: the configuration file cannot be read.
     """
-    facts = [found, *_options(config)]
+    facts: list[object] = [found, *_options(config)]
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -71,7 +71,7 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     }
     if variables:
         facts.append(variables)
-    return _digest(facts)
+    return digest(facts)
 
 
 def has_plugins(config: JudgeConfig) -> bool:
@@ -129,6 +129,6 @@ def _local_code(parser: RawConfigParser, folder: Path) -> dict[str, str]:
     )
 
 
-def _digest(facts: object) -> str:
+def digest(facts: object) -> str:
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]

@@ -1,13 +1,13 @@
-"""The judge: source in, verdict out, through flake8.
+"""The judge: source in, verdict out, through flake8 or ruff.
 
     judge = Judge(JudgeConfig())
     judge.verdict("x=1\\n").violations[0].code   # "E225"
 
-Every verdict equals what the flake8 command says of a file with the same
-bytes and options and `--disable-noqa`: row, column and code.  flake8 runs in
-worker processes that wait for the next source (stylerl.judge.pool); a source
-that makes flake8 crash, or takes it longer than the limit, gets a verdict
-that says so.
+Every verdict equals what the engine's command says of a file with the same
+bytes and options and no `noqa`: row, column and code.  flake8 runs in worker
+processes that wait for the next source (stylerl.judge.pool), ruff once for
+many sources (stylerl.judge.ruff_engine); a source that makes either crash, or
+takes it longer than the limit, gets a verdict that says so.
 """
 
 import dataclasses
@@ -20,8 +20,14 @@ from typing import Protocol
 from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
+from stylerl.judge import positions, ruff_engine
 from stylerl.judge.cache import VerdictCache
-from stylerl.judge.fingerprint import has_plugins, identify, versions
+from stylerl.judge.fingerprint import (
+    digest,
+    has_plugins,
+    identify,
+    versions,
+)
 from stylerl.judge.place import Place, Placed
 from stylerl.judge.pool import CRASHED, NOT_DONE, shared_pool
 from stylerl.judge.verdict import SNIPPET, Verdict
@@ -44,7 +50,7 @@ class Pool(Protocol):
 
 
 class Judge:
-    """flake8 under one configuration."""
+    """An engine, flake8 or ruff, under one configuration."""
 
     def __init__(
         self,
@@ -64,15 +70,22 @@ class Judge:
                 completions of others are judged as files of their own.
 
         Raises:
-            ConfigError: the configuration file or a plugin is missing.
+            ConfigError: the configuration file or a plugin is missing, or
+                ruff refuses the file.
             DataError: the cache cannot be used, or is some other file.
+            MissingExtra: ruff is to judge, and is not installed.
         """
         if config.config is not None:
             path = Path(config.config).absolute()
             config = dataclasses.replace(config, config=str(path))
         self.config = config
-        self.versions = versions(config)
-        identify(config, self.versions)  # errors before any waiting
+        self.ruff: ruff_engine.Ruff | None = None
+        if config.engine == "ruff":
+            self.ruff = ruff_engine.Ruff(config)
+            self.versions = self.ruff.versions
+        else:
+            self.versions = versions(config)
+            identify(config, self.versions)  # errors before any waiting
         self._cache = None if cache is None else VerdictCache(cache)
         self._pool = pool
         self.places = places or {}
@@ -150,6 +163,13 @@ class Judge:
         self._last = {pair: known[pair] for pair in pairs}
         return [known[pair] for pair in pairs]
 
+    @property
+    def width(self) -> int:
+        """The columns that a line may have."""
+        if self.ruff:
+            return self.ruff.settings.width
+        return self.config.max_line_length
+
     def around(self, prompt: str) -> frozenset[str] | None:
         """What a prompt's module binds, as `Place.around`, if known."""
         place = self.places.get(prompt)
@@ -160,23 +180,24 @@ class Judge:
     ) -> Iterator[Verdict]:
         """Judge completions, each at a place; without one, as a file.
 
-        Rows and columns are those of prompt and completion.
+        Rows and columns are those of prompt and completion, the latter as
+        flake8 counts them (positions.py), whoever judges.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        # A plugin may look at anything.
-        whole = has_plugins(self.config)
-        waiting: deque[Placed | None] = deque()
+        # A plugin may look at anything, and so may ruff.
+        whole = self.ruff is not None or has_plugins(self.config)
+        waiting: deque[tuple[Placed | None, bytes]] = deque()
 
         def files() -> Iterator[File]:
             for place, prompt, completion in items:
                 placed = place.put(completion, whole=whole) if place else None
-                waiting.append(placed)
-                if placed is None:
-                    yield _encode(prompt + completion), SNIPPET
-                else:
-                    yield placed.source, placed.path
+                file = _encode(prompt + completion), SNIPPET
+                if placed is not None:
+                    file = placed.source, placed.path
+                waiting.append((placed, file[0]))
+                yield file
 
         for verdict in tqdm(
             self.judge_files(files(), jobs),
@@ -185,7 +206,9 @@ class Judge:
             total=len(items),
             delay=BAR_AFTER,
         ):
-            placed = waiting.popleft()
+            placed, source = waiting.popleft()
+            if self.ruff:
+                verdict = positions.count_as_flake8(source, verdict)
             yield verdict if placed is None else placed.settle(verdict)
 
     def judge_files(
@@ -198,7 +221,8 @@ class Judge:
             DataError: the cache is damaged.
         """
         identity = self.identity
-        pool = self._pool or shared_pool(self.config, identity)
+        pool = self._pool or self.ruff
+        pool = pool or shared_pool(self.config, identity)
         jobs = jobs or pool.size()
         if self._cache is None:
             return pool.judge(files, jobs)
@@ -207,6 +231,8 @@ class Judge:
     @property
     def identity(self) -> str:
         """What a verdict given now depends on, in 16 hex digits."""
+        if self.ruff:
+            return digest(self.ruff.facts())
         return identify(self.config, self.versions)
 
 
@@ -242,7 +268,8 @@ def _batches(files: Iterable[File], size: int) -> Iterator[list[File]]:
 
 def _is_lasting(verdict: Verdict) -> bool:
     """Whether the verdict is the same on every machine, and may be cached."""
-    passing = (NOT_DONE, CRASHED, OUT_OF_MEMORY)
+    ruffs = (ruff_engine.NOT_DONE, ruff_engine.CRASHED)
+    passing = (NOT_DONE, CRASHED, OUT_OF_MEMORY, *ruffs)
     return not (verdict.reason or "").startswith(passing)
 
 

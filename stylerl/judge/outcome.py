@@ -9,14 +9,14 @@ violation.
 
 import io
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NL
 from typing import NamedTuple
 
 from stylerl.judge.positions import offset
-from stylerl.judge.verdict import Verdict, Violation, style_score
+from stylerl.judge.verdict import SYNTAX, Verdict, Violation, style_score
 
 
 class Outcome(StrEnum):
@@ -48,10 +48,14 @@ class Attribution(NamedTuple):
 # Reported at a header for what follows its colon: a body on the same line, a
 # body too complex.
 OF_THE_BODY = frozenset(("E701", "E704", "C901"))
+# ruff's, reported anywhere before the body: one that is too long or leaves an
+# argument unused.
+OF_ITS_WHOLE = ("ARG", "PLR0911", "PLR0912", "PLR0914", "PLR0915")
 # Found where the file ends: a missing or a blank last line, and names that
 # nothing has used or defined by then.
-OF_THE_END = frozenset(
-    ("W292", "W391", "F401", "F821", "F822", "F841", "F842")
+OF_THE_END = (
+    *("W292", "W391", "F401", "F821", "F822", "F841", "F842"),
+    *("ARG", "B007", "RET503"),
 )
 _NO_CODE = frozenset((NL, COMMENT, INDENT, DEDENT, ENDMARKER))
 
@@ -63,8 +67,9 @@ def attribute(
 
     By position, on the whole: what flake8 reports beyond the prompt's last
     character is the completion's.  So is, wherever it is reported, a body
-    on the line of its header (E701, E704) or too complex (C901), and a
-    syntax error (E9), since the prompt was cut from text that parses.
+    on the line of its header (E701, E704) or too complex (C901), what ruff
+    says of a function whole (OF_ITS_WHOLE), and a syntax error, since the
+    prompt was cut from text that parses.
 
     Of a completion that is not `finished`, and judged without the line that
     was cut, syntax errors and what is found at the end of a file are the
@@ -78,15 +83,15 @@ def attribute(
     header = _header_rows(prompt)
 
     def owner(violation: Violation) -> str:
-        if violation.code.startswith("E9"):
+        if violation.code.startswith(SYNTAX):
             return "completion" if finished else "cut"
+        late = not finished and violation.code.startswith(OF_THE_END)
         if violation.code in OF_THE_BODY and violation.row in header:
             return "completion"
-        if offset(prompt, violation) < len(prompt):
+        whole = violation.code.startswith(OF_ITS_WHOLE)
+        if offset(prompt, violation) < len(prompt) and not whole:
             return "prompt"
-        if not finished and violation.code in OF_THE_END:
-            return "cut"
-        return "completion"
+        return "cut" if late else "completion"
 
     found: dict[str, list[Violation]] = {n: [] for n in Attribution._fields}
     for violation in violations:
@@ -105,6 +110,12 @@ def _header_rows(prompt: str) -> range:
                 first = token.start[0] if begins else first
                 last, begins = token.string, False
     return range(first, prompt.count("\n") + 2 if last == ":" else first)
+
+
+def weight_of(code: str, weights: Mapping[str, float]) -> float:
+    """What a violation weighs: by the longest prefix of its code, or 1."""
+    named = [prefix for prefix in weights if code.startswith(prefix)]
+    return weights[max(named, key=len)] if named else 1.0
 
 
 def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from stylerl.judge.outline import Outline
 from stylerl.judge.positions import LINE_END
-from stylerl.judge.verdict import Verdict, Violation
+from stylerl.judge.verdict import SYNTAX, Verdict, Violation
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 # What stands after a dot, or is defined or annotated in a class.
@@ -37,8 +37,8 @@ ATTRIBUTE = re.compile(
 )
 # Where a row that is not blank begins; a form feed takes it to column 0.
 BEGIN = re.compile(r"(?:\r\n|\r|\n)\f*(?=[^\r\n]*\S)")
-# Found at a function's first row for what stands before it.
-OF_THE_REST = ("E30", "E117", "F811")
+# Found at a function's first row for what stands before it, or the file.
+OF_THE_REST = ("E30", "E117", "F811", "D100", "EXE", "INP", "N999")
 # Found at the statement after the body, for blank lines at its end.
 OF_THE_JOINT = "E303"
 
@@ -76,7 +76,7 @@ class Placed(NamedTuple):
     def _own(self, found: Violation) -> Violation | None:
         row, code = found.row - self.above, found.code
         beyond = found._replace(row=self.rows + 1, col=1)
-        if code.startswith("E9"):
+        if code.startswith(SYNTAX):
             if not 1 <= row <= self.rows:
                 return beyond
         elif self.rows < row <= self.rows + self.joint:

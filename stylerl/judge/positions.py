@@ -1,16 +1,19 @@
 """From flake8's rows and columns to characters and tokens of a text.
 
 Attributes violations to tokens: a violation's row and column
-name a character, and a tokenizer's offsets say which token wrote it.
+name a character, and a tokenizer's offsets say which token wrote it.  ruff's
+columns are first counted as flake8's.
 """
 
+import dataclasses
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from stylerl.judge.verdict import Violation
+from stylerl.judge.verdict import SYNTAX, Verdict, Violation
 
 LINE_END = re.compile(r"\r\n|\r|\n")
+IN_CHARACTERS = ("E", "W", *SYNTAX)  # codes whose columns count these
 MARK = "\ufeff"  # a byte order mark, which flake8 takes off before it counts
 
 
@@ -26,10 +29,30 @@ def offset(text: str, violation: Violation) -> int:
     column = max(violation.col - 1, 0)
     if violation.code == "E999":
         column = max(column - 1, 0)
-    elif not violation.code.startswith(("E", "W")):
+    elif not violation.code.startswith(IN_CHARACTERS):
         head = line.encode("utf-8", "surrogatepass")[:column]
         column = len(head.decode("utf-8", "ignore"))
     return start + min(column, len(line))
+
+
+def count_as_flake8(source: bytes, verdict: Verdict) -> Verdict:
+    """ruff's verdict with the columns that flake8 would count to.
+
+    ruff counts characters whatever the rule, and `offset` goes by rules.
+    """
+    if source.isascii():
+        return verdict
+    text = source.decode(errors="replace")
+
+    def counted(found: Violation) -> Violation:
+        if found.code.startswith(IN_CHARACTERS):
+            return found
+        head = _line(text, found.row)[1][: found.col - 1]
+        return found._replace(col=len(head.encode()) + 1)
+
+    return dataclasses.replace(
+        verdict, violations=tuple(map(counted, verdict.violations))
+    )
 
 
 def token_at(offsets: Sequence[tuple[int, int]], position: int) -> int:

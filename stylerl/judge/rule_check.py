@@ -22,6 +22,7 @@ def check(
     names: set[str],
     installed: Sequence[Plugin],
     reported: Callable[[str], bool],
+    weights: Iterable[str] = (),
 ) -> list[str]:
     """What is wrong with select and ignore, a sentence each.
 
@@ -31,9 +32,11 @@ def check(
             plugin's rules begin with its name.
         installed: every plugin there is.
         reported: whether a rule is reported in any file.
+        weights: the rule prefixes that are weighed.
 
     Raises:
-        ConfigError: not one rule is left that could be broken.
+        ConfigError: not one rule is left that could be broken, or none that
+            begins with one of `weights`.
     """
     known = _known()
     chosen = [*(options.select or ()), *(options.extend_select or ())]
@@ -58,6 +61,15 @@ def check(
             "select and ignore must leave a rule that can be broken; "
             + ("; ".join(wrong) or "none is left")
         )
+    left = [rule for rule in known if reported(rule)]
+    for weighed in weights:
+        if not _related(weighed, plugins) and not any(
+            rule.startswith(weighed) for rule in left
+        ):
+            raise ConfigError(
+                "judge.weights must name rules that can be reported; none "
+                f"begins with {weighed}: leave it out, or select it"
+            )
     return wrong
 
 

@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 SNIPPET = "snippet.py"  # the file name of a source that has none
+SYNTAX = ("E9", "invalid-syntax")  # how codes of what cannot be read begin
 
 
 class Violation(NamedTuple):
-    """One finding, as the flake8 command prints it."""
+    """One finding, as the command of the judge's engine prints it."""
 
     row: int  # from 1; 0 where flake8 has no row to give
     col: int  # from 1
     code: str  # such as "E225"
-    text: str  # flake8's message, without the code
+    text: str  # the message, without the code
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Verdict:
     By row, column, code and text, that is, since flake8 leaves the order of
     what it finds in the same place to chance.
 
-    `parsed` is False, and `reason` says why, where flake8 could not read the
-    source to its end: a syntax error, a crash of flake8 or the time limit.
+    `parsed` is False, and `reason` says why, where the engine could not read
+    the source to its end: a syntax error, a crash of it or the time limit.
     Violations found up to that point are kept.
     """
 
@@ -42,6 +43,6 @@ class Verdict:
         return self.parsed and not self.violations
 
 
-def style_score(violations: int) -> float:
+def style_score(violations: float) -> float:
     """max(0, 1 - n / 10): ten violations or more score nothing."""
     return max(0.0, 1.0 - violations / 10.0)

@@ -8,7 +8,10 @@ import subprocess
 from pathlib import Path
 
 CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
-PACKAGES = ("torch", "transformers", "trl", "flake8", "pycodestyle")
+PACKAGES = (
+    *("torch", "transformers", "trl"),
+    *("flake8", "pycodestyle", "ruff"),
+)
 
 
 def describe(root: Path = Path()) -> dict[str, str]:

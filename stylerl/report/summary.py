@@ -36,6 +36,7 @@ BEST_OF = "best_of_"  # and how many it chooses from
 
 FINDINGS = {
     "ruff": "ruff's findings in 10 lines",
+    "flake8": "flake8's findings in 10 lines, of rules that ruff's lack",
     "black": "the share of lines that black would change",
 }
 OVER_SFT = [
@@ -165,14 +166,15 @@ def external_linters(metrics: Metrics) -> str:
     gain = metrics["gain"]
     found = {key: _said(key, metrics) for key in FINDINGS if key in gain}
     if not found:
-        return "ruff and black could read no prompt's completions of both."
+        return "Other linters could read no prompt's completions of both."
     signs = {key: gain_sign(metric_of(key), gain) for key in found}
     words = "; ".join(found.values())
     if gain["compliance_low"] <= 0:
         return f"Linters that no reward has seen: {words}."
     agreeing = [key for key in found if signs[key] > 0]
     if not agreeing:
-        return f"Only flake8 sees this gain: {words}."
+        judge = "ruff" if "flake8" in found else "flake8"
+        return f"Only {judge} sees this gain: {words}."
     if len(agreeing) == len(found):
         return f"Linters that no reward has seen agree: {words}."
     return (

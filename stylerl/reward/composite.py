@@ -30,7 +30,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
 from stylerl.judge import Judge
-from stylerl.judge.outcome import Assessment, Outcome, assess
+from stylerl.judge.outcome import Assessment, Outcome, assess, weight_of
+from stylerl.judge.verdict import style_score
 from stylerl.lm.sampling import generate
 from stylerl.reward import functions, gaming, substance
 from stylerl.reward.functions import Named, RewardFunction
@@ -206,14 +207,27 @@ def linter_style(judge: Judge) -> Style:
     def style(prompts: list[str], completions: list[str]) -> list[float]:
         finished = [True] * len(prompts)
         assessed = assess_all(judge, prompts, completions, finished)
-        return [style_of(each) for each in assessed]
+        return [style_of(each, judge.config.weights) for each in assessed]
 
     return style
 
 
-def style_of(found: Assessment) -> float:
-    """0 to 1: half for the score, half for compliance."""
-    return 0.5 * found.score + 0.5 * (found.outcome is Outcome.COMPLIANT)
+def style_of(found: Assessment, weights: Mapping[str, float]) -> float:
+    """0 to 1: half for the score, half for compliance.
+
+    The score of as many violations as they weigh; compliance is none at all.
+    """
+    compliant = found.outcome is Outcome.COMPLIANT
+    return 0.5 * weighed_score(found, weights) + 0.5 * compliant
+
+
+def weighed_score(found: Assessment, weights: Mapping[str, float]) -> float:
+    """The style score of a completion by the weights of `judge.weights`."""
+    if not found.parsed:
+        return 0.0
+    return style_score(
+        sum(weight_of(each.code, weights) for each in found.violations)
+    )
 
 
 def learned_style(scorer: Scorer) -> Style:

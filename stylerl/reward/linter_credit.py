@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stylerl.judge import Judge
-from stylerl.judge.outcome import Assessment
+from stylerl.judge.outcome import Assessment, weight_of
 from stylerl.judge.positions import offset
 from stylerl.reward import substance
-from stylerl.reward.composite import assess_all, style_of
+from stylerl.reward.composite import assess_all, style_of, weighed_score
 from stylerl.reward.functions import TokenReward
 
 
@@ -16,8 +16,9 @@ class LinterCredit:
     """Token rewards for `composite.linter_style`, as the trainer takes them.
 
     What a completion misses of the style reward that its substance allows is
-    shared equally by its violations.  One that does not parse has no token
-    rewards: it is worth the same wherever the syntax error is.
+    shared by its violations: of the score by what they weigh, of compliance
+    equally.  One that does not parse has no token rewards: it is worth the
+    same wherever the syntax error is.
     """
 
     judge: Judge
@@ -38,13 +39,20 @@ class LinterCredit:
     ) -> list[TokenReward]:
         if not found.parsed or not found.violations:
             return []
-        missed = self._allowed(prompt, completion) * (1 - style_of(found))
-        amount = -self.weight * missed / len(found.violations)
+        weights, count = self.judge.config.weights, len(found.violations)
+        allowed = self._allowed(prompt, completion)
+        missed = allowed * (1 - style_of(found, weights))
+        equal = -self.weight * missed / count
+        # The score's part of it, to be shared by weight instead.
+        part = -self.weight * allowed * (1 - weighed_score(found, weights)) / 2
+        own = [weight_of(each.code, weights) for each in found.violations]
+        total = sum(own) or 1.0  # of none, the score misses nothing
         return [
             TokenReward(
-                offset(prompt + completion, each) - len(prompt), amount
+                offset(prompt + completion, each) - len(prompt),
+                equal + part * (weight / total - 1 / count),
             )
-            for each in found.violations
+            for each, weight in zip(found.violations, own, strict=True)
         ]
 
     def _allowed(self, prompt: str, completion: str) -> float:

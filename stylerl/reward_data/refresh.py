@@ -45,17 +45,15 @@ def label(rollouts: list[dict[str, Any]], judge: "Judge") -> pd.DataFrame:
     fifth of the prompts, fixed by their text, is held out (`valid`).
     """
     unique = {(row["prompt"], row["completion"]): None for row in rollouts}
-    texts = [prompt + completion for prompt, completion in unique]
-    verdicts = judge.verdicts(texts, desc="reward: rollouts")
+    items = [(None, *pair) for pair in unique]
+    verdicts = judge.in_place(items, desc="reward: rollouts")
     rows = []
-    for (prompt, _), text, verdict in zip(
-        unique, texts, verdicts, strict=True
-    ):
+    for (prompt, completion), verdict in zip(unique, verdicts, strict=True):
         found = assess(prompt, True, verdict)
         held_out = zlib.crc32(prompt.encode("utf-8", "replace")) % HELD_OUT
         rows.append(
             {
-                "text": text,
+                "text": prompt + completion,
                 "prompt": prompt,
                 "split": "train" if held_out else "valid",
                 "compliant": found.outcome is Outcome.COMPLIANT,

@@ -7,6 +7,7 @@ from conftest import build_llama, build_tokenizer
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
+from stylerl.judge.pool import shared_pool
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.composite import compose, linter_style
@@ -66,6 +67,50 @@ def test_the_linter_rewards_tokens(judge, completion, expected):
     if found:
         (style,) = linter_style(judge)([PROMPT], [completion])
         assert 1 + sum(c.amount for c in found) == pytest.approx(style)
+
+
+@pytest.mark.parametrize(
+    ("weights", "charges"),
+    [
+        # The longest prefix wins: E222 weighs 3 and E271 a half.  Of a score
+        # of 1 - 3.5 / 10 = 0.65 the style has half, so it misses 0.175, 6/7
+        # of it for E222, and 0.5 for compliance, a half of it for each.
+        ({"E222": 3, "E2": 0.5}, [-0.15 - 0.25, -0.025 - 0.25]),
+        # A rule that weighs nothing still is one that does not comply.
+        ({"E222": 0}, [-0.25, -0.05 - 0.25]),
+        ({"E": 0}, [-0.25, -0.25]),
+        # 40 violations' worth: the score is 0, no less.
+        ({"E": 20}, [-0.5, -0.5]),
+        ({"W": 9, "E22": 1}, [-0.3, -0.3]),
+    ],
+)
+def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
+    config = JudgeConfig(weights=weights)
+    weighing = Judge(config, pool=shared_pool(judge.config, judge.identity))
+    text = "\n    y =  x\n    return  y\n"
+    (found,) = LinterCredit(weighing)([PROMPT], [text])
+    assert [c.amount for c in found] == pytest.approx(charges)
+    (style,) = linter_style(weighing)([PROMPT], [text])
+    assert style == pytest.approx(1 + sum(charges))
+    # What is measured stays as it was, and so does the judge.
+    (verdict,) = weighing.verdicts([PROMPT + text])
+    assert weighing.identity == judge.identity and not verdict.compliant
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"E501": -1}, "judge.weights.E501 must be at least 0; got -1.0"),
+        ({"E501": float("nan")}, "judge.weights.E501 must be a finite number"),
+        ({"E501": "1"}, "judge.weights.E501 must be float; got '1'"),
+        ({"e501 ": 1}, "judge.weights knows no 'e501 '"),
+        ({"E9": 1, "N8": 1}, "none begins with N8: leave it out, or select"),
+        ({"E226": 1}, "none begins with E226"),  # ignored by default
+    ],
+)
+def test_weights_are_of_rules_that_can_be_reported(weights, said):
+    with pytest.raises(ConfigError, match=said):
+        Judge(JudgeConfig(weights=weights)).verdict("x = 1\n")
 
 
 def test_charges_are_shares_of_what_the_style_reward_is(judge):

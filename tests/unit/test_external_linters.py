@@ -5,9 +5,11 @@ import subprocess
 import pandas as pd
 import pytest
 
+from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.evaluation.measurement import external_linters
 from stylerl.evaluation.measurement.formatters import Draft
+from stylerl.judge import Judge
 
 PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
 
@@ -51,12 +53,31 @@ def test_findings_are_columns_of_the_table():
         index=[7, 3],
     )
 
-    found = external_linters.lint(table, 79)
+    found = external_linters.lint(table, Judge(JudgeConfig()))
 
     assert found.index.tolist() == [7, 3]
     assert found["ruff"].tolist() == [["RET504"], None]
     assert found["black"].iloc[0] == 0.5
     assert found["black"].isna().tolist() == [False, True]
+
+
+def test_where_ruff_judges_flake8_is_unseen(tmp_path):
+    """E225 and W291 are found; W291 is a rule that ruff's reward sees."""
+    (tmp_path / "ruff.toml").write_text('lint.select = ["W"]\n')
+    judge = Judge(
+        JudgeConfig(engine="ruff", config=str(tmp_path / "ruff.toml"))
+    )
+    table = pd.DataFrame(
+        {
+            "prompt": ["def f(a,b):", "def f(a,b):"],
+            "judged": ["\n    x=a \n    return x\n", "\n    return (\n"],
+        }
+    )
+
+    found = external_linters.lint(table, judge)
+
+    assert [*found] == ["flake8", "black"]
+    assert found["flake8"].tolist() == [["E225"], None]
 
 
 def test_ruff_that_fails_is_an_error(monkeypatch):

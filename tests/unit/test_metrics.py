@@ -49,6 +49,18 @@ def broken(model, prompt, *codes, sample=0):
     )
 
 
+def test_where_ruff_judges_flake8_is_the_one_not_seen():
+    # Three lines with content, two findings: 10 * 2 / 3 in ten lines.
+    text = "\n    a\n    b\n    c\n"
+    seen = row("sft", "a", completion=text, flake8=["E225", "E231"])
+    del seen["ruff"]
+
+    found = metrics._external_metrics(pd.DataFrame([seen]))
+
+    assert [*found] == ["flake8", "black"]
+    assert found["flake8"].tolist() == [pytest.approx(20 / 3)]
+
+
 def test_each_number_of_two_completions():
     # One compliant, one unfinished with one violation, eight tokens and a
     # KL of 3; its lines: a comment, x = 1 and x = 1 again.

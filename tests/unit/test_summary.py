@@ -331,7 +331,8 @@ def test_markdown_has_a_row_for_each_metric():
     text = summary.markdown(metrics())
 
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) == len(display.TABLE) + 1
+    # A run has ruff or flake8, whichever did not judge.
+    assert len(rows) == len(display.TABLE)
     assert {row.count("|") for row in rows} == {6}
 
 
@@ -405,6 +406,21 @@ RAISED = moved("compliance", 0.1, 0.2)
 )
 def test_a_gain_that_only_flake8_sees_is_said_so(gain, words):
     assert summary.external_linters(metrics(gain=gain)).startswith(words)
+
+
+def test_where_ruff_judges_it_alone_may_see_the_gain():
+    found = metrics(gain=RAISED | moved("flake8", 0.1, 0.3))
+    found["gain"] = {
+        key: value
+        for key, value in found["gain"].items()
+        if not key.startswith("ruff")
+    }
+    for model in ("sft", "ppo"):
+        found[model] = found[model] | {"flake8": 1.0}
+    assert summary.external_linters(found).startswith(
+        "Only ruff sees this gain: flake8's findings in 10 lines, of rules "
+        "that ruff's lack rose, 1.00 to 1.00, +0.20 [+0.10, +0.30]"
+    )
 
 
 def test_rules_that_fell_rose_vanished_and_appeared():

@@ -75,10 +75,10 @@ def evaluate(
         prompts,
         sources["sft"],
         config,
-        judge.config.max_line_length,
+        judge.width,
         classifier,
     )
-    # 3. Judge: flake8, and linters that no reward has seen.
+    # 3. Judge: the judge, and linters that no reward has seen.
     completions = verdicts.judge_completions(completions, judge, places)
     # 4. Measure.
     metrics = _compute_all_metrics(

@@ -3,22 +3,26 @@
 PPO is rewarded by flake8, so flake8 alone cannot show that the code got
 better rather than better at flake8.  ruff is asked for rules of families
 that flake8's default plugins do not know, black how much it would rewrite.
-Both read the text and never run it.
+Where ruff is the judge, flake8 takes its place, with the rules of its default
+configuration that ruff's does not select.  All read the text and never run
+it.
 """
 
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError, require
 from stylerl.evaluation.measurement import formatters
 from stylerl.evaluation.measurement.formatters import Draft
+from stylerl.judge import Judge
 
 # Families that a function alone can answer to: naming, newer idioms,
 # simplification, comprehensions, likely bugs, returns, needless code,
@@ -27,12 +31,12 @@ RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF", "D")
 SILENT = ("D203", "D213")  # contradict D211 and D212
 
 
-def lint(table: pd.DataFrame, width: int) -> pd.DataFrame:
-    """What ruff and black say of each completion: two columns, `ruff, black`.
+def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
+    """What others than the judge say of each completion, in two columns.
 
-    `ruff` is a list of the codes found after the prompt, `black` the
-    share of the completion's lines it would change.  Both are missing where
-    the tool cannot read the text.
+    `ruff`, or `flake8` where ruff judges, is a list of the codes found after
+    the prompt, `black` the share of the completion's lines it would change.
+    Both are missing where the tool cannot read the text.
 
     Raises:
         StylerlError: a tool does not start.
@@ -43,16 +47,37 @@ def lint(table: pd.DataFrame, width: int) -> pd.DataFrame:
             table["prompt"], table["judged"], strict=True
         )
     ]
+    if judge.ruff is None:
+        found = {"ruff": find_ruff_codes(drafts, judge.width)}
+    else:
+        rules = judge.ruff.settings.rules
+        found = {"flake8": find_flake8_codes(drafts, judge.width, rules)}
+    black = formatters.black(drafts, judge.width, "evaluate: black")
     return pd.DataFrame(
-        {
-            "ruff": find_ruff_codes(drafts, width),
-            "black": pd.Series(
-                formatters.black(drafts, width, "evaluate: black"),
-                dtype=float,
-            ).tolist(),
-        },
+        {**found, "black": pd.Series(black, dtype=float).tolist()},
         index=table.index,
     )
+
+
+def find_flake8_codes(
+    drafts: Sequence[Draft], width: int, seen: Collection[str]
+) -> list[list[str] | None]:
+    """The codes of flake8's found after each prompt, but for those `seen`.
+
+    None where flake8 cannot parse.
+    """
+    flake8 = Judge(JudgeConfig(max_line_length=max(20, width)))
+    verdicts = flake8.verdicts([d.text for d in drafts], desc="flake8")
+    return [
+        [
+            each.code
+            for each in verdict.violations
+            if each.row > draft.prompt_rows and each.code not in seen
+        ]
+        if verdict.parsed
+        else None
+        for draft, verdict in zip(drafts, verdicts, strict=True)
+    ]
 
 
 def find_ruff_codes(

@@ -2,8 +2,8 @@
 
 One row of the table is one completion: `model, prompt_id, sample, prompt,
 completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
-trivial, names, ruff, black` (see generations.py and verdicts.py), and `reward`
-where a reward model was asked.  docs/metrics.md defines each metric.
+trivial, names, ruff (or flake8), black` (see generations.py and verdicts.py),
+and `reward` where a reward model was asked.  docs/metrics.md defines each.
 """
 
 from typing import Any
@@ -237,11 +237,12 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
-    """What other linters than flake8 say; NaN where a text does not parse."""
-    readable = rows["parsed"].astype(bool) & rows["ruff"].notna()
+    """What others than the judge say; NaN where a text does not parse."""
+    unseen = "flake8" if "flake8" in rows else "ruff"
+    readable = rows["parsed"].astype(bool) & rows[unseen].notna()
     lines = rows["completion"].map(gaming.content_lines).clip(lower=1)
     docs, rest = (
-        rows["ruff"].map(
+        rows[unseen].map(
             lambda codes, wanted=wanted: sum(
                 code.startswith("D") == wanted for code in codes
             ),
@@ -249,11 +250,10 @@ def _external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         )
         for wanted in (True, False)
     )
-    found = {
-        "ruff": (10 * rest / lines).where(readable),
-        "ruff_docstrings": docs.where(readable),
-        "black": rows["black"].where(readable),
-    }
+    found = {unseen: (10 * rest / lines).where(readable)}
+    if unseen == "ruff":
+        found["ruff_docstrings"] = docs.where(readable)
+    found["black"] = rows["black"].where(readable)
     if "names" in rows:
         found["resolved_names"] = rows["names"]
     if "reward" in rows:
@@ -284,7 +284,7 @@ def _count_violations(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _describe_rules(rows: pd.DataFrame) -> pd.Series:
-    """What flake8 says most often of each rule, less what it measured."""
+    """What is said most often of each rule, less what was measured."""
     said = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
     plain = said["texts"].str.replace(r" \(.*\)", "", regex=True)
     return plain.groupby(said["codes"]).agg(lambda texts: texts.mode().iloc[0])

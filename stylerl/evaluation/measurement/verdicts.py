@@ -1,4 +1,4 @@
-"""What flake8, ruff and black say of each completion."""
+"""What the judge, and linters that do not judge, say of each completion."""
 
 import math
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ def judge_completions(
 ) -> pd.DataFrame:
     """The table with what each linter says of each completion.
 
-    flake8 says it of the file that the prompt was cut from, where `places`
+    The judge says it of the file that the prompt was cut from, where `places`
     has the prompt's id.
 
     Adds `outcome, parsed, score, rows, cols, codes, texts` (four lists, one
     entry a violation charged), `statements`, `trivial`, `names` (the share
     of those read that resolve, NaN where none is known), and of the linters
-    that no reward has seen `ruff` and `black`.
+    that no reward has seen `ruff` (or `flake8`) and `black`.
     """
     where = [(places or {}).get(name) for name in table["prompt_id"]]
     items = zip(where, table["prompt"], table["judged"], strict=True)
@@ -54,7 +54,7 @@ def judge_completions(
             }
         )
     judged = pd.DataFrame(found, index=table.index)
-    external = external_linters.lint(table, judge.config.max_line_length)
+    external = external_linters.lint(table, judge)
     columns = [table.drop(columns="judged"), judged, external]
     return pd.concat(columns, axis=1)
 
