@@ -130,5 +130,6 @@ def _local_code(parser: RawConfigParser, folder: Path) -> dict[str, str]:
 
 
 def digest(facts: object) -> str:
+    """16 hex digits that stand for some facts."""
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
