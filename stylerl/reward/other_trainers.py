@@ -135,7 +135,7 @@ class TextReward:
             self.params.ppo.reward,
             partial(self._style, judge),
             {p: o.size for p, o in origins.items() if o.size is not None},
-            judge.known_names,
+            judge.around,
         )
         found = composite.assess_all(
             judge, prompts, completions, [True] * len(prompts)
