@@ -21,10 +21,8 @@ takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
 asks what choosing is worth without a policy gradient.  RLOO (Ahmadian et al.,
 arXiv 2402.14740) compares GENERATIONS completions of a prompt instead of
 learning values.  Both see fewer prompts in a batch; their learning rate is
-PPO's and not tuned for them.  All are then measured by
-stylerl.evaluation on the same held-out prompts under the same seeds, at their
-own lengths and at SFT's, and held to the same guards; models are kept
-nowhere.  Results go to benchmarks/results/baselines.md.
+PPO's and not tuned for them.  `stylerl evaluate` then measures them all;
+models are kept nowhere.  Results go to benchmarks/results/baselines.md.
 """
 
 import argparse
@@ -35,41 +33,28 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pandas as pd
 import torch
 from torch.nn import functional
 from transformers import get_linear_schedule_with_warmup
 
 from stylerl import config, draws, storage
+from stylerl.cli import evaluate_command
 from stylerl.config import Params
-from stylerl.evaluation import display, guards
-from stylerl.evaluation.measurement import (
-    generations,
-    heldout,
-    metrics,
-    verdicts,
-)
-from stylerl.evaluation.measurement.generations import (
-    REFERENCE,
-    LoadedModel,
-    Source,
-)
-from stylerl.judge import Judge
+from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.lm import training
+from stylerl.lm.models import save_model
 from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS
-from stylerl.report import summary
 from stylerl.reward import trl_reward
 from stylerl.reward.composite import expected_sizes
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
@@ -82,18 +67,6 @@ SMALL = {  # that it runs, not what it shows
     "evaluate.samples": 1,
     "evaluate.bootstrap": 500,
 }
-KEYS = (
-    "standardised_compliance", "compliance", "parse_rate", "length_median",
-    "long_share", "statements", "distinct_3", "kl", "ruff", "black",
-)  # fmt: skip
-
-
-class Trained(NamedTuple):
-    """A contender's completions, and what it took to train it."""
-
-    table: pd.DataFrame
-    bits_per_byte: float
-    seconds: float | None = None
 
 
 def main() -> None:
@@ -107,38 +80,19 @@ def main() -> None:
     if options.scale == "small":
         changes |= SMALL
     params = config.override(config.load(), changes)
-    judge = Judge(params.judge)
-    snippets, settings = storage.read_table(SNIPPETS), params.evaluate
-    prompts = heldout.draw_prompts(snippets, judge, settings, params.seed)
-    texts = heldout.draw_human_texts(snippets, settings, params.seed)
-    reference = generations.load_model(Source(str(SFT)))
-
-    def measure(
-        name: str, loaded: LoadedModel, seconds: float | None = None
-    ) -> Trained:
-        table = generations.complete_prompts(
-            name, loaded, prompts, range(settings.samples),
-            reference=reference, config=settings, seed=params.seed,
-        )  # fmt: skip
-        bits = generations.bits_per_byte(
-            loaded, texts, generations.SCORED, f"human code, {name}"
-        )
-        return Trained(table, bits, seconds)
-
-    own = generations.load_model(Source(str(POLICY)))
-    found = {
-        REFERENCE: measure(REFERENCE, reference),
-        "PPO, linter": measure("PPO, linter", own),
-    }
-    for name, train in contestants(params).items():
-        if options.only and name not in options.only:
-            continue
-        print(f"training {name}", flush=True)
-        started = time.monotonic()
-        loaded = train()
-        found[name] = measure(name, loaded, time.monotonic() - started)
-    every = pd.concat([t.table for t in found.values()], ignore_index=True)
-    text = report(verdicts.judge_completions(every, judge), found, params)
+    folders, seconds = [SFT, POLICY], {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, train in contestants(params).items():
+            if options.only and name not in options.only:
+                continue
+            print(f"training {name}", flush=True)
+            started = time.monotonic()
+            loaded = train()
+            seconds[name] = time.monotonic() - started
+            folders.append(Path(scratch, name))
+            save_model(*loaded, folders[-1])
+        found = evaluate_command.run(folders, params, Path(scratch, "seen"))
+    text = report(found, seconds, params)
     print(text)
     storage.write_text(RESULTS, text)
 
@@ -329,47 +283,13 @@ def response_loss(
     )
 
 
-def report(
-    completions: pd.DataFrame, found: dict[str, Trained], params: Params
-) -> str:
-    """The table as Markdown, with command, date and machine."""
-    shown = [metric for metric in display.TABLE if metric.key in KEYS]
-    head = [
-        "from SFT by", "seconds", "non-compliance cut %",
-        *(m.label for m in summary.OVER_SFT), *(m.label for m in shown),
-        "guards that failed",
-    ]  # fmt: skip
-    rows = {
-        str(name): own
-        for name, own in completions.groupby("model", sort=False)
-    }
-    resamples, sft = params.evaluate.bootstrap, rows[REFERENCE]
-    numbers = {
-        name: metrics.compute_metrics(own, found[name].bits_per_byte, sft)
-        for name, own in rows.items()
-    }
-    lines = []
-    for name, own in rows.items():
-        gain = metrics.compute_gains(own, sft, resamples, params.seed)
-        over = metrics.compare_with_sft(own, sft, resamples, params.seed)
-        held = guards.guards(
-            {"sft": numbers[REFERENCE], "ppo": numbers[name], "gain": gain}
-        )
-        failed = ", ".join(g.name for g in held if not g.held) or "none"
-        cells = [
-            "nothing" if name == REFERENCE else name,
-            "" if (spent := found[name].seconds) is None else f"{spent:.0f}",
-            display.show_gain(guards.CUT, gain),
-            *(display.show_gain(m, over) for m in summary.OVER_SFT),
-            *(display.show(m, numbers[name].get(m.key)) for m in shown),
-            failed,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    count = rows[REFERENCE]["prompt_id"].nunique()
+def report(found: str, seconds: Mapping[str, float], params: Params) -> str:
+    """What `stylerl evaluate` said, with command, date and machine."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     command = " ".join(
         ["python", "benchmarks/bench_baselines.py", *sys.argv[1:]]
     )
+    spent = ", ".join(f"{name} {each:.0f}" for name, each in seconds.items())
     return "\n".join(
         [
             "# PPO by each reward, TRL's RLOO, and RAFT",
@@ -378,15 +298,11 @@ def report(
             f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "
             f"`{command}`",
             "",
-            f"{count} prompts of the {params.evaluate.split} split, "
-            f"{params.evaluate.samples} completions each; an interval is a "
-            "paired bootstrap by prompt; one training run each, of "
-            f"{params.ppo.updates * params.ppo.batch_size:,} episodes.",
+            "One training run each, of "
+            f"{params.ppo.updates * params.ppo.batch_size:,} episodes. "
+            f"Seconds of training: {spent or 'none'}.",
             "",
-            f"| {' | '.join(head)} |",
-            "|---" + "|---:" * (len(head) - 1) + "|",
-            *lines,
-            "",
+            found,
         ]
     )
 

@@ -4,7 +4,6 @@ Its tables depend on nothing but the inputs.
 """
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -14,6 +13,7 @@ from stylerl.data import places
 from stylerl.evaluation.measurement.evaluation import (
     MODELS,
     Evaluation,
+    basis,
     evaluate,
 )
 from stylerl.evaluation.measurement.generations import Source
@@ -62,13 +62,7 @@ def main() -> None:
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:
     """Write the tables and the metrics."""
-    basis: dict[Any, Any] = {  # what stylerl/evaluation/comparison.py goes by
-        "judge": judge.identity,
-        "snippets": storage.digest(SNIPPETS),
-        "seed": params.seed,
-        **config.to_dict(params.evaluate),
-    }
-    result.completions.attrs = basis
+    result.completions.attrs = basis(judge, SNIPPETS, params)
     storage.write_table(COMPLETIONS, result.completions)
     storage.write_json(METRICS, result.metrics)
     storage.write_text(RULES, result.rules.to_csv(index=False))

@@ -84,9 +84,9 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
         "judge": basis["judge"],
         "lock, SHA-256": storage.digest(LOCK) if LOCK.exists() else "none",
         "seed": str(params.seed),
-        "model base": _identify(params.sft.base, params.sft.revision),
-        "model sft": _identify(str(SFT)),
-        "model ppo": _identify(str(PPO)),
+        "model base": page.identify(params.sft.base, params.sft.revision),
+        "model sft": page.identify(str(SFT)),
+        "model ppo": page.identify(str(PPO)),
     }
 
 
@@ -97,14 +97,6 @@ def _raw_digest() -> str:
     except ConfigError:
         digest = None
     return digest or "outside a pipeline"
-
-
-def _identify(model: str, revision: str | None = None) -> str:
-    """The digest of a folder's weights, or the revision on the hub."""
-    weights = Path(model) / "model.safetensors"
-    if weights.exists():
-        return f"{model}, SHA-256 {storage.digest(weights)}"
-    return f"{model} at revision {revision}"
 
 
 def _read_csv(path: Path) -> pd.DataFrame | None:

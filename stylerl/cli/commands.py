@@ -575,6 +575,42 @@ def _push(options: argparse.Namespace) -> None:
     print(f"{where}, with its card README.md")
 
 
+@command(
+    "evaluate",
+    option("models", "MODEL", "a model's folder", nargs="+", type=Path),
+    option(
+        "--to",
+        "FOLDER",
+        "where tables, completions and report pages are written",
+        type=Path,
+        required=True,
+    ),
+    option(
+        "--set",
+        "KEY=VALUE",
+        "a setting other than params.yaml has it, as evaluate.prompts=50",
+        [],
+    ),
+)
+def _evaluate(options: argparse.Namespace) -> None:
+    """Measure any models on the evaluation's prompts.
+
+    Let each model complete the prompts that the section evaluate of
+    params.yaml describes, under the same seeds, and print what each has over
+    the first, with paired intervals and guards. A MODEL is a folder in the
+    hub's format. params.yaml stays as it is; the stage filter must have run.
+
+    examples:
+      stylerl evaluate --to seen artifacts/sft artifacts/ppo ~/other
+      stylerl evaluate --to seen --set evaluate.split=valid ~/a ~/b
+    """
+    from stylerl.cli import evaluate_command
+    from stylerl.pipeline import workspace
+
+    params = config.override(workspace.settings(), changes(options.set))
+    print(evaluate_command.run(options.models, params, options.to), end="")
+
+
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))
 def _compare(options: argparse.Namespace) -> None:
     """Compare two runs on the same prompts, with intervals.

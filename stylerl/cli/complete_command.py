@@ -106,7 +106,8 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
     for folder in folders:
         if not Path(folder, "config.json").is_file():
             raise ModelError(
-                f"--model must be a folder with a model; {folder} is none"
+                f"a model must be a folder as the hub has them; {folder} has "
+                "no config.json"
             )
     found = {folder.resolve().name: str(folder) for folder in folders}
     if len(found) < len(folders):

@@ -5,6 +5,7 @@ guards and the Markdown of the orchestrator; docs/metrics.md defines them at
 length.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -55,8 +56,22 @@ TABLE = (
 
 def measured(metrics: Metrics) -> list[Metric]:
     """The metrics of TABLE that an evaluation has; an older one lacks some."""
-    models = [metrics[name] for name in (*MODELS, "gain")]
+    models = [metrics[name] for name in (*labels(metrics), "gain")]
     return [m for m in TABLE if any(m.key in own for own in models)]
+
+
+def labels(metrics: Metrics) -> Mapping[str, str]:
+    """What each model is called: MODELS, but of models from elsewhere."""
+    named: Mapping[str, str] = metrics.get("labels", MODELS)
+    return named
+
+
+def rename(text: str, metrics: Metrics) -> str:
+    """Words of ours with SFT and PPO called by their labels."""
+    words = {MODELS[role]: label for role, label in labels(metrics).items()}
+    return re.sub(
+        r"\b(SFT|PPO)\b", lambda word: words.get(word[0], word[0]), text
+    )
 
 
 def metric_of(key: str) -> Metric:
@@ -74,8 +89,11 @@ def show(metric: Metric, value: float | None, signed: bool = False) -> str:
 
 
 def show_models(metric: Metric, metrics: Metrics) -> list[str]:
-    """The values of MODELS, as the tables show them."""
-    return [show(metric, metrics[model].get(metric.key)) for model in MODELS]
+    """The values of the models, as the tables show them."""
+    return [
+        show(metric, metrics[model].get(metric.key))
+        for model in labels(metrics)
+    ]
 
 
 def show_gain(metric: Metric, gain: Metrics) -> str:

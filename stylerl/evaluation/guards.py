@@ -97,11 +97,17 @@ def guards(metrics: Metrics) -> list[Guard]:
         _near("median length", "length_median", SIZE_LIMIT, sft, ppo),
         _near("statements", "statements", SIZE_LIMIT, sft, ppo),
         _near("distinct-3", "distinct_3", DIVERSITY_LIMIT, sft, ppo),
-        Guard(
-            "KL to SFT",
-            ppo["kl"] <= KL_LIMIT,
-            f"{show_gain(metric_of('kl'), gain)} nats a response; the limit "
-            f"is {KL_LIMIT:g}",
+        *(
+            [
+                Guard(
+                    "KL to SFT",
+                    ppo["kl"] <= KL_LIMIT,
+                    f"{show_gain(metric_of('kl'), gain)} nats a response; the "
+                    f"limit is {KL_LIMIT:g}",
+                )
+            ]
+            if "kl" in ppo  # there is none between two vocabularies
+            else []
         ),
         _forgotten(sft, ppo),
         *(

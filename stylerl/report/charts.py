@@ -44,12 +44,14 @@ CURVES = {
 }
 
 
-def draw_distributions(completions: pd.DataFrame) -> list[Markup]:
+def draw_distributions(
+    completions: pd.DataFrame, models: Mapping[str, str] = display.MODELS
+) -> list[Markup]:
     """Histograms of score and length, one colour a model."""
     longest = max(int(completions["tokens"].max()), 1)
     edges = np.linspace(0, longest, LENGTH_BINS + 1)
     scores, lengths = [], []
-    for model, label in display.MODELS.items():
+    for model, label in models.items():
         own = completions[completions["model"] == model]
         nearest = (own["score"] * 10).round().astype(int)
         share = [100 * float((nearest == tenth).mean()) for tenth in range(11)]
@@ -102,21 +104,32 @@ def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
 def draw_frontier(
     metrics: Mapping[str, Any], updates: pd.DataFrame | None
 ) -> Markup:
-    """KL against compliance: PPO's path, and the models compared."""
+    """KL against compliance: PPO's path, and the models compared.
+
+    Empty where the evaluation has no KL.
+    """
+    if "kl" not in metrics["ppo"]:
+        return Markup()
     rollouts, measured = path_of(updates, ROLLOUTS), path_of(updates, MEASURED)
     smooth = rollouts.rolling(SMOOTHING, min_periods=1).mean()
-    paths = [("PPO's rollouts on the prompts it learns from", "base", smooth)]
+    paths = []
+    if len(rollouts):
+        name = "PPO's rollouts on the prompts it learns from"
+        paths.append((name, "base", smooth))
     if len(measured):
         paths.append(("the policy on validation prompts", "ppo", measured))
     points = [
-        ("SFT", "sft", 0.0, metrics["sft"]),
-        ("PPO", "ppo", metrics["ppo"]["kl"], metrics["ppo"]),
+        (label, model, metrics[model]["kl"], metrics[model])
+        for model, label in display.labels(metrics).items()
+        if model != "base"
     ] + [
         (f"best of {n}", "base", summary.kl_bound(n), metrics[name])
         for n, name in summary.best_of(metrics)
     ]
     return plots.lines(
-        "Compliance, %, by KL to SFT, nats a response",
+        display.rename(
+            "Compliance, %, by KL to SFT, nats a response", metrics
+        ),
         [],
         [
             plots.Series(name, style, path["y"].tolist(), path["kl"].tolist())

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from stylerl import storage
 from stylerl.evaluation import display, guards
 from stylerl.judge.outcome import Outcome
 from stylerl.report import charts, markup, samples, summary, templates
@@ -53,26 +54,34 @@ def render(evidence: Evidence) -> str:
     """The page as text."""
     # The arguments are in the order of the page.
     metrics, completions = evidence.metrics, evidence.completions
+    models = display.labels(metrics)
     page = templates.load(TEMPLATE).render(
-        headline=summary.headline(metrics),
+        headline=display.rename(summary.headline(metrics), metrics),
         external_linters=summary.external_linters(metrics),
-        long_bodies=summary.long_bodies(metrics),
+        long_bodies=display.rename(summary.long_bodies(metrics), metrics),
         basis=summary.basis(metrics),
-        guards=[*guards.goals(metrics), *guards.guards(metrics)],
-        models=display.MODELS,
+        guards=[
+            guard._replace(name=display.rename(guard.name, metrics))
+            for guard in (*guards.goals(metrics), *guards.guards(metrics))
+        ],
+        models=models,
         table=_table(metrics),
-        lengths=summary.by_length(metrics),
+        lengths=[
+            [display.rename(cell, metrics) for cell in row]
+            for row in summary.by_length(metrics)
+        ],
         baseline_heads=[
-            m.label for m in (*summary.OVER_SFT, *summary.BASELINE_METRICS)
+            display.rename(m.label, metrics)
+            for m in (*summary.OVER_SFT, *summary.BASELINE_METRICS)
         ],
         baselines=summary.baselines(metrics),
         frontier=charts.draw_frontier(metrics, evidence.updates),
         measured=len(charts.path_of(evidence.updates, charts.MEASURED)),
-        outcomes=_outcomes(completions),
+        outcomes=_outcomes(completions, models),
         outcome_names=[str(outcome) for outcome in Outcome],
-        rules=_rules(evidence.rules),
+        rules=_rules(evidence.rules, list(models)),
         rule_changes=summary.rule_changes(evidence.rules),
-        distributions=charts.draw_distributions(completions),
+        distributions=charts.draw_distributions(completions, models),
         curves=charts.draw_curves(evidence.updates),
         alarms=charts.find_alarms(evidence.updates),
         calibration=[
@@ -82,8 +91,10 @@ def render(evidence: Evidence) -> str:
         ],
         reward_numbers=_reward_numbers(evidence.reward),
         reward_rules=_reward_rules(evidence.reward),
-        random_samples=samples.choose_random(completions, evidence.seed),
-        worst_samples=samples.choose_worst(completions),
+        random_samples=samples.choose_random(
+            completions, evidence.seed, models
+        ),
+        worst_samples=samples.choose_worst(completions, models),
         provenance=evidence.provenance,
         seconds=evidence.seconds,
         params=evidence.params,
@@ -91,10 +102,18 @@ def render(evidence: Evidence) -> str:
     return markup.visible(page)
 
 
+def identify(model: str, revision: str | None = None) -> str:
+    """The digest of a folder's weights, or the revision on the hub."""
+    weights = Path(model) / "model.safetensors"
+    if weights.exists():
+        return f"{model}, SHA-256 {storage.digest(weights)}"
+    return f"{model} at revision {revision}"
+
+
 def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
-            "label": metric.label,
+            "label": display.rename(metric.label, metrics),
             "values": display.show_models(metric, metrics),
             "gains": [
                 {
@@ -102,26 +121,28 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "sign": display.gain_sign(metric, metrics[gain]),
                 }
                 for gain in ("gain", "gain_sft")
+                if gain in metrics
             ],
         }
         for metric in display.measured(metrics)
     ]
 
 
-def _outcomes(completions: pd.DataFrame) -> list[dict[str, Any]]:
+def _outcomes(
+    completions: pd.DataFrame, models: Mapping[str, str]
+) -> list[dict[str, Any]]:
     """Share of each outcome by model, in per cent."""
     shares = pd.crosstab(
         completions["model"], completions["outcome"], normalize="index"
     ).reindex(columns=[str(outcome) for outcome in Outcome], fill_value=0)
     return [
         {"label": label, "percent": (100 * shares.loc[model]).to_dict()}
-        for model, label in display.MODELS.items()
+        for model, label in models.items()
     ]
 
 
-def _rules(rules: pd.DataFrame) -> list[dict[Any, Any]]:
+def _rules(rules: pd.DataFrame, models: list[str]) -> list[dict[Any, Any]]:
     """Rows of the rules table, with bar widths relative to the longest."""
-    models = list(display.MODELS)
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
     rows = []
     for row in rules.to_dict("records"):

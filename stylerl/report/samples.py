@@ -1,6 +1,6 @@
 """Completions for the report: drawn at random, and the worst of PPO's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -31,16 +31,22 @@ class Sample(NamedTuple):
     sides: Sequence[Side]
 
 
-def choose_random(completions: pd.DataFrame, seed: int) -> list[Sample]:
+def choose_random(
+    completions: pd.DataFrame,
+    seed: int,
+    models: Mapping[str, str] = display.MODELS,
+) -> list[Sample]:
     """Prompts drawn at random, the first completion of each model."""
     prompts = completions["prompt_id"].drop_duplicates().sort_values()
     drawn = prompts.sample(
         min(RANDOM_SAMPLES, len(prompts)), random_state=seed
     )
-    return [_sample(completions, prompt, 0) for prompt in drawn]
+    return [_sample(completions, prompt, 0, models) for prompt in drawn]
 
 
-def choose_worst(completions: pd.DataFrame) -> list[Sample]:
+def choose_worst(
+    completions: pd.DataFrame, models: Mapping[str, str] = display.MODELS
+) -> list[Sample]:
     """The completions where PPO lost most of the style score to SFT."""
     keys = ["prompt_id", "sample"]
     scores = completions.pivot_table(
@@ -49,19 +55,24 @@ def choose_worst(completions: pd.DataFrame) -> list[Sample]:
     change = (scores["ppo"] - scores["sft"]).rename("change").reset_index()
     worst = change.sort_values(["change", *keys]).head(WORST_SAMPLES)
     return [
-        _sample(completions, row["prompt_id"], row["sample"])
+        _sample(completions, row["prompt_id"], row["sample"], models)
         for row in worst[worst["change"] < 0].to_dict("records")
     ]
 
 
-def _sample(completions: pd.DataFrame, prompt_id: str, number: int) -> Sample:
+def _sample(
+    completions: pd.DataFrame,
+    prompt_id: str,
+    number: int,
+    models: Mapping[str, str],
+) -> Sample:
     chosen = completions[
         (completions["prompt_id"] == prompt_id)
         & (completions["sample"] == number)
     ].set_index("model")
     sides = [
         _side(label, model, chosen.loc[model])
-        for model, label in display.MODELS.items()
+        for model, label in models.items()
     ]
     return Sample(chosen.iloc[0]["prompt"], sides)
 

@@ -1,7 +1,8 @@
 """The before/after table in words, from metrics/evaluate.json."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from rich.table import Table
@@ -13,8 +14,10 @@ from stylerl.evaluation.display import (
     Metric,
     Metrics,
     gain_sign,
+    labels,
     measured,
     metric_of,
+    rename,
     show,
     show_gain,
     show_models,
@@ -48,6 +51,12 @@ BASELINE_METRICS = [
     for key in ("compliance", "parse_rate", "length", "long_share",
                 "statements")
 ]  # fmt: skip
+
+
+CONTEST = (
+    "standardised_compliance", "compliance", "parse_rate", "length_median",
+    "long_share", "statements", "distinct_3", "kl", "ruff", "black",
+)  # fmt: skip
 
 
 def headline(metrics: Metrics) -> str:
@@ -201,8 +210,8 @@ def rule_changes(rules: pd.DataFrame) -> dict[str, list[str]]:
 
 def rich_table(metrics: Metrics) -> Table:
     """The before/after table for the terminal."""
-    columns = [(label, metrics[model]) for model, label in MODELS.items()]
     gain = metrics["gain"]
+    columns = [(name, metrics[m]) for m, name in labels(metrics).items()]
     return gain_table("Before and after", columns, "PPO - SFT [95%]", gain)
 
 
@@ -235,26 +244,55 @@ def gain_table(
 def markdown(metrics: Metrics) -> str:
     """Headline, table, goals, guards, lengths and baselines as Markdown."""
     gain = metrics["gain"]
-    table = [["metric", *MODELS.values(), "PPO - SFT (95% interval)"]]
+    names = [MODELS[role] for role in labels(metrics)]
+    table = [["metric", *names, "PPO - SFT (95% interval)"]]
     for metric in measured(metrics):
         cells = [metric.label, *show_models(metric, metrics)]
         table.append([*cells, show_gain(metric, gain)])
     parts = [f"**{headline(metrics)}**", external_linters(metrics)]
-    parts += [long_bodies(metrics), basis(metrics), _markdown_table(table)]
+    parts += [long_bodies(metrics), basis(metrics), markdown_table(table)]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))
     if lengths := by_length(metrics):
-        parts.append(_markdown_table(lengths))
+        parts.append(markdown_table(lengths))
     if found := baselines(metrics):
         rows = [[label, *cells] for label, cells in found]
         heads = ["baseline", "prompts"]
         heads += [metric.label for metric in (*OVER_SFT, *BASELINE_METRICS)]
-        parts.append(_markdown_table([heads, *rows]))
+        parts.append(markdown_table([heads, *rows]))
     parts = [part for part in parts if part]
-    return "\n\n".join(parts) + "\n"
+    return rename("\n\n".join(parts) + "\n", metrics)
 
 
-def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
+def contest(alone: Mapping[str, Metrics], compared: Mapping[str, Any]) -> str:
+    """Several models as a Markdown table: a row each, the reference first.
+
+    Args:
+        alone: the metrics of each, by its name.
+        compared: the evaluation of each but the reference.
+    """
+    shown = [metric_of(key) for key in CONTEST]
+    gains = [CUT, STANDARDISED, metric_of("compliance")]
+    heads = [CUT.label, *(m.label for m in reversed(OVER_SFT))]
+    heads += [*(metric.label for metric in shown), "guards that failed"]
+    names = {"labels": {"sft": next(iter(alone))}}
+    rows = [["model", *(rename(head, names) for head in heads)]]
+    for name, own in alone.items():
+        other = compared[name].metrics if name in compared else None
+        gain = other["gain"] if other else {}
+        failed = [g.name for g in guards(other) if not g.held] if other else []
+        rows.append(
+            [
+                name,
+                *(show_gain(metric, gain) for metric in gains),
+                *(show(metric, own.get(metric.key)) for metric in shown),
+                rename(", ".join(failed), names) or ("none" if other else "–"),
+            ]
+        )
+    return markdown_table(rows) + "\n"
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """Header and rows as Markdown, numbers to the right."""
     head, *others = (f"| {' | '.join(cells)} |" for cells in rows)
     rule = "|---" + "|---:" * (len(rows[0]) - 1) + "|"

@@ -222,7 +222,7 @@ def test_complete_takes_model_folders_without_a_checkout(
     assert llama_folder.name in capsys.readouterr().out
 
     assert cli.main(["complete", "--model", "nowhere", "def f(x):"]) == 2
-    message = "--model must be a folder with a model; nowhere is none"
+    message = "a model must be a folder as the hub has them; nowhere has no"
     assert message in capsys.readouterr().err
 
     assert cli.main(["complete", "def f(x):"]) == 2

@@ -20,6 +20,7 @@ from stylerl.evaluation.measurement.generations import (
     REFERENCE,
     Generations,
     Source,
+    count_tokens,
 )
 from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models
@@ -78,7 +79,7 @@ def formatted(
         model="autopep8",
         completion=texts,
         judged=texts,
-        tokens=_count_tokens(tokenizer, texts),
+        tokens=count_tokens(tokenizer, texts),
         kl=math.nan,
     )
 
@@ -98,7 +99,7 @@ def written_by_humans(
             "completion": texts,
             "judged": texts,
             "finished": True,
-            "tokens": _count_tokens(tokenizer, texts),
+            "tokens": count_tokens(tokenizer, texts),
             "kl": math.nan,
         }
     )
@@ -115,15 +116,6 @@ def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
     full = full[full["sample"] < n]
     best = full.groupby("prompt_id", sort=False)["reward"].idxmax()
     return full.loc[best].assign(model=f"best_of_{n}", sample=0, kl=math.nan)
-
-
-def _count_tokens(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
-) -> list[int]:
-    """The length of each text in tokens."""
-    return [
-        len(tokenizer.encode(text, add_special_tokens=False)) for text in texts
-    ]
 
 
 def _add_reward(table: pd.DataFrame, classifier: Path) -> pd.DataFrame:

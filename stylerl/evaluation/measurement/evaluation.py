@@ -7,13 +7,15 @@ baselines, judges all of it, and measures it.  docs/metrics.md defines each
 metric.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stylerl.config import EvaluateConfig
+from stylerl import config, storage
+from stylerl.config import EvaluateConfig, Params
 from stylerl.evaluation.measurement import (
     baselines,
     generations,
@@ -30,6 +32,7 @@ from stylerl.evaluation.measurement.metrics import (
 )
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
+from stylerl.lm import models
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
@@ -81,9 +84,74 @@ def evaluate(
     # 3. Judge: the judge, and linters that no reward has seen.
     completions = verdicts.judge_completions(completions, judge, places)
     # 4. Measure.
-    metrics = _compute_all_metrics(
-        completions, sampled.bits_per_byte, config, seed
-    )
+    return _measure(completions, sampled.bits_per_byte, config, seed)
+
+
+def evaluate_models(
+    sources: Mapping[str, Source],
+    snippets: pd.DataFrame,
+    judge: Judge,
+    config: EvaluateConfig,
+    seed: int,
+    places: Mapping[str, Place] | None = None,
+) -> tuple[dict[str, dict[str, float]], dict[str, Evaluation]]:
+    """Measure any models, and compare each with the first.
+
+    Returns:
+        The metrics of each, and of the authors as `human`; and an evaluation
+        of each but the first.  In that one the first is called `sft`, and
+        the other `ppo`; the metrics have their names as `labels`.
+
+    Raises:
+        DataError: the split holds no prompt that is clean.
+        ModelError: a model cannot be loaded, or a prompt is too long.
+    """
+    first, *others = sources
+    prompts = heldout.draw_prompts(snippets, judge, config, seed, places)
+    texts = heldout.draw_human_texts(snippets, config, seed)
+    sampled = generations.generate_completions(
+        sources, prompts, texts,
+        dataclasses.replace(config, best_of=1), seed, first,
+    )  # fmt: skip
+    tokenizer = models.load_tokenizer(*sources[first])
+    human = baselines.written_by_humans(prompts, tokenizer)
+    table = pd.concat([sampled.completions, human], ignore_index=True)
+    table = verdicts.judge_completions(table, judge, places)
+    bits = sampled.bits_per_byte
+    reference = table[table["model"] == first]
+    alone = {
+        str(name): compute_metrics(rows, bits.get(str(name)), reference)
+        for name, rows in table.groupby("model", sort=False)
+    }
+    compared = {}
+    for name in others:
+        roles = {first: "sft", name: "ppo", "human": "human"}
+        rows = table[table["model"].isin(roles)]
+        rows = rows.assign(model=rows["model"].map(roles))
+        own = {roles[each]: bits[each] for each in (first, name)}
+        compared[name] = _measure(rows, own, config, seed)
+        compared[name].metrics["labels"] = {"sft": first, "ppo": name}
+    return alone, compared
+
+
+def basis(judge: Judge, snippets: Path, params: Params) -> dict[Any, Any]:
+    """What stylerl/evaluation/comparison.py goes by."""
+    return {
+        "judge": judge.identity,
+        "snippets": storage.digest(snippets),
+        "seed": params.seed,
+        **config.to_dict(params.evaluate),
+    }
+
+
+def _measure(
+    completions: pd.DataFrame,
+    bits_per_byte: Mapping[str, float],
+    config: EvaluateConfig,
+    seed: int,
+) -> Evaluation:
+    """Everything that judged completions tell."""
+    metrics = _compute_all_metrics(completions, bits_per_byte, config, seed)
     rules = tabulate_rules(completions, config.bootstrap, seed)
     return Evaluation(completions, metrics, rules)
 
@@ -113,11 +181,14 @@ def _compute_all_metrics(
         each[name] |= compare_with_sft(
             rows[name], rows["sft"], config.bootstrap, seed
         )
-    base, sft, ppo = (rows[name] for name in MODELS)
-    gain, gain_sft = (
-        compute_gains(after, before, config.bootstrap, seed, reference=sft)
-        for after, before in ((ppo, sft), (sft, base))
-    )
+    pairs = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
+    gains = {
+        key: compute_gains(
+            rows[after], rows[before], config.bootstrap, seed, rows["sft"]
+        )
+        for key, (after, before) in pairs.items()
+        if before in rows
+    }
     lengths = {
         name: standardised.by_length(own)
         for name, own in rows.items()
@@ -126,7 +197,6 @@ def _compute_all_metrics(
     return {
         "size": size,
         **each,
-        "gain": gain,
-        "gain_sft": gain_sft,
+        **gains,
         "lengths": lengths,
     }

@@ -54,11 +54,13 @@ def generate_completions(
     texts: Sequence[str],
     config: EvaluateConfig,
     seed: int,
+    reference: str = REFERENCE,
 ) -> Generations:
     """Let every model complete the prompts and read the human texts.
 
     Each prompt is completed `config.samples` times, the first
-    `config.best_of_prompts` by SFT up to `config.best_of` times.  Columns:
+    `config.best_of_prompts` by `reference` up to `config.best_of` times, from
+    which KL is measured, and whose tokens are counted.  Columns:
     `model, prompt_id, sample, prompt, completion, judged` (without a line
     that was cut), `finished, tokens, kl`.
 
@@ -71,21 +73,21 @@ def generate_completions(
             "evaluation needs at least one prompt; got none: raise "
             "evaluate.prompts, or write some in evaluate.prompt_texts"
         )
-    reference = load_model(sources[REFERENCE])
+    known = load_model(sources[reference])
     complete = partial(
-        complete_prompts, reference=reference, config=config, seed=seed
+        complete_prompts, reference=known, config=config, seed=seed
     )
     tables, bits = [], {}
     for name, source in sources.items():
-        loaded = reference if name == REFERENCE else load_model(source)
+        loaded = known if name == reference else load_model(source)
         numbers = range(config.samples)
         tables.append(complete(name, loaded, prompts, numbers))
         bits[name] = bits_per_byte(
             loaded, texts, SCORED, f"evaluate: human code, {name}"
         )
     extra_samples = complete(
-        REFERENCE,
         reference,
+        known,
         prompts[: config.best_of_prompts],
         range(config.samples, config.best_of),
     )
@@ -121,6 +123,8 @@ def complete_prompts(
     A sample is a function of the model, the seed, the prompt's place and the
     sample's number, so the same numbers are the same draws for every model.
     """
+    ours, theirs = loaded.tokenizer, reference.tokenizer
+    alike = loaded is reference or ours.get_vocab() == theirs.get_vocab()
     # One row a prompt and sample, all samples of a prompt together.
     places = [place for place in range(len(prompts)) for _ in numbers]
     repeated = [prompts[place] for place in places]
@@ -150,10 +154,23 @@ def complete_prompts(
             "tokens": [
                 len(ids) - done
                 for ids, done in zip(drawn.ids, drawn.finished, strict=True)
-            ],
-            "kl": _kl(loaded, reference, drawn, config, name),
+            ]
+            if alike
+            else count_tokens(theirs, drawn.texts),
+            "kl": _kl(loaded, reference, drawn, config, name)
+            if alike
+            else math.nan,
         }
     )
+
+
+def count_tokens(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> list[int]:
+    """The length of each text in tokens."""
+    return [
+        len(tokenizer.encode(text, add_special_tokens=False)) for text in texts
+    ]
 
 
 def computes_in_bf16(config: EvaluateConfig) -> bool:

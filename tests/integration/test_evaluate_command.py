@@ -1,0 +1,157 @@
+"""`stylerl evaluate`: what it measures is what the stage measures."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import test_evaluate
+from bases import write_qwen2
+
+from stylerl import storage
+from stylerl.cli import main as cli
+from stylerl.evaluation import comparison
+from stylerl.evaluation.measurement import generations
+from stylerl.lm.models import load_tokenizer
+from tasks import evaluate
+
+log = test_evaluate.log  # the fixture
+
+pytestmark = pytest.mark.slow
+
+SFT, PPO = "artifacts/sft", "artifacts/ppo"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tokenizer):
+    """A workspace, and models of elsewhere: other tokens, and broken ones."""
+    root = tmp_path_factory.mktemp("evaluate")
+    test_evaluate.prepare(root, tokenizer)
+    write_qwen2(root / "elsewhere/PPO")  # words of ours as a name
+    (root / "empty").mkdir()
+    for name, gone in (
+        ("no_tokenizer", "tokenizer*"),
+        ("no_weights", "*.safetensors"),
+        ("no_model", "config.json"),
+    ):
+        shutil.copytree(root / SFT, root / name)
+        for file in (root / name).glob(gone):
+            file.unlink()
+    (root / "file").touch()
+    return root
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    """What the command prints of three models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        before = Path("params.yaml").read_bytes()
+        code = cli.main(
+            ["evaluate", "--to", "seen", SFT, PPO, "elsewhere/PPO"]
+        )
+        assert code == 0
+        assert Path("params.yaml").read_bytes() == before
+    return folder / "seen"
+
+
+@pytest.fixture
+def inside(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def test_the_numbers_are_those_of_the_stage(found, inside, log):
+    """The same two models, prompts and seeds; the stage has a base and a
+    classifier besides, which say nothing of these."""
+    evaluate.main()
+    theirs = storage.read_json(evaluate.METRICS)
+
+    ours = storage.read_json(found / "ppo/evaluate.json")
+
+    for role in ("sft", "ppo"):
+        del theirs[role]["predicted_compliance"]
+    for key in ("size", "sft", "ppo", "human", "gain", "lengths"):
+        assert ours[key] == theirs[key], key
+    alone = storage.read_json(found / "metrics.json")["metrics"]
+    assert alone["sft"] == ours["sft"] and alone["ppo"] == ours["ppo"]
+    pair = comparison.compare(
+        storage.read_table(evaluate.COMPLETIONS),
+        storage.read_table(found / "ppo/completions.parquet"),
+    )
+    assert {each.gain["compliance"] for each in pair} == {0.0}
+
+
+def test_a_model_with_other_tokens_is_measured_in_the_references(
+    found, inside
+):
+    other = storage.read_json(found / "PPO/evaluate.json")
+    assert "kl" not in other["ppo"] and "kl" not in other["gain"]
+    assert other["sft"]["kl"] == 0
+    rows = storage.read_table(found / "PPO/completions.parquet")
+    own = rows[rows["model"] == "ppo"]
+    tokens = load_tokenizer(SFT)
+    assert own["tokens"].tolist() == [
+        len(tokens.encode(text, add_special_tokens=False))
+        for text in own["completion"]
+    ]
+    failed = storage.read_json(found / "metrics.json")["failed_guards"]
+    assert "KL to sft" in failed["ppo"]  # two random models
+    assert "KL to sft" not in failed["PPO"]
+
+
+def test_the_words_name_the_models(found):
+    """The reference is called sft here, and the last model PPO."""
+    text = (found / "evaluation.md").read_text()
+    table = text.splitlines()
+    assert table[0].startswith("| model | non-compliance cut % |")
+    assert [row.split(" |")[0] for row in table[2:5]] == [
+        "| sft", "| ppo", "| PPO",
+    ]  # fmt: skip
+    assert "| metric | sft | ppo | ppo - sft (95% interval) |" in text
+    assert "| metric | sft | PPO | PPO - sft (95% interval) |" in text
+    assert "SFT" not in text
+    page = (found / "ppo/report.html").read_text()
+    assert "SFT" not in page and "PPO" not in page
+    assert "<th>ppo − sft</th>" in page and "base" not in page.split("<h1>")[1]
+    assert "What the change was worth" in page  # there is a KL
+    page = (found / "PPO/report.html").read_text()
+    assert "What the change was worth" not in page
+    digest = storage.digest(found.parent / SFT / "model.safetensors")
+    assert f"{SFT}, SHA-256 {digest}" in page
+
+
+def test_one_model_is_a_table(inside, capsys):
+    changes = ["--set", "evaluate.prompts=3", "--set", "evaluate.samples=1"]
+    assert cli.main(["evaluate", "--to", "one", SFT, *changes]) == 0
+    shown = capsys.readouterr().out
+    assert shown == Path("one/evaluation.md").read_text()
+    assert [row.split(" |")[0] for row in shown.splitlines()[2:]] == [
+        "| sft", "| human",
+    ]  # fmt: skip
+    assert {path.name for path in Path("one").iterdir()} == {
+        "evaluation.md", "metrics.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "nowhere has no config.json"),
+        (["empty"], "empty has no config.json"),
+        ([SFT, "no_model"], "no_model has no config.json"),
+        ([SFT, "no_tokenizer"], "no_tokenizer"),
+        ([SFT, "no_weights"], "no_weights"),
+        ([SFT, "--set", "evaluate.samples=0"], "evaluate.samples"),
+        ([SFT, "--set", "evaluate.nothing=1"], "evaluate.nothing"),
+        ([SFT, "--to", "file"], "file"),
+    ],
+)
+def test_an_error_is_one_line_before_anything_is_sampled(
+    arguments, words, inside, capsys, monkeypatch
+):
+    def sample(*_, **__):
+        raise AssertionError("sampled")
+
+    monkeypatch.setattr(generations, "complete_prompts", sample)
+    assert cli.main(["evaluate", "--to", "bad", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("stylerl: ") and words in line
