@@ -43,6 +43,7 @@ EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
 MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
+SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
 SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
@@ -199,10 +200,35 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
         tags["stage_key"] = "outside a pipeline"
     if parent := os.environ.get(PARENT):
         tags["mlflow.parentRunId"] = parent
-    with _running(stage, tags) as run:
+    with _running(stage, tags) as run, _system_metrics(run):
         run.log_params(params)
         run.log_inputs(digests)
         yield run
+
+
+@contextmanager
+def _system_metrics(run: Run) -> Iterator[None]:
+    """Let MLflow log CPU, memory and GPU every ten seconds, in a thread.
+
+    MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false switches it off.
+    """
+    monitors: list[Any] = []
+
+    def start() -> None:
+        from mlflow.system_metrics import system_metrics_monitor as system
+
+        # what it cannot log is said once, by the run
+        logging.getLogger(system.__name__).setLevel(logging.CRITICAL)
+        monitors.append(system.SystemMetricsMonitor(run.id))
+        monitors[0].start()
+
+    if run.client and os.environ.get(SYSTEM_METRICS, "").lower() != "false":
+        best_effort(start)
+    try:
+        yield
+    finally:
+        if monitors and run.client:  # else it may hang, and is a daemon
+            monitors[0].finish()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pandas as pd
@@ -129,6 +130,30 @@ def test_a_stage_run_holds_everything(
     table = client.download_artifacts(run.id, "t.json")
     assert json.loads(Path(table).read_text())["data"] == [["def f():"]]
     assert client.get_run(parent.id).data.params["sft.lr"] == "0.5"
+
+
+@pytest.mark.parametrize("wanted", ["true", "false"])
+def test_a_stage_logs_the_load_of_its_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    """While it works, every 10 s unless told otherwise; then no thread stays.
+    The measured memory is a share of all there is."""
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
+    monkeypatch.setenv(tracking.SYSTEM_METRICS, wanted)
+    pipeline(folder)
+    watcher, client = "SystemMetricsMonitor", tracking.connect()
+    with tracking.stage_run("sft", {}) as run:
+        watched = watcher in [thread.name for thread in enumerate_threads()]
+        assert watched == (wanted == "true")
+        while watched:
+            found = client.get_run(run.id).data.metrics
+            if share := found.get("system/system_memory_usage_percentage"):
+                assert 0 < share < 100
+                assert "system/cpu_utilization_percentage" in found
+                break
+            time.sleep(0.05)
+    assert watcher not in [thread.name for thread in enumerate_threads()]
+    assert client.get_run(run.id).info.status == "FINISHED"
 
 
 def test_seconds_are_of_an_execution(folder: Path) -> None:
