@@ -135,6 +135,7 @@ class PPOTrainer:
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
         """
+        self.ranks = Ranks()
         preconditions.check_kinds(config, tokenizer, seed)
         preconditions.check_functions(reward, monitor, credit)
         checkpoints = preconditions.folder(checkpoints)
@@ -148,7 +149,6 @@ class PPOTrainer:
         self.seed = seed
         self.checkpoints = checkpoints
         self.whole_lines = whole_lines
-        self.ranks = Ranks()
         preconditions.check(
             config,
             tokenizer,
