@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
     lines = report(judge_paths(args.paths, judge, args.jobs), judged, args)
     try:
         for line in lines:
-            # A file's name need not be text that can be printed.
-            print(line.encode(errors="backslashreplace").decode())
+            print(line)
         sys.stdout.flush()
     except OSError as error:
         lines.close()

@@ -8,6 +8,7 @@ The commands are in commands.py.  Nothing but them imports what takes time,
 so that Ctrl-C is answered while they do.
 """
 
+import io
 import os
 import signal
 import sys
@@ -54,6 +55,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     """One command; what is the input's or the machine's fault is one line."""
     from stylerl.errors import ConfigError, StylerlError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # of any locale
+            stream.reconfigure(errors="backslashreplace")
     try:
         from stylerl.cli import commands
 

@@ -16,6 +16,7 @@ import importlib.metadata
 import itertools
 import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -315,10 +316,13 @@ def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
 
     Raises:
         DataError: the hub cannot be reached, there is no text column, or
-            `limit` is negative.
+            `limit` is out of range.
     """
-    if limit < 0:
-        raise DataError(f"--limit must be 0, for all, or more; got {limit}")
+    if not 0 <= limit <= sys.maxsize:
+        raise DataError(
+            "--limit must be 0, for all, or more, and at most "
+            f"{sys.maxsize}; got {limit}"
+        )
     yield from itertools.islice(_dataset_files(name, name), limit or None)
 
 

@@ -119,7 +119,11 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
         (["collect", "nowhere"], "environment takes no path; got 'nowhere'"),
         (
             ["collect", "--source", "hub", "--limit", "-5"],
-            "--limit must be 0, for all, or more; got -5",
+            "--limit must be 0, for all, or more, and at most",
+        ),
+        (
+            ["collect", "--source", "hub", "--limit", "9" * 30],
+            f"got {'9' * 30}",
         ),
         (["run"], "params.yaml does not exist"),
         (["sweep"], "params.yaml does not exist"),

@@ -191,6 +191,7 @@ ONE_LINE = [
     ("--plugins none-such src/name.py", 2, "pip install none-such"),
     ("--select N,B --plugins pep8-naming src/name.py", 1, "the rule B"),
     ("$'src/\\xff.py'", 2, "cannot read"),
+    ("$'src/\\xc3\\xa9.py'", 1, ""),  # to an output in ASCII
 ]
 
 
@@ -219,6 +220,7 @@ def test_what_goes_wrong_is_one_line(
         "paths = src\n"
     )
     (project / "src" / "off.py").write_text(OFF)
+    (project / "src" / "é.py").write_text("x=1\n")
     if SHELL & set(words):
         judge = f"{sys.executable} -m stylerl.cli.main judge"
         done = subprocess.run(
@@ -226,7 +228,11 @@ def test_what_goes_wrong_is_one_line(
             capture_output=True,
             text=True,
             timeout=60,
-            env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
+            env={
+                "PYTHONPATH": str(ROOT),
+                "PATH": os.environ["PATH"],
+                "PYTHONIOENCODING": "ascii",
+            },
         )
         ended, said = done.returncode, done.stderr
     else:
