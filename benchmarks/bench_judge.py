@@ -7,13 +7,15 @@ Functions of the installed packages, half of them corrupted, are judged
 1. by the judge, on one core and on several;
 2. by the flake8 command, started once for each snippet, as the notebook
    this project grew from did; on a sample, and extrapolated;
-3. by one flake8 command over a folder of them all, `-j1` and `-j` several.
+3. by one flake8 command over a folder of them all, `-j1` and `-j` several;
+4. by the judge with ruff as its engine, under rules of the same families, all
+   at once and 64 a call, as PPO judges a batch.
 
 Every verdict of 1 is compared with that of 2 and 3 in the same run; one
-difference, and nothing is written.  Speeds are given by the clock and by
-CPU time of all processes, their start included, the best of three rounds in
-which 1 and 3 take turns; on a machine that does something else as well,
-believe the second.  A sampling profile then says where one process of the
+difference, and nothing is written (bench_judge_ruff.py does so for 4).
+Speeds are given by the clock and by CPU time of all processes, their start
+included, the best of three rounds in which 1, 3 and 4 take turns; on a
+machine that does something else as well, believe the second.  A sampling profile then says where one process of the
 judge spends its time.  Results go to benchmarks/results/judge.md; it takes
 about a minute.
 """
@@ -30,7 +32,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -51,6 +53,13 @@ FORMAT = "--format=%(path)s\t%(row)d\t%(col)d\t%(code)s\t%(text)s"
 CONFIG = JudgeConfig()
 TURNS = 3  # of the judge and of the command over the folder
 ROUNDS = 3  # of the profile over all snippets
+CALL = 64  # snippets that PPO judges at once
+RUFF = """preview = true
+line-length = 79
+[lint]
+select = ["E", "W", "F"]
+ignore = ["F821", "F822", "E226"]
+"""
 TICK = 0.001  # CPU seconds between two samples; the kernel may take more
 
 Result = TypeVar("Result")
@@ -90,7 +99,8 @@ def main() -> None:
             many, again = time_judge(names, snippets, options.jobs)
             folder_one, theirs = time_folder(folder, len(names), 1)
             folder_many, last = time_folder(folder, len(names), options.jobs)
-            turns.append([one, many, folder_one, folder_many])
+            ruffs = time_ruff(folder, names, snippets)
+            turns.append([one, many, folder_one, folder_many, *ruffs])
             for findings in (again, theirs, last):
                 compare(ours, findings, names)
         single = time_single(folder, names[: options.single], ours)
@@ -154,6 +164,28 @@ def time_judge(
     found, clock, cpu = timed(work)
     speed = Speed(f"judge, jobs={jobs}", len(names), clock, cpu)
     return speed, dict(zip(names, found, strict=True))
+
+
+def time_ruff(
+    folder: str, names: list[str], snippets: list[bytes]
+) -> list[Speed]:
+    """The judge with ruff, on one core: all at once, and CALL a call."""
+    path = Path(folder, "ruff.toml")
+    path.write_text(RUFF)
+    files = [*zip(snippets, names, strict=True)]
+    speeds = []
+    for words, size in (("", len(files)), (f", {CALL} a call", CALL)):
+
+        def work(size: int = size) -> None:
+            judge = Judge(JudgeConfig(engine="ruff", config=str(path)))
+            for start in range(0, len(files), size):
+                deque(judge.judge_files(files[start : start + size], 1), 0)
+
+        _, clock, cpu = timed(work)
+        name = f"judge with ruff, jobs=1{words}"
+        speeds.append(Speed(name, len(files), clock, cpu))
+    path.unlink()
+    return speeds
 
 
 def time_single(folder: str, names: list[str], ours: Findings) -> Speed:
@@ -265,7 +297,7 @@ def report(
     ours: Findings,
 ) -> str:
     """The results as Markdown."""
-    one, many, folder_one, folder_many = speeds
+    one, many, folder_one, folder_many, ruff, calls = speeds
     found = sum(map(len, ours.values()))
     clean = sum(not violations for violations in ours.values())
     total = sum(shares.values())
@@ -297,6 +329,9 @@ def report(
         f"core, {folder_many.cpu / many.cpu:.2f} times on {options.jobs}; "
         f"by the clock {folder_one.clock / one.clock:.2f} and "
         f"{folder_many.clock / many.clock:.2f} times.",
+        f"- (c) With ruff the judge takes {ruff.cpu / one.cpu:.2f} of what it "
+        f"takes with flake8, {calls.cpu / one.cpu:.2f} at {CALL} snippets a "
+        f"call: {1000 * calls.cpu / calls.sources * CALL:.0f} ms of CPU each.",
         "",
         "Where a process of the judge spends its time "
         f"({total} samples; pycodestyle's and pyflakes' own: {own:.1%}):",
@@ -315,7 +350,7 @@ def machine() -> str:
     """Processor, load and versions."""
     versions = ", ".join(
         f"{name} {metadata.version(name)}"
-        for name in ("flake8", "pycodestyle", "pyflakes")
+        for name in ("flake8", "pycodestyle", "pyflakes", "ruff")
     )
     model = next(_processor_names(), platform.machine())
     load = os.getloadavg()[0]
