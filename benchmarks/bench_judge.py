@@ -15,9 +15,9 @@ Every verdict of 1 is compared with that of 2 and 3 in the same run; one
 difference, and nothing is written (bench_judge_ruff.py does so for 4).
 Speeds are given by the clock and by CPU time of all processes, their start
 included, the best of three rounds in which 1, 3 and 4 take turns; on a
-machine that does something else as well, believe the second.  A sampling profile then says where one process of the
-judge spends its time.  Results go to benchmarks/results/judge.md; it takes
-about a minute.
+machine that does something else as well, believe the second.  A sampling
+profile then says where one process of the judge spends its time.  Results go
+to benchmarks/results/judge.md; it takes about a minute.
 """
 
 import argparse
