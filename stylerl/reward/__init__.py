@@ -3,13 +3,13 @@
 scorers.py trains and applies the reward models (what they learn from is in
 stylerl/reward_data); composite.py is the reward of PPO, with substance.py and
 gaming.py against the ways to game it; other_trainers.py is that reward as the
-trainers of others take it, `stylerl.reward.trl_reward`.
+trainers of others take it: `trl_reward` and `verifiers_reward`.
 """
 
 from importlib import import_module
 from typing import Any
 
-__all__ = ["trl_reward"]
+__all__ = ["trl_reward", "verifiers_reward"]
 
 
 def __getattr__(name: str) -> Any:
