@@ -8,7 +8,8 @@ the first policy, since registering one needs none.
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -80,28 +81,52 @@ class Policy:
 
 def _check(prompts: pd.DataFrame, chosen: Mapping[str, Any]) -> None:
     """Raise DataError for what no policy can answer."""
-    columns = [*prompts.columns]
+    columns = [*getattr(prompts, "columns", [type(prompts).__name__])]
     if columns != ["prompt"]:
         raise DataError(f"there must be one column, prompt; got {columns}")
     for prompt in prompts["prompt"]:
-        if not isinstance(prompt, str) or not prompt.strip():
+        if not _is_text(prompt) or not prompt.strip():
             raise DataError(f"a prompt must be a text; got {prompt!r:.80}")
-    if unknown := sorted(set(chosen) - set(PARAMS)):
+    if unknown := sorted(map(str, chosen.keys() - PARAMS.keys())):
         raise DataError(
             f"params may hold {', '.join(PARAMS)}; got {', '.join(unknown)}"
         )
     heat, length = chosen["temperature"], chosen["max_new_tokens"]
-    if not (0 <= heat < math.inf and length >= 1):
+    if not (
+        _is_number(heat, Real)
+        and 0 <= heat < math.inf
+        and _is_number(length, Integral)
+        and length >= 1
+    ):
         raise DataError(
             "temperature must be at least 0 and max_new_tokens at least 1; "
-            f"got {heat}, {length}"
+            f"got {heat!r:.80}, {length!r:.80}"
         )
-    if not 0 <= chosen["seed"] < 2**32:
+    seed, stops = chosen["seed"], chosen["stop_strings"]
+    if not (_is_number(seed, Integral) and 0 <= seed < 2**32):
+        raise DataError(f"seed must be from 0 to 4294967295; got {seed!r:.80}")
+    if isinstance(stops, str | Mapping) or not isinstance(stops, Iterable):
         raise DataError(
-            f"seed must be from 0 to 4294967295; got {chosen['seed']}"
+            f"stop_strings must be a list of texts; got {stops!r:.80}"
         )
-    if "" in chosen["stop_strings"]:
-        raise DataError("stop_strings must not be empty texts; remove ''")
+    for text in stops:
+        if not _is_text(text) or not text:
+            raise DataError(
+                "stop_strings must not be empty texts, nor anything else; got "
+                f"{text!r:.80}: remove it"
+            )
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a string that can be written."""
+    return (
+        isinstance(value, str)
+        and value == value.encode(errors="replace").decode()
+    )
 
 
 class _Served:

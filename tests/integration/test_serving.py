@@ -111,7 +111,22 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("params", "prompts", "said"), REFUSED)
+# What MLflow would refuse, in words of its own.
+OTHER_KINDS = [
+    ({"stop_strings": "ab"}, PROMPTS, "stop_strings must be a list of texts"),
+    ({"stop_strings": None}, PROMPTS, "stop_strings must be a list of texts"),
+    ({"stop_strings": [1]}, PROMPTS, "nor anything else; got 1: remove it"),
+    ({"temperature": "x"}, PROMPTS, "temperature must be at least 0.*'x'"),
+    ({"temperature": None}, PROMPTS, "temperature must be at least 0.*None"),
+    ({"max_new_tokens": 1.5}, PROMPTS, "max_new_tokens at least 1.*1.5"),
+    ({"max_new_tokens": True}, PROMPTS, "max_new_tokens at least 1.*True"),
+    ({"seed": 1.5}, PROMPTS, "seed must be from 0 to 4294967295; got 1.5"),
+]
+
+
+@pytest.mark.parametrize(
+    ("params", "prompts", "said"), [*REFUSED, *OTHER_KINDS]
+)
 def test_what_no_policy_can_answer_is_refused(
     llama_folder, params, prompts, said
 ):
