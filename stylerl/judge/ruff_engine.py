@@ -69,10 +69,10 @@ class Ruff:
         """
         require("ruff", "ruff")
         assert config.config is not None
-        self._file = config.config
+        self._file = os.path.abspath(config.config)  # without `..`
         self._weights = config.weights
         self._limit = config.time_limit
-        self.folder = os.path.dirname(config.config)
+        self.folder = os.path.dirname(self._file)
         self.versions = {"ruff": metadata.version("ruff")}
         self.settings = self.read_settings()
 

@@ -74,6 +74,34 @@ def test_json_is_one_object_a_line(
     }
 
 
+def test_ruff_judges_the_files_that_ruff_would_check(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "src" / "left_out").mkdir()
+    for name in ("left_out/x.py", "not_linted.py", "book.ipynb"):
+        (project / "src" / name).write_text("x = 1 \n")
+    (project / "ruff.toml").write_text(
+        'extend-exclude = ["left_out"]\nlint.select = ["W"]\n'
+        'lint.exclude = ["not_*.py"]\n'
+    )
+    ruff = ("--engine", "ruff", "--config", "ruff.toml")
+    assert run("src", "gone.py", *ruff) == 2
+    said = capsys.readouterr()
+    # Scores: 1 clean, 0 broken, 1 - 1/10 dirty; (1 + 0 + 0.9) / 3 = 0.633.
+    assert said.out.splitlines()[1:] == [
+        "invalid-syntax        2      1  src/broken.py:1:7 Expected a "
+        "parameter or the end of the parameter list",
+        "W291                  1      1  src/dirty.py:2:4 Trailing whitespace",
+        "not parsed: src/broken.py: invalid-syntax Expected a parameter or "
+        "the end of the parameter list",
+        "3 files: 1 compliant (33.3%), 1 not parsed, 3 violations, mean "
+        "score 0.633",
+    ]
+    assert "cannot read gone.py: No such file" in said.err
+    with pytest.raises(DataError, match="found none below src/book.ipynb"):
+        run("src/book.ipynb", *ruff)
+
+
 def test_clean_files_are_exit_code_0(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,7 +156,7 @@ def test_the_hostile_files_are_not_clean(verdicts: dict[str, Verdict]) -> None:
 
 
 def test_sources_without_a_file_have_no_name(project: Path) -> None:
-    judge = of(project)
+    judge = of(project, "tests/../pyproject.toml")
     sources = ["import os\n", "x = 1\n", "import os\n"]
     assert [v.compliant for v in judge.verdicts(sources)] == [
         *(False, True, False)
