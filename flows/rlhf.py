@@ -38,7 +38,6 @@ METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
-SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 
 
 @flow(name="rlhf", persist_result=False)
@@ -154,12 +153,7 @@ def record(
     """
     note = {"mlflow.note.content": summary.markdown(metrics)}
     parent.log_tags({"judge": judge, **note})
-    scores = {
-        f"{name}/{key}": value
-        for name, model in SCORES.items()
-        for key, value in metrics[model].items()
-    }
-    parent.log_metrics(scores)
+    parent.log_metrics(tracking.scores(metrics))
     if REPORT.exists():
         parent.log_file(REPORT)
     made = {path for result in results.values() for path in result["outs"]}

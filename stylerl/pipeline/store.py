@@ -37,10 +37,21 @@ def store() -> str:
     """MLFLOW_TRACKING_URI, or the workspace's own database."""
     if named := os.environ.get("MLFLOW_TRACKING_URI"):
         return named
-    folder = Path("mlflow").resolve()
+    own = folder()
     with suppress(OSError):  # `_ask` says so
-        folder.mkdir(exist_ok=True)
-    return f"sqlite:///{folder / 'mlflow.db'}"
+        own.mkdir(exist_ok=True)
+    return f"sqlite:///{own / 'mlflow.db'}"
+
+
+def folder() -> Path:
+    """mlflow/ of the checkout.
+
+    `dvc exp run` with --queue or --temp works in a copy that it drops
+    afterwards, and names the checkout.
+    """
+    copied = "DVC_EXP_BASELINE_REV" in os.environ
+    root = os.environ.get("DVC_ROOT", "") if copied else ""
+    return Path(root, "mlflow").resolve()
 
 
 def best_effort(call: Callable[[], object]) -> bool:

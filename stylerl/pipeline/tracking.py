@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import stylerl
-from stylerl import storage
+from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError, require
 from stylerl.pipeline import graph, machine
 from stylerl.pipeline.store import best_effort, moving, store
+from stylerl.pipeline.store import folder as store_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 PARENT = "STYLERL_PARENT_RUN"
 KEY = "STYLERL_STAGE_KEY"
+SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
@@ -65,17 +67,23 @@ def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
 class Run:
     """One MLflow run; without a client, every call returns at once."""
 
-    def __init__(self, name: str, tags: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, tags: dict[str, str], again: str = ""
+    ) -> None:
         self.id = ""
         self.url = ""
         self.client: Any = None
-        best_effort(lambda: self._open(name, tags))
+        best_effort(lambda: self._open(name, tags, again))
 
-    def _open(self, name: str, tags: dict[str, str]) -> None:
+    def _open(self, name: str, tags: dict[str, str], again: str) -> None:
         client = connect()
         folder = experiment(client)
-        run = client.create_run(folder, tags=tags, run_name=name)
-        self.id = run.info.run_id
+        if again:
+            client.update_run(again, status="RUNNING")
+            self.id = again
+        else:
+            run = client.create_run(folder, tags=tags, run_name=name)
+            self.id = run.info.run_id
         here = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
         self.url = f"{here}?{MACHINE_LEARNING}"
         self.client = client
@@ -198,12 +206,58 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
         digests = graph.datasets(declared)
     except StylerlError:
         tags["stage_key"] = "outside a pipeline"
-    if parent := os.environ.get(PARENT):
-        tags["mlflow.parentRunId"] = parent
-    with _running(stage, tags) as run, _system_metrics(run):
-        run.log_params(params)
-        run.log_inputs(digests)
+    with _experiment_run() as experiment_run:
+        parent = experiment_run.id if experiment_run else ""
+        if parent := parent or os.environ.get(PARENT, ""):
+            tags["mlflow.parentRunId"] = parent
+        with _running(stage, tags) as run, _system_metrics(run):
+            run.log_params(params)
+            run.log_inputs(digests)
+            yield run
+        if experiment_run and stage == "evaluate":
+            metrics = storage.read_json(Path("metrics/evaluate.json"))
+            experiment_run.log_metrics(scores(metrics))
+
+
+@contextmanager
+def _experiment_run() -> Iterator[Run | None]:
+    """The run of the DVC experiment that a stage works for, if it does.
+
+    The first stage makes it and each later one opens it again, so that it
+    ends as the last one did; the name and the commit that it began from are
+    DVC's.
+    """
+    name = os.environ.get("DVC_EXP_NAME")
+    if not name or os.environ.get(PARENT):
+        yield None
+        return
+    tags = {
+        "dvc.experiment": name,
+        "dvc.baseline": os.environ.get("DVC_EXP_BASELINE_REV", ""),
+    }
+    query = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
+    found: list[Any] = []
+
+    def search() -> None:
+        client = connect()
+        found.extend(client.search_runs([experiment(client)], query))
+
+    best_effort(search)
+    tags |= {"flow": "dvc exp", **_origin("dvc exp run")}
+    again = found[0].info.run_id if found else ""
+    with _running(name, tags, again) as run:
+        if not again:
+            run.log_params(config.to_dict(config.load()))
         yield run
+
+
+def scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What a parent run holds of an evaluation: before/, after/, gain/."""
+    return {
+        f"{name}/{key}": value
+        for name, model in SCORES.items()
+        for key, value in metrics[model].items()
+    }
 
 
 @contextmanager
@@ -524,7 +578,7 @@ def experiment(client: "MlflowClient") -> str:
     if found := client.get_experiment_by_name(name):
         return found.experiment_id
     local = store().startswith("sqlite:")
-    artifacts = Path("mlflow/artifacts").resolve().as_uri() if local else None
+    artifacts = (store_folder() / "artifacts").as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
 
 
@@ -538,9 +592,17 @@ def _origin(source: str) -> dict[str, str]:
 
 
 @contextmanager
-def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
-    """Open a run and close it with the status of the block's outcome."""
-    run = Run(name, dict(tags))
+def _running(
+    name: str, tags: Mapping[str, str], again: str = ""
+) -> Iterator[Run]:
+    """Open a run and close it with the status of the block's outcome.
+
+    Args:
+        name: of a new run.
+        tags: of a new run.
+        again: the id of a run to open again instead.
+    """
+    run = Run(name, dict(tags), again)
     try:
         yield run
     except BaseException as error:

@@ -202,6 +202,59 @@ def test_runs_are_found_by_their_key(
     assert tracking.stage_run_id("ab" * 32) == handed.id
 
 
+def test_the_stages_of_a_dvc_experiment_have_one_parent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends as its last stage did, and has the scores of `evaluate`."""
+    monkeypatch.setenv("DVC_EXP_NAME", "coy-crow")
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "b6a1157")
+    (folder / "params.yaml").write_text("seed: 3\n")
+    models = ("base", "sft", "ppo", "gain")
+    measured = {name: {"kl": n} for n, name in enumerate(models)}
+    storage.write_json(folder / "metrics/evaluate.json", measured)
+    client = tracking.connect()
+
+    def parent_of(run: tracking.Run) -> Any:
+        tags = client.get_run(run.id).data.tags
+        return client.get_run(tags["mlflow.parentRunId"])
+
+    with tracking.stage_run("ppo", {}) as ppo:
+        assert parent_of(ppo).info.status == "RUNNING"
+    first = parent_of(ppo)
+    assert (first.info.run_name, first.info.status) == ("coy-crow", "FINISHED")
+    assert first.data.params["seed"] == "3"
+    with tracking.stage_run("evaluate", {}) as evaluate:
+        pass
+    again = parent_of(evaluate)
+    assert again.info.run_id == first.info.run_id
+    kl = {k: v for k, v in again.data.metrics.items() if k.endswith("kl")}
+    assert kl == {
+        "base/kl": 0, "before/kl": 1, "after/kl": 2, "gain/kl": 3
+    }  # fmt: skip
+    with pytest.raises(ValueError), tracking.stage_run("report", {}):
+        raise ValueError
+    assert parent_of(evaluate).info.status == "FAILED"
+    # The same name, begun from another commit, is another experiment.
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "ffa1157")
+    with tracking.stage_run("ppo", {}) as other:
+        pass
+    assert parent_of(other).info.run_id != first.info.run_id
+
+
+def test_a_copy_that_dvc_drops_logs_to_the_checkout(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    copy = folder / ".dvc/tmp/exps/tmp1"
+    copy.mkdir(parents=True)
+    monkeypatch.chdir(copy)
+    monkeypatch.setenv("DVC_ROOT", str(folder))
+    assert store.folder() == copy / "mlflow"  # DVC_ROOT alone says nothing
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "b6a1157")
+    assert store.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
+    assert not (copy / "mlflow").exists()
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(ValueError("bad"), "FAILED"), (KeyboardInterrupt(), "KILLED")],
