@@ -27,6 +27,7 @@ PARAMS: dict[str, Any] = {
 # is always free to refuse.
 PLACES = 4  # requests at once, the one that is answered included
 PATIENCE = 20.0  # seconds a request waits for its turn; MLflow gives up at 60
+LONGEST = 2**20  # characters a request; more would keep all others waiting
 RETRY_AFTER = 2  # seconds, told to those that are refused
 
 
@@ -87,6 +88,11 @@ def _check(prompts: pd.DataFrame, chosen: Mapping[str, Any]) -> None:
     for prompt in prompts["prompt"]:
         if not _is_text(prompt) or not prompt.strip():
             raise DataError(f"a prompt must be a text; got {prompt!r:.80}")
+    if (length := sum(map(len, prompts["prompt"]))) > LONGEST:
+        raise DataError(
+            f"the prompts of a request must have at most {LONGEST} "
+            f"characters; got {length}: ask for fewer at once"
+        )
     if unknown := sorted(map(str, chosen.keys() - PARAMS.keys())):
         raise DataError(
             f"params may hold {', '.join(PARAMS)}; got {', '.join(unknown)}"

@@ -120,6 +120,7 @@ OTHER_KINDS = [
     ({"temperature": None}, PROMPTS, "temperature must be at least 0.*None"),
     ({"max_new_tokens": 1.5}, PROMPTS, "max_new_tokens at least 1.*1.5"),
     ({"max_new_tokens": True}, PROMPTS, "max_new_tokens at least 1.*True"),
+    ({}, ["x" * 2**19, "y" * (2**19 + 1)], "at most 1048576 characters"),
     ({"seed": 1.5}, PROMPTS, "seed must be from 0 to 4294967295; got 1.5"),
 ]
 
