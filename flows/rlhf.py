@@ -38,6 +38,10 @@ METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
+STATES = {
+    "Cached": "**Cached**: nothing ran, DVC vouches for what is there",
+    "Completed": "**Completed**: executed, or restored by DVC",
+}
 
 
 @flow(name="rlhf", persist_result=False)
@@ -75,7 +79,7 @@ def rlhf(
             }
             decision = promote(parent, metrics, results, lineage, sampling)
             logged_models.log(results, settings, metrics)
-    publish(parent, metrics, decision)
+    publish(parent, metrics, decision, results)
     return {**metrics, "promotion": decision.text if decision else None}
 
 
@@ -105,10 +109,10 @@ def run_stages(
         if stale is None:
             stale = stages.stale(refill=False)
         key = graph.stage_key(stage)
-        state = stages.run_stage.with_options(
-            refresh_cache=stage.name in stale
-        )(stage.name, key, parent.id, return_state=True)
-        results[stage.name] = state.result()
+        state = stages.run_or_reuse(stage, stage.name in stale)(
+            stage.name, key, parent.id, return_state=True
+        )
+        results[stage.name] = {**state.result(), "state": state.name}
         if state.name != "Cached":
             stale = None
         tags[f"state.{stage.name}"] = state.name or ""
@@ -194,15 +198,24 @@ def promote(
 
 
 def publish(
-    parent: tracking.Run, metrics: dict[str, Any], decision: Decision | None
+    parent: tracking.Run,
+    metrics: dict[str, Any],
+    decision: Decision | None,
+    results: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Show the outcome in the Prefect UI."""
+    rows = [
+        f"| {name} | {STATES.get(each['state'], each['state'])} |"
+        for name, each in results.items()
+    ]
+    states = "\n".join(["| stage | state |", "|---|---|", *rows])
     where = (
         f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
         "`stylerl report` opens it, with the last sweep"
     )
     for key, description, text in (
         ("before-after", "Scores", summary.markdown(metrics)),
+        ("stages", "What ran, and what did not", states),
         ("alarms", "Alarms triggered during PPO", alarms()),
         ("promotion", "The gate", decision.markdown if decision else ""),
         ("report", "Where the report is", where if REPORT.exists() else ""),

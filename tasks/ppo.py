@@ -145,16 +145,19 @@ def _key() -> str:
 def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
     """Log one update to MLflow, and print its alarms.
 
-    An alarm is printed once, when it is first triggered; its name is then
-    added to `triggered`.  The MLflow tag holds its latest state.
+    An alarm is printed once, when it is first triggered, and once more when
+    it becomes critical; `triggered` then holds that it was.  The MLflow tag
+    holds its latest state.
     """
     times = {f"seconds/{k}": v for k, v in step.seconds.items()}
     times["tokens_per_second"] = step.tokens_per_second
     run.log_metrics(step.metrics | times, step.update)
     for alarm in step.alarms:
-        if alarm.name not in triggered:
-            tqdm.write(f"update {step.update}: {alarm}")
-            triggered.add(alarm.name)
+        kind = "critical alarm: " if alarm.critical else ""
+        new = {alarm.name, kind + alarm.name} - triggered
+        if new:
+            tqdm.write(f"update {step.update}: {kind}{alarm}")
+            triggered |= new
         run.log_tag(f"alarm: {alarm.name}", f"update {step.update}: {alarm}")
     if step.update % SAMPLE_EVERY == 1:
         batch = step.rollouts

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prefect import get_run_logger, task
+from prefect.assets import add_asset_metadata, materialize
 from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
-from prefect.tasks import Task, exponential_backoff
+from prefect.events import emit_event
+from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
 from stylerl import storage
 from stylerl.errors import DataError, StylerlError
@@ -41,6 +43,9 @@ HINTS = (  # of DVC's, after every stage
     "Use `dvc push`",
     "No remote provided and no default",  # the base's stage names its own
 )
+CRITICAL = re.compile(r"update (\d+): critical alarm: ([^:]+): (.*)")
+ALARM_EVENT = "stylerl.ppo.alarm"
+ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
 T = TypeVar("T")
 
@@ -200,7 +205,30 @@ def _blocked_by(error: str) -> str:
     return error.strip() if any(words in error for words in BUSY) else ""
 
 
-@task(
+def asset(path: str) -> str:
+    """The key of Prefect's asset for a path that DVC made or tracks."""
+    return ASSETS + re.sub(r"[^\w./-]", "_", path)
+
+
+def run_or_reuse(
+    stage: graph.Stage, stale: bool
+) -> MaterializingTask[[str, str, str], dict[str, Any]]:
+    """The task `run_stage` for a stage: what it makes, of what.
+
+    Args:
+        stage: of dvc.yaml.
+        stale: whether DVC finds its outputs wrong, whatever Prefect knows.
+    """
+    return run_stage.with_options(
+        refresh_cache=stale,
+        assets=[asset(out) for out in stage.outs],
+        asset_deps=[asset(dep) for dep in graph.datasets(stage)],
+    )
+
+
+@materialize(
+    asset("artifacts"),  # until `run_or_reuse` names the stage's own
+    by="dvc",
     name="stage",
     task_run_name="{name}",
     cache_policy=CacheKeyFnPolicy(cache_key_fn=_cache_key),
@@ -239,11 +267,11 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
             tracking.end_children(parent)
     if outcome.code != 0:
         raise _failure(stage, outcome)
-    return {
-        "key": key,
-        "outs": graph.outputs(name),
-        "run": tracking.stage_run_id(key),
-    }
+    outs, run = graph.outputs(name), tracking.stage_run_id(key)
+    for path in stage.outs:
+        facts = {"md5": outs.get(path), "stage_key": key, "mlflow_run": run}
+        add_asset_metadata(asset(path), facts)
+    return {"key": key, "outs": outs, "run": run}
 
 
 def find_runs(
@@ -276,9 +304,27 @@ def find_runs(
 
 
 def _log(line: str) -> None:
-    """One line of a stage's output, in the log of its task run."""
+    """One line of a stage's output, in the log of its task run.
+
+    A critical alarm is an event as well, related to the flow's run: what an
+    automation may cancel.
+    """
     if not line.strip().startswith(HINTS):
         get_run_logger().info("%s", line)
+    if found := CRITICAL.match(line.strip()):
+        update, name, finding = found.groups()
+        emit_event(
+            ALARM_EVENT,
+            resource={
+                "prefect.resource.id": f"stylerl.alarm.{_slug(name)}",
+                "prefect.resource.name": name,
+            },
+            payload={"update": int(update), "finding": finding},
+        )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"\W+", "-", name.lower()).strip("-")
 
 
 def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:

@@ -26,6 +26,12 @@ from mlflow import models
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.events.clients import AssertingPassthroughEventsClient
+from prefect.events.schemas.automations import AutomationCore
+from prefect.events.schemas.events import Event
+from prefect.events.worker import EventsWorker
+from prefect.server.events.schemas.automations import EventTrigger
+from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_LOCAL_STORAGE_PATH,
@@ -114,6 +120,9 @@ def main():
         (out / "model").write_text(text)
         (out / "rollouts.jsonl").write_text(text)
         run.log_metrics({"loss": 0.5}, step=1)
+        if NAME == "ppo":
+            print("update 3: critical alarm: KL explosion: KL to the "
+                  "reference is 16.0")
         if NAME == "evaluate":
             evaluate(run)
 
@@ -230,6 +239,8 @@ def server(
     """A Prefect server and an MLflow store for the whole module."""
     folder = tmp_path_factory.mktemp("stores")
     with pytest.MonkeyPatch.context() as patch, prefect_test_harness(120):
+        # sends what it keeps: the server learns of task runs by events
+        EventsWorker.set_client_override(AssertingPassthroughEventsClient)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         patch.setenv("PATH", path)
         patch.setenv("PYTHONPATH", str(ROOT))  # where flows/ is
@@ -237,6 +248,7 @@ def server(
         patch.setenv("PREFECT_HOME", str(folder / "prefect"))
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
         yield patch
+        EventsWorker.set_client_override(None)
 
 
 class Lines(logging.Handler):
@@ -378,11 +390,77 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
     assert str(model.aliases["champion"]) == str(versions[0].version)
     for key, words in (
         ("before-after", "| compliance % |"),
+        ("stages", "| ppo | **Completed**"),
         ("promotion", "- gain over SFT: held"),
     ):
         artifact = Artifact.get(key)
         assert artifact is not None
         assert words in artifact.data
+
+
+def events(name: str) -> list[Event]:
+    """Those that were sent under a name, once there are any."""
+
+    def sent() -> list[Event]:
+        clients = AssertingPassthroughEventsClient.all
+        every = [event for client in clients for event in client.events]
+        return [event for event in every if event.event == name]
+
+    wait_for(lambda: bool(sent()), 60)
+    return sent()
+
+
+def test_stages_materialise_assets(after_first_run: Path) -> None:
+    """Of what, and by whom: edges of Prefect's own graph."""
+    os.chdir(after_first_run)
+    found = {
+        event.resource.id: event
+        for event in reversed(
+            events("prefect.asset.materialization.succeeded")
+        )  # of the first run: other tests change the policy
+    }
+    start = "dvc://stylerl/"
+    paths = {"artifacts/filter", "artifacts/base", "artifacts/sft",
+             "artifacts/ppo", "artifacts/evaluate", "artifacts/report",
+             "metrics/evaluate.json"}  # fmt: skip
+    assert {key.removeprefix(start) for key in found} >= paths
+    for made, read in (
+        ("artifacts/filter", ["data"]),
+        ("artifacts/sft", ["artifacts/base", "artifacts/filter"]),
+        ("artifacts/evaluate", ["artifacts/ppo"]),
+    ):
+        related = found[start + made].related
+        assets = [each.id for each in related if each.role == "asset"]
+        assert sorted(assets) == [start + path for path in read]
+        assert "dvc" in [each.id for each in related]
+    facts = found[start + "artifacts/ppo"].payload
+    assert facts["md5"] == graph.outputs("ppo")["artifacts/ppo"]
+    assert facts["stage_key"] == graph.stage_key(graph.find_stage("ppo"))
+    assert tracking.connect().get_run(facts["mlflow_run"])
+
+
+def test_a_critical_alarm_is_an_event_that_cancels(
+    after_first_run: Path,
+) -> None:
+    """The sample automation's trigger, as the server matches it."""
+    event = events(stages.ALARM_EVENT)[0]
+    assert event.resource.id == "stylerl.alarm.kl-explosion"
+    finding = "KL to the reference is 16.0"
+    assert event.payload == {"update": 3, "finding": finding}
+    roles = {each.role: each.id for each in event.related}
+    assert roles["flow-run"].startswith("prefect.flow-run.")
+    sample = yaml.safe_load((ROOT / "examples/automation.yaml").read_text())
+    automation = AutomationCore.model_validate(sample)  # as the command does
+    assert [action.type for action in automation.actions] == [
+        "cancel-flow-run"
+    ]
+    trigger = EventTrigger.model_validate(sample["trigger"])
+    arrived = ReceivedEvent.model_validate(event.model_dump())
+    assert trigger.covers(arrived)
+    assert trigger.expects(arrived.event)
+    done = events("prefect.asset.materialization.succeeded")[0]
+    other = ReceivedEvent.model_validate(done.model_dump())
+    assert not trigger.covers(other)
 
 
 def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
@@ -399,7 +477,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     table = pd.DataFrame([row | {"validation/kl": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
     with tracking.flow_run("flow", {}, kind="alarms") as parent:
-        story.publish(parent, storage.read_json(story.METRICS), None)
+        story.publish(parent, storage.read_json(story.METRICS), None, {})
     artifact = Artifact.get("alarms")
     assert artifact is not None
     assert "| KL explosion | 2, from 1 to 2 | KL to the" in artifact.data
@@ -410,6 +488,8 @@ def test_again_is_all_cached(folder: Path, log: list[str]) -> None:
     first = latest_parent().data.tags["run.sft"]
     assert run() == CACHED
     assert executed() == []
+    table = Artifact.get("stages")
+    assert table and table.data.count("**Cached**") == 5
     left = "; it and the rest last took [0-9]+[.][0-9] min"
     assert re.fullmatch(f"stage 3 of 5: sft{left}", log[-3])
     assert latest_parent().data.tags["run.sft"] == first
