@@ -1,5 +1,6 @@
 """`make gpu` at a toy size: every part of it runs on a CPU."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -8,9 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import bench_gpu  # noqa: E402
-
 pytestmark = pytest.mark.slow
 
 
@@ -24,6 +22,9 @@ def page(tmp_path, *options):
 
 
 def test_both_trainers_give_a_line_for_each_model(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    bench_gpu = importlib.import_module("bench_gpu")
+
     def here(command, _):
         """A case in this process, which has imported everything."""
         bench_gpu.child(command[command.index("--case") + 1], toy=True)
