@@ -78,11 +78,12 @@ def main() -> None:
         triggered: set[str] = set()
         for step in trainer:
             log_step(run, step, triggered)
+            write_curves(_curves(trainer.history))  # for `dvc plots show`
         # The outputs of the stage, as dvc.yaml declares them.
         trainer.save_policy(FOLDER)
         storage.write_text(ROLLOUTS, _rollouts(trainer))
         table = _updates(trainer.history)
-        storage.write_text(UPDATES, table.to_csv(index=False))
+        write_curves(table)
         summary = _summary(table) | _kept(trainer)
         storage.write_json(METRICS, summary)
         run.log_metrics(summary)
@@ -200,13 +201,27 @@ def _rollouts(trainer: PPOTrainer) -> str:
     )
 
 
+def write_curves(table: pd.DataFrame) -> None:
+    """Write what is plotted by update."""
+    storage.write_text(UPDATES, table.to_csv(index=False))
+
+
+def _curves(history: list[dict[str, float]]) -> pd.DataFrame:
+    """One row for each update: its metrics."""
+    return pd.DataFrame(
+        {"update": update, **metrics}
+        for update, metrics in enumerate(history, start=1)
+    )
+
+
 def _updates(history: list[dict[str, float]]) -> pd.DataFrame:
-    """One row for each update: its metrics, and its alarms' names."""
-    rows = []
-    for update, metrics in enumerate(history, start=1):
-        names = [alarm.name for alarm in health.alarms(history[:update])]
-        rows.append({"update": update, **metrics, "alarms": "; ".join(names)})
-    return pd.DataFrame(rows)
+    """The same, and the names of each update's alarms."""
+    names = [
+        "; ".join(alarm.name for alarm in health.alarms(history[:update]))
+        for update in range(1, len(history) + 1)
+    ]
+    table = _curves(history)
+    return table.assign(alarms=names) if names else table
 
 
 def _summary(table: pd.DataFrame) -> dict[str, Any]:

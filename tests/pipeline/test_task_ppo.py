@@ -159,6 +159,8 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         ppo.main()
     assert list((tmp_path / "checkpoints/ppo/0123456789abcdef").iterdir())
+    curves = pd.read_csv(tmp_path / "metrics/ppo.csv")  # as training goes
+    assert curves["update"].tolist() == [1]
     seen = []
     monkeypatch.setattr(
         ppo, "log_step", lambda _run, step, _triggered: seen.append(step)
