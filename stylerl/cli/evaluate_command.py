@@ -9,7 +9,8 @@ The first model is the reference.  What is left in the folder:
                      `stylerl compare` takes) and report.html
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -69,9 +70,11 @@ def run(folders: Sequence[Path], params: Params, out: Path) -> str:
         "failed_guards": failed,
     }
     storage.write_json(out / "metrics.json", metrics)
-    for name, each in compared.items():
+    for folder, each in zip(
+        _folders(compared), compared.values(), strict=True
+    ):
         each.completions.attrs = dict(basis)
-        _write(out / _folder(name), each, sources, params)
+        _write(out / folder, each, sources, params)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
     tables += [summary.markdown(each.metrics) for each in compared.values()]
     text = "\n".join(tables)
@@ -79,9 +82,15 @@ def run(folders: Sequence[Path], params: Params, out: Path) -> str:
     return text
 
 
-def _folder(name: str) -> str:
-    """A model's label, which may be a path, as the name of a folder."""
-    return name.replace("/", "-").strip(".-")
+def _folders(names: Iterable[str]) -> list[str]:
+    """Models' labels, which may be paths, as different names of folders."""
+    found: list[str] = []
+    for name in names:
+        plain = name.replace("/", "-").strip(".-")
+        again = (f"{plain}-{n}" for n in itertools.count(2))
+        free = itertools.chain([plain], again)
+        found.append(next(each for each in free if each not in found))
+    return found
 
 
 def _write(

@@ -29,6 +29,7 @@ def run(folder: Path, target: str, public: bool) -> str:
     from stylerl.lm.models import load_tokenizer
 
     hub.model_files(folder)
+    hub.check_name(target)
     tokenizer = load_tokenizer(folder)
     first = tokenizer.bos_token or tokenizer.eos_token
     name = target if not hub.is_folder(target) else Path(target).name
@@ -50,7 +51,7 @@ def evidence(folder: Path) -> card.Run | None:
     if not found:
         return None
     said = subprocess.run(
-        [sys.executable, "-m", "dvc", "status", "--json", "evaluate"],
+        [sys.executable, "-m", "dvc", "status", "--json", "ppo", "evaluate"],
         capture_output=True,
         text=True,
     )

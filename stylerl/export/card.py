@@ -20,7 +20,7 @@ library_name: transformers
 pipeline_tag: text-generation
 license: other
 license_name: those-of-the-training-data
-tags: [code, python, flake8, stylerl]
+tags: [code, python, style, stylerl]
 ---
 """
 USE = """\
@@ -153,9 +153,19 @@ def _judge(run: Run) -> str:
         "plugins": ", ".join(judge.plugins) or "none",
     }
     if judge.config:
-        chosen = {"its configuration": judge.config}
+        chosen = {
+            "its configuration": judge.config,
+            "plugins": chosen["plugins"],
+        }
+    if judge.engine == "ruff":
+        del chosen["plugins"]
+    if judge.weights:
+        weights = [f"{rule} {w:g}" for rule, w in judge.weights.items()]
+        chosen["weights in the reward"] = ", ".join(weights)
     said = "; ".join(f"{name} {value}" for name, value in chosen.items())
-    return f"flake8 with `noqa` disabled: {said}. Identity `{run.judge}`."
+    return (
+        f"{judge.engine} with `noqa` disabled: {said}. Identity `{run.judge}`."
+    )
 
 
 def _data(snippets: pd.DataFrame) -> str:

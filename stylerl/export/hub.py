@@ -42,6 +42,19 @@ def is_folder(target: str) -> bool:
     )
 
 
+def check_name(target: str) -> None:
+    """Refuse a folder that no other can take the place of.
+
+    Raises:
+        StylerlError: it is `.`, `..` or `/`.
+    """
+    if Path(target).name in ("", ".."):
+        raise StylerlError(
+            "a model is pushed to a folder that has a name; got "
+            f"{target}: name one, such as ./policy"
+        )
+
+
 def push(folder: Path, card: str, target: str, public: bool) -> str:
     """Copy a model and its card; where they are then.
 

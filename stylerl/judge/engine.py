@@ -78,7 +78,9 @@ class Engine:
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
-            *_, last = said.getvalue().splitlines() or [str(error)]
+            last = str(error)
+            if isinstance(error, SystemExit):  # argparse has said why
+                *_, last = said.getvalue().splitlines() or [last]
             raise ConfigError(
                 f"flake8 refuses the judge's options: {last}"
             ) from error

@@ -224,7 +224,8 @@ class Judge:
         pool = self._pool or self.ruff
         pool = pool or shared_pool(self.config, identity)
         jobs = jobs or pool.size()
-        if self._cache is None:
+        beside = self.ruff is not None and self.ruff.settings.look_beside
+        if self._cache is None or beside:
             return pool.judge(files, jobs)
         return _cached(self._cache, identity, files, pool, jobs)
 

@@ -8,6 +8,7 @@ violation.
 """
 
 import io
+import re
 import tokenize
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -57,6 +58,7 @@ OF_THE_END = (
     *("W292", "W391", "F401", "F821", "F822", "F841", "F842"),
     *("ARG", "B007", "RET503"),
 )
+DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def\b", re.MULTILINE)
 _NO_CODE = frozenset((NL, COMMENT, INDENT, DEDENT, ENDMARKER))
 
 
@@ -68,8 +70,8 @@ def attribute(
     By position, on the whole: what flake8 reports beyond the prompt's last
     character is the completion's.  So is, wherever it is reported, a body
     on the line of its header (E701, E704) or too complex (C901), what ruff
-    says of a function whole (OF_ITS_WHOLE), and a syntax error, since the
-    prompt was cut from text that parses.
+    says of its last function whole (OF_ITS_WHOLE), and a syntax error, since
+    the prompt was cut from text that parses.
 
     Of a completion that is not `finished`, and judged without the line that
     was cut, syntax errors and what is found at the end of a file are the
@@ -81,6 +83,8 @@ def attribute(
         violations: of prompt and completion together.
     """
     header = _header_rows(prompt)
+    opened = max([0, *(each.start() for each in DEF.finditer(prompt))])
+    function = prompt.count("\n", 0, opened) + 1  # its first row
 
     def owner(violation: Violation) -> str:
         if violation.code.startswith(SYNTAX):
@@ -88,7 +92,9 @@ def attribute(
         late = not finished and violation.code.startswith(OF_THE_END)
         if violation.code in OF_THE_BODY and violation.row in header:
             return "completion"
-        whole = violation.code.startswith(OF_ITS_WHOLE)
+        whole = violation.row >= function and (
+            violation.code.startswith(OF_ITS_WHOLE)
+        )
         if offset(prompt, violation) < len(prompt) and not whole:
             return "prompt"
         return "cut" if late else "completion"

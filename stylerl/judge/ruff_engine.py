@@ -40,6 +40,8 @@ INIT = "__init__.py"
 NO_TEXT = "stream did not contain valid UTF-8"  # ruff's words
 BY_NAME = ("per_file_ignores", "per_file_target_version")
 MEMORY = "/dev/shm"  # files there cost a tenth of those on a busy disk
+# Rules that look at what stands beside a source on the disk.
+BESIDE = ("EXE", "I0", "INP", "N999", "TC", "TID")
 
 
 class Settings(NamedTuple):
@@ -51,6 +53,11 @@ class Settings(NamedTuple):
     roots: list[str]  # folders of the project's own modules
     excluded: list[str]  # patterns of files that are not linted
     warnings: list[str]
+
+    @property
+    def look_beside(self) -> bool:
+        """Whether a verdict hangs on more than source, name and settings."""
+        return any(rule.startswith(BESIDE) for rule in self.rules)
 
 
 class Ruff:
@@ -83,7 +90,8 @@ class Ruff:
             ConfigError: as `__init__` says.
         """
         _check_section(self._file)
-        done = self._run(["--show-settings", self._file], self.folder)
+        words = ["--no-force-exclude", "--show-settings", self._file]
+        done = self._run(words, self.folder)
         said = done.stderr.decode(errors="replace")
         if done.returncode != 0:
             raise ConfigError(
@@ -205,7 +213,7 @@ class Ruff:
     ) -> dict[str, Verdict]:
         """The verdicts by name; `files` are of one tree."""
         roots = self.settings.roots
-        with tempfile.TemporaryDirectory(dir=_disk(files)) as folder:
+        with _scratch(files) as folder:
             top = os.path.realpath(folder)
             _write(top, self.folder, files)
             if real:  # a file beside these in the tree is beside them there
@@ -289,13 +297,29 @@ def _block(text: str, name: str) -> str:
     return text.partition(f"linter.{name} = [\n")[2].partition("\n]")[0]
 
 
-def _disk(files: Mapping[str, bytes]) -> str | None:
-    """Where to write some files: in memory, if there is plenty."""
-    if not os.access(MEMORY, os.W_OK):
-        return None
-    size = sum(map(len, files.values()))
-    return (
-        MEMORY if shutil.disk_usage(MEMORY).free > 4 * size + 2**24 else None
+def _scratch(
+    files: Mapping[str, bytes],
+) -> tempfile.TemporaryDirectory[str]:
+    """A folder for some files: in memory, if there is plenty.
+
+    Raises:
+        DiskError: it cannot be made.
+    """
+    disk = None
+    if os.access(MEMORY, os.W_OK):
+        size = sum(map(len, files.values()))
+        if shutil.disk_usage(MEMORY).free > 4 * size + 2**24:
+            disk = MEMORY
+    try:
+        return tempfile.TemporaryDirectory(dir=disk)
+    except OSError as error:
+        raise _refusal(disk or tempfile.gettempdir(), error) from error
+
+
+def _refusal(folder: str, error: OSError) -> DiskError:
+    return DiskError(
+        "the judge must be able to write temporary files for ruff; "
+        f"{folder}: {error.strerror}"
     )
 
 
@@ -318,10 +342,7 @@ def _write(top: str, folder: str, files: Mapping[str, bytes]) -> None:
                     break
                 Path(f"{top}{each}/{INIT}").touch()
     except OSError as error:
-        raise DiskError(
-            "the judge must be able to write temporary files for ruff; "
-            f"{tempfile.gettempdir()}: {error.strerror}"
-        ) from error
+        raise _refusal(top, error) from error
 
 
 def _read(
@@ -333,7 +354,8 @@ def _read(
         row, column = each["location"]["row"], each["location"]["column"]
         code = each["code"] or each.get("name") or SYNTAX[1]
         name = each["filename"].removeprefix(top)
-        found[name].append(Violation(row, column, code, each["message"]))
+        text = each["message"].replace(top, "")
+        found[name].append(Violation(row, column, code, text))
     return {
         name: _verdict(sorted(violations), files[name])
         for name, violations in found.items()

@@ -160,7 +160,13 @@ def _reward_models(results: Results, settings: Params) -> Iterator[Scored]:
     if not whole or not REWARD.exists():
         return
     measured = storage.read_json(REWARD)
-    basis = {"seed": settings.seed, "held_out": settings.reward.held_out}
+    read = graph.inputs(graph.find_stage("reward"))
+    basis = {
+        "seed": settings.seed,
+        "held_out": settings.reward.held_out,
+        "judge": settings.judge,
+        "rollouts": read.get(settings.reward.rollouts),
+    }
     dataset = _held_out("reward", "valid labels and pairs", basis)
     for name in ("classifier", "pairwise"):
         yield Scored(
@@ -178,9 +184,16 @@ def _validated(results: Results, settings: Params) -> Iterator[Scored]:
         return
     made, summary = results["ppo"], storage.read_json(PPO)
     kept = summary.get("kept_update", summary["updates"])
-    count = settings.ppo.validation_prompts
-    basis = {"seed": settings.seed, "validation_prompts": count}
-    dataset = _held_out("ppo", "valid prompts", basis)
+    ppo = settings.ppo
+    basis = {
+        "seed": settings.seed,
+        "validation_prompts": ppo.validation_prompts,
+        "judge": settings.judge,
+        "reward": ppo.reward,
+        "reference": results["sft"]["outs"][FOLDERS["sft"]],
+        **ppo.sampling,
+    }
+    dataset = _held_out("ppo", "PPO's validation prompts", basis)
     for row in pd.read_csv(UPDATES).to_dict("records"):
         scores = {
             str(name).removeprefix(VALIDATED): value

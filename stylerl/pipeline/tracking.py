@@ -234,6 +234,7 @@ def _experiment_run() -> Iterator[Run | None]:
     tags = {
         "dvc.experiment": name,
         "dvc.baseline": os.environ.get("DVC_EXP_BASELINE_REV", ""),
+        "dvc.params": storage.digest(Path("params.yaml"))[:16],
     }
     query = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
     found: list[Any] = []
@@ -276,13 +277,14 @@ def _system_metrics(run: Run) -> Iterator[None]:
         monitors.append(system.SystemMetricsMonitor(run.id))
         monitors[0].start()
 
-    if run.client and os.environ.get(SYSTEM_METRICS, "").lower() != "false":
+    off = os.environ.get(SYSTEM_METRICS, "").lower() in ("false", "0")
+    if run.client and not off:
         best_effort(start)
     try:
         yield
     finally:
         if monitors and run.client:  # else it may hang, and is a daemon
-            monitors[0].finish()
+            best_effort(monitors[0].finish)  # asks first: it joins for 6 s
 
 
 @contextmanager

@@ -55,7 +55,7 @@ BASELINE_METRICS = [
 
 CONTEST = (
     "standardised_compliance", "compliance", "parse_rate", "length_median",
-    "long_share", "statements", "distinct_3", "kl", "ruff", "black",
+    "long_share", "statements", "distinct_3", "kl", "ruff", "flake8", "black",
 )  # fmt: skip
 
 
@@ -271,7 +271,8 @@ def contest(alone: Mapping[str, Metrics], compared: Mapping[str, Any]) -> str:
         alone: the metrics of each, by its name.
         compared: the evaluation of each but the reference.
     """
-    shown = [metric_of(key) for key in CONTEST]
+    measured = {key for own in alone.values() for key in own}
+    shown = [metric_of(key) for key in CONTEST if key in measured]
     gains = [CUT, STANDARDISED, metric_of("compliance")]
     heads = [CUT.label, *(m.label for m in reversed(OVER_SFT))]
     heads += [*(metric.label for metric in shown), "guards that failed"]

@@ -263,11 +263,13 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     function = "\n".join(file.lines[line - 1 : ends.get(line, 0)]) + "\n"
     indent = function[: len(function) - len(function.lstrip(" \t"))]
     own = re.sub(f"^{indent}", "", function, flags=re.MULTILINE)
-    if line not in ends or not own.startswith(prompt):
+    rows = prompt.removesuffix("\n") + "\n"
+    if line not in ends or not own.startswith(rows):
         raise DataError(
-            "a prompt must be how the function begins whose `def` is in row "
-            f"`line` of file_text; row {line} of {path or SNIPPET} and "
-            f"{prompt[:60]!r} differ: correct the columns, or leave them out"
+            "a prompt must be the first rows, whole, of the function whose "
+            f"`def` is in row `line` of file_text; row {line} of "
+            f"{path or SNIPPET} and {prompt[:60]!r} differ: correct the "
+            "columns, or leave them out"
         )
     return Place(file, line, function, prompt)
 

@@ -132,7 +132,7 @@ def test_a_stage_run_holds_everything(
     assert client.get_run(parent.id).data.params["sft.lr"] == "0.5"
 
 
-@pytest.mark.parametrize("wanted", ["true", "false"])
+@pytest.mark.parametrize("wanted", ["true", "false", "0"])
 def test_a_stage_logs_the_load_of_its_machine(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
@@ -145,7 +145,9 @@ def test_a_stage_logs_the_load_of_its_machine(
     with tracking.stage_run("sft", {}) as run:
         watched = watcher in [thread.name for thread in enumerate_threads()]
         assert watched == (wanted == "true")
+        deadline = time.monotonic() + 60
         while watched:
+            assert time.monotonic() < deadline, "no system metric was logged"
             found = client.get_run(run.id).data.metrics
             if share := found.get("system/system_memory_usage_percentage"):
                 assert 0 < share < 100
@@ -513,7 +515,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
             ("classifier", "/classifier"), ("pairwise", "/pairwise"),
         )),
     }  # fmt: skip
-    test, valid = "test prompts", "valid prompts"
+    test, valid = "test prompts", "PPO's validation prompts"
     held_out = "valid labels and pairs"
     for name, expected in (
         ("base pretrain-md5", {(test, "compliance", 0.25, 0)}),

@@ -123,7 +123,7 @@ def test_an_output_that_no_one_takes(
     [
         (["complete", "\udcff"], "a prompt must be UTF-8; got '\\udcff'"),
         (["complete", "x"], "there is no model to complete with"),
-        (["complete", "x", "--model", "."], "a folder with a model; . is"),
+        (["complete", "x", "--model", "."], ". has no config.json"),
         (["run", "--rounds", "0"], "rounds must be at least 1"),
         (["run", "--rounds", "2"], "needs a reward that is learnt"),
         (["run", "--set", "preset=huge"], "preset must be one of default"),

@@ -155,6 +155,7 @@ def test_the_files_name_is_what_per_file_ignores_look_at(tmp_path):
     [
         (FILE, 5, "row 5 of snippet.py"),  # the body's
         (FILE, 99, "row 99 of snippet.py"),
+        (FILE.replace("prices", "prices, *more"), AT_MODULE, "first rows"),
         (FILE.replace("prices", "values"), AT_MODULE, "correct the columns"),
         ("def total(:\n", 1, "must parse"),
         ("x = '\0'\n", 1, "must parse"),

@@ -122,6 +122,10 @@ def test_whose_violations(prompt, completion, finished, theirs, own, cut):
         ("x\ndef f(a,\n      b):  # Why.", 2, 1, "C901", "completion"),
         ("def f():\n    pass\n\n\nx\n", 1, 1, "C901", "prompt"),
         ("x = '''\nf:", 1, 1, "E701", "prompt"),  # tokenize gives up on it
+        # An argument that its own body leaves unused, and another's.
+        ("def f(a,\n      b):\n", 2, 7, "ARG001", "completion"),
+        ("def g(a):\n    pass\n\n\ndef f(b):\n", 1, 7, "ARG001", "prompt"),
+        ("def g(a):\n    pass\n\n\ndef f(b):\n", 5, 7, "ARG001", "completion"),
     ],
 )
 def test_the_share_of_a_place(prompt, row, col, code, share):

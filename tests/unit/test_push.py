@@ -77,6 +77,20 @@ def test_a_card_says_what_the_run_measured(heading, lines) -> None:
     assert [line for line in lines if line not in section] == []
 
 
+def test_a_card_says_which_judge_and_what_it_weighs() -> None:
+    changes = {
+        "judge.engine": "ruff",
+        "judge.config": "ruff.toml",
+        "judge.weights": {"E501": 0.5},
+    }
+    run = run_of("ppo")._replace(params=override(Params(), changes))
+    text = card.render("me/policy", "<|eos|>", run)
+    assert (
+        "ruff with `noqa` disabled: its configuration ruff.toml; weights in "
+        "the reward E501 0.5. Identity `5dc19fe6`."
+    ) in text
+
+
 def test_a_model_of_no_run_has_no_scores() -> None:
     text = card.render("m", "<s>", None)
     assert [line for line in text.splitlines() if line.startswith("#")] == [
@@ -120,6 +134,12 @@ def test_what_transformers_loads_goes(llama_folder, tmp_path, capsys) -> None:
 )
 def test_a_target_is_a_folder_or_a_name(target, folder) -> None:
     assert hub.is_folder(target) is folder
+
+
+@pytest.mark.parametrize("target", [".", "..", "/", "policy/.."])
+def test_a_folder_without_a_name_is_refused(target) -> None:
+    with pytest.raises(StylerlError, match="a folder that has a name"):
+        hub.check_name(target)
 
 
 def test_a_folder_with_something_stays_as_it_is(
@@ -229,14 +249,20 @@ def test_scores_are_those_of_the_bytes(tmp_path, monkeypatch) -> None:
     storage.write_json(push_command.JUDGE, {"judge": "j"})
     UPDATES.to_csv(push_command.UPDATES, index=False)
     Path("dvc.yaml").write_text(
-        "stages: {evaluate: {cmd: 'true', deps: [artifacts/ppo]}}"
+        "stages: {evaluate: {cmd: 'true', deps: [artifacts/ppo]},"
+        " ppo: {cmd: 'true', params: [ppo.updates]}}"
     )
+    Path("params.yaml").write_text("ppo: {updates: 3}\n")
     for command in (("init", "--no-scm", "-q"), ("repro", "-q")):
         subprocess.run([sys.executable, "-m", "dvc", *command], check=True)
     run = push_command.evidence(policy)
     assert run is not None
     assert (run.role, run.judge, run.metrics) == ("ppo", "j", {"size": 1})
     assert push_command.evidence(base) is None
+    Path("params.yaml").write_text("ppo: {updates: 4}\n")
+    with pytest.raises(StylerlError, match="not of artifacts/ppo as it is"):
+        push_command.evidence(policy)  # the card would say 4 updates
+    Path("params.yaml").write_text("ppo: {updates: 3}\n")
     (policy / "config.json").write_text('{"a": 1}')
     with pytest.raises(StylerlError, match="not of artifacts/ppo as it is"):
         push_command.evidence(policy)

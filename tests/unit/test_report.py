@@ -297,9 +297,10 @@ def test_pieces_begin_behind_the_prompt(violations, cut):
 def test_every_metric_of_the_table_is_shown():
     text = report.render(evidence())
 
-    for metric in report.display.TABLE:
-        assert escape(metric.label) in text
-    assert set(NUMBERS) == {metric.key for metric in report.display.TABLE}
+    there = {m.key for m in report.display.TABLE if escape(m.label) in text}
+    assert there == set(NUMBERS)
+    # Where ruff judges, flake8 stands in its place.
+    assert {m.key for m in report.display.TABLE} - there == {"flake8"}
 
 
 def test_the_reward_models_are_shown_by_rule():

@@ -155,6 +155,37 @@ def test_the_hostile_files_are_not_clean(verdicts: dict[str, Verdict]) -> None:
     assert [v.code for v in verdicts["a.py"].violations] == ["F401", "F401"]
 
 
+def test_what_stands_beside_a_file_is_looked_at_each_time(
+    tmp_path: Path,
+) -> None:
+    """No verdict is kept that the disk alone can change; none names a
+    temporary folder."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "ruff.toml").write_text('lint.select = ["INP"]\n')
+    file = tmp_path / "lib/x.py"
+    file.parent.mkdir()
+    file.write_text("x = 1\n")
+    config = JudgeConfig(
+        engine="ruff", config=str(tmp_path / "ruff.toml"), ignore=(), select=()
+    )
+    judge = Judge(config, tmp_path / "cache.sqlite")
+    source = [(b"x = 1\n", str(file))]
+    (first,) = judge.judge_files(source)
+    assert [v.code for v in first.violations] == ["INP001"]
+    assert "/dev/shm" not in first.violations[0].text
+    (file.parent / "__init__.py").touch()
+    (second,) = judge.judge_files(source)
+    assert second.compliant
+
+
+def test_a_configuration_may_exclude_itself(tmp_path: Path) -> None:
+    (tmp_path / "ruff.toml").write_text(
+        'force-exclude = true\nexclude = ["*.toml"]\n'
+    )
+    (verdict,) = of(tmp_path, "ruff.toml").verdicts(["import os\n"])
+    assert [v.code for v in verdict.violations] == ["F401"]
+
+
 def test_sources_without_a_file_have_no_name(project: Path) -> None:
     judge = of(project, "tests/../pyproject.toml")
     sources = ["import os\n", "x = 1\n", "import os\n"]
