@@ -71,7 +71,7 @@ def run(folders: Sequence[Path], params: Params, out: Path) -> str:
     }
     storage.write_json(out / "metrics.json", metrics)
     for folder, each in zip(
-        _folders(compared), compared.values(), strict=True
+        folder_names(compared), compared.values(), strict=True
     ):
         each.completions.attrs = dict(basis)
         _write(out / folder, each, sources, params)
@@ -82,7 +82,7 @@ def run(folders: Sequence[Path], params: Params, out: Path) -> str:
     return text
 
 
-def _folders(names: Iterable[str]) -> list[str]:
+def folder_names(names: Iterable[str]) -> list[str]:
     """Models' labels, which may be paths, as different names of folders."""
     found: list[str] = []
     for name in names:

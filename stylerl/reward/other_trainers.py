@@ -90,7 +90,9 @@ class TextReward:
         texts = [_prompt(each, self.begin) for each in prompts]
         done = [True] * count
         if self.ends and completion_ids is not None:
-            done = [[*ids][-1] in self.ends for ids in completion_ids]
+            done = [
+                not self.ends.isdisjoint([*ids][-1:]) for ids in completion_ids
+            ]
         judged = [
             code if end else whole_lines(code)
             for code, end in zip(

@@ -183,6 +183,11 @@ def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
     whole, worse = trl_reward()([PROMPT] * 2, batch[1], completion_ids=ids)
     assert whole == pytest.approx(2.5)
     assert worse != pytest.approx(2.5)
+    # without a token no eos was sampled, and the answer is cut as well
+    none, some = (
+        reward([PROMPT], [""], completion_ids=[each]) for each in ([], [end])
+    )
+    assert none == pytest.approx([some[0] - penalty])
 
 
 def test_each_part_is_logged():
