@@ -45,7 +45,7 @@ from stylerl import config, draws, storage
 from stylerl.cli import evaluate_command
 from stylerl.config import Params
 from stylerl.evaluation.measurement.generations import LoadedModel
-from stylerl.lm import training
+from stylerl.lm import batching
 from stylerl.lm.models import save_model
 from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import PPOTrainer
@@ -265,11 +265,11 @@ def response_loss(
     given = [sampled.prompt_ids[row] for row in rows]
     written = [sampled.ids[row] for row in rows]
     pairs = list(zip(given, written, strict=True))
-    ids, mask = training.pad_right(
+    ids, mask = batching.pad_right(
         [[*prompt, *response] for prompt, response in pairs],
         tokenizer.pad_token_id,
     )  # (b, T)
-    targets, _ = training.pad_right(
+    targets, _ = batching.pad_right(
         [[*([-100] * len(prompt)), *response] for prompt, response in pairs],
         -100,
     )

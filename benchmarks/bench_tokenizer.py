@@ -37,8 +37,8 @@ from stylerl.config import JudgeConfig, RewardConfig
 from stylerl.judge import Judge, pool
 from stylerl.lm import models
 from stylerl.reward import scorers
-from stylerl.reward_data import model_metrics as metrics
-from stylerl.reward_data import pairs
+from stylerl.reward_models import model_metrics as metrics
+from stylerl.reward_models import pairs, scorer_training
 from stylerl.supervised.pretrain import train_tokenizer
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -141,7 +141,7 @@ def measured(
         config = RewardConfig(
             base=str(Path(folder, "m")), epochs=epochs, learning_rate=1e-3
         )
-        scorer = scorers.train_classifier(texts, config, SEED)
+        scorer = scorer_training.train_classifier(texts, config, SEED)
     seconds = time.process_time() - start
     chosen = [pair.chosen for pair in held_out]
     rejected = [pair.rejected for pair in held_out]

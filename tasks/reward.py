@@ -3,14 +3,19 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import stylerl.reward.scorers as reward
 from stylerl import config, storage
 from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.pipeline import process, tracking
-from stylerl.reward_data import dataset, preferences, refresh
-from stylerl.reward_data import model_metrics as reward_metrics
-from stylerl.reward_data.dataset import RewardDataset
+from stylerl.reward_models import (
+    dataset,
+    model_metrics,
+    preferences,
+    refresh,
+    scorer_training,
+)
+from stylerl.reward_models.dataset import RewardDataset
+from stylerl.supervised.training import Log
 
 LABELS = Path("artifacts/label/labels.parquet")
 CLASSIFIER = Path("artifacts/reward/classifier")
@@ -27,7 +32,7 @@ def main() -> None:
         run.log_tag("judge", judge.identity)
         train_set, eval_set = _datasets(params, judge)
         # 1. Train both models, and save each with the judge's identity.
-        classifier = reward.train_classifier(
+        classifier = scorer_training.train_classifier(
             train_set.labels,
             params.reward,
             params.seed,
@@ -35,7 +40,7 @@ def main() -> None:
         )
         models.tag_with_judge(classifier.model, judge.identity)
         models.save_model(*classifier, CLASSIFIER)
-        pairwise = reward.train_pairwise(
+        pairwise = scorer_training.train_pairwise(
             train_set.pairs,
             [pair.chosen for pair in train_set.pairs],
             params.reward,
@@ -45,7 +50,7 @@ def main() -> None:
         models.tag_with_judge(pairwise.model, judge.identity)
         models.save_model(*pairwise, PAIRWISE)
         # 2. Measure both on the eval set.
-        measured = reward_metrics.measure(
+        measured = model_metrics.measure(
             classifier, pairwise, eval_set, params.reward.batch_size
         )
         storage.write_json(METRICS, measured.metrics)
@@ -75,7 +80,7 @@ def _datasets(
     return train_set, eval_set
 
 
-def _logger(run: tracking.Run, model: str) -> reward.Log:
+def _logger(run: tracking.Run, model: str) -> Log:
     """Log what a model's training reports under the model's name."""
 
     def log(metrics: Mapping[str, float], step: int) -> None:

@@ -26,8 +26,8 @@ from stylerl.config import Params
 from stylerl.data.prompts import compliant_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
-from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import CONFIDENCE, Answer, Pair
+from stylerl.reward_models import preferences
+from stylerl.reward_models.preferences import CONFIDENCE, Answer, Pair
 
 LABELS = Path("artifacts/label/labels.parquet")
 POLICIES = (Path("artifacts/sft"), Path("artifacts/ppo"))

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs
 
 from stylerl.errors import DataError, StylerlError, require
 from stylerl.report import markup, templates
-from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import CONFIDENCE, Answer, Choice, Pair
+from stylerl.reward_models import preferences
+from stylerl.reward_models.preferences import CONFIDENCE, Answer, Choice, Pair
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -1,6 +1,6 @@
 """Language models: loaded, sampled from, and what their trainers share.
 
 models.py loads and saves; sampling.py writes completions, logprobs.py scores
-them; training.py is what supervised trainers share, adapters.py is LoRA,
-checkpoint.py what a killed run resumes from.
+them; batching.py makes batches of texts, adapters.py is LoRA, checkpoint.py
+what a killed run resumes from.
 """

@@ -26,7 +26,7 @@ def check_files(params: Params) -> str:
     """
     from stylerl.judge import Judge
     from stylerl.reward import functions
-    from stylerl.reward_data import preferences
+    from stylerl.reward_models import preferences
 
     judge = Judge(params.judge).identity
     for name in params.ppo.reward:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from stylerl.config import PPOConfig
 from stylerl.lm.attention import attention
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
-from stylerl.lm.training import multiplies_bf16
+from stylerl.lm.precision import multiplies_bf16
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import MicroBatch, Rollouts, SampledRollouts
 

@@ -1,9 +1,9 @@
 """What a completion is worth.
 
-scorers.py trains and applies the reward models (what they learn from is in
-stylerl/reward_data); composite.py is the reward of PPO, with substance.py and
-gaming.py against the ways to game it; other_trainers.py is that reward as the
-trainers of others take it: `trl_reward` and `verifiers_reward`.
+scorers.py applies the reward models (stylerl/reward_models trains them);
+composite.py is the reward of PPO, with substance.py and gaming.py against the
+ways to game it; other_trainers.py is that reward as the trainers of others
+take it: `trl_reward` and `verifiers_reward`.
 """
 
 from importlib import import_module

@@ -21,8 +21,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError, require
-from stylerl.lm import training
+from stylerl.lm import batching
 from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.supervised import training
 
 HELD_OUT = 300  # compliant snippets of the valid split to measure on
 DIGITS = 6
@@ -82,7 +83,7 @@ def fine_tune(
     tokenizer = load_tokenizer(config.base, config.revision)
     model = load_causal_lm(config.base, config.revision, tokenizer)
     usable = compliant_snippets(labels)
-    limit = training.token_limit(model, config.max_tokens)
+    limit = batching.token_limit(model, config.max_tokens)
     learnt, dropped = _fitting(
         usable["train"], tokenizer, config.snippets, limit
     )
@@ -132,11 +133,11 @@ def likelihood(
     rows = [snippet.encode(tokenizer) for snippet in snippets]
     every = [ids for ids, _ in rows]
     nats, tokens = 0.0, 0
-    for batch in training.batches_by_length(every, batch_size):
-        ids, mask = training.pad_right(
+    for batch in batching.batches_by_length(every, batch_size):
+        ids, mask = batching.pad_right(
             [every[i] for i in batch], tokenizer.pad_token_id
         )  # (B, T)
-        targets, _ = training.pad_right([rows[i][1] for i in batch], -100)
+        targets, _ = batching.pad_right([rows[i][1] for i in batch], -100)
         ids, mask = ids.to(model.device), mask.to(model.device)
         targets = targets[:, 1:].to(model.device)
         logits = model(input_ids=ids, attention_mask=mask).logits

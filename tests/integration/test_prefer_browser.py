@@ -13,8 +13,8 @@ from websockets.sync.connection import Connection
 
 from stylerl import config
 from stylerl.config import Params
-from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import Choice
+from stylerl.reward_models import preferences
+from stylerl.reward_models.preferences import Choice
 from tools import browser
 
 pytestmark = [

@@ -164,7 +164,7 @@ def test_an_edit_reruns_what_uses_it() -> None:
     """By key, one edit after the other; DVC agrees on all of them."""
     rerun: set[str] = set()
     for path, stages in (
-        ("stylerl/reward_data/pairs.py", {"reward"}),
+        ("stylerl/reward_models/pairs.py", {"reward"}),
         ("stylerl/supervised/pretrain.py", set()),  # pretrain is frozen
         ("stylerl/pipeline/tracking.py", set()),
         ("stylerl/ppo/learner.py", {"ppo"}),

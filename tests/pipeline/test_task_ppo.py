@@ -17,8 +17,7 @@ from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.pipeline import tracking
 from stylerl.ppo import factory
-from stylerl.reward import scorers as reward
-from stylerl.reward_data import refresh
+from stylerl.reward_models import refresh, scorer_training
 from tasks import ppo
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -299,7 +298,7 @@ def test_the_parts_of_the_reward_are_logged_by_name(
     workspace, tmp_path, monkeypatch, capsys
 ):
     """A saved scorer, a function beside it, and what DVC does not watch."""
-    scorer = reward.new_scorer(
+    scorer = scorer_training.new_scorer(
         config.RewardConfig(base=str(tmp_path / "artifacts/sft")), seed=0
     )
     models.save_model(*scorer, tmp_path / "artifacts/reward/pairwise")

@@ -17,6 +17,7 @@ from stylerl.reward.composite import (
     linter_style,
     repetition,
 )
+from stylerl.reward_models import scorer_training
 
 PROMPT = "def total(prices, rate):\n"
 HONEST = (
@@ -174,7 +175,7 @@ def test_several_styles_bear_their_names():
 
 def test_a_learned_style_lies_between_0_and_1(llama_folder):
     config = RewardConfig(base=str(llama_folder))
-    scorer = scorers.new_scorer(config, seed=0)
+    scorer = scorer_training.new_scorer(config, seed=0)
     texts = [PROMPT + HONEST, PROMPT + UNTIDY]
     logits = scorers.score_texts(*scorer, texts)
     expected = pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)

@@ -15,8 +15,8 @@ from stylerl.cli import prefer_command as prefer
 from stylerl.cli.prefer_web import Session
 from stylerl.config import Params, PPOConfig
 from stylerl.errors import DataError
-from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import Answer, Choice, Pair
+from stylerl.reward_models import preferences
+from stylerl.reward_models.preferences import Answer, Choice, Pair
 
 ANSWERS = Path("preferences.jsonl")
 PAIRS = Path("pairs.jsonl")

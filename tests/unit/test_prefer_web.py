@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from stylerl.cli import prefer_web
-from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import Answer, Choice, Pair
+from stylerl.reward_models import preferences
+from stylerl.reward_models.preferences import Answer, Choice, Pair
 
 HERE = "http://127.0.0.1:8000"
 PAIRS = [

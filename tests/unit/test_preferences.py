@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stylerl.errors import DataError
-from stylerl.reward.preference_pair import Preference
-from stylerl.reward_data import preferences
-from stylerl.reward_data.preferences import Answer, Choice, Pair
+from stylerl.reward_models import preferences
+from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.preferences import Answer, Choice, Pair
 
 A, B, TIE = Choice.A, Choice.B, Choice.TIE
 PAIR = Pair.of("def f(x):", "\n    return x\n", "\n    return x ;\n")

@@ -24,14 +24,14 @@ from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
-from stylerl.lm import training
 from stylerl.lm.models import load_scorer, load_tokenizer, save_model
-from stylerl.reward import scorers as reward
-from stylerl.reward.preference_pair import Preference
+from stylerl.reward import scorers
 from stylerl.reward.scorers import Scorer, score_texts
-from stylerl.reward_data import dataset, pairs, refresh
-from stylerl.reward_data import model_metrics as reward_metrics
-from stylerl.reward_data.dataset import RewardDataset
+from stylerl.reward_models import dataset, pairs, refresh, scorer_training
+from stylerl.reward_models import model_metrics as reward_metrics
+from stylerl.reward_models.dataset import RewardDataset
+from stylerl.reward_models.preference_pair import Preference
+from stylerl.supervised import training
 
 TEXTS = [
     "def add(a, b):\n    return a + b\n",
@@ -342,12 +342,16 @@ def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
 def test_the_head_is_drawn_as_published(config: RewardConfig) -> None:
     # Standard deviation 1 / sqrt(33) = 0.174 for the 32 weights; the
     # standard error of that estimate is 0.174 / sqrt(64) = 0.022.
-    weight = _head(reward.new_scorer(config, seed=0))
+    weight = _head(scorer_training.new_scorer(config, seed=0))
     assert weight.shape == (1, 32)
     assert weight.std().item() == pytest.approx(0.174, abs=3 * 0.022)
     assert weight.mean().item() == pytest.approx(0, abs=3 * 0.174 / 32**0.5)
-    assert torch.equal(weight, _head(reward.new_scorer(config, seed=0)))
-    assert not torch.equal(weight, _head(reward.new_scorer(config, seed=1)))
+    assert torch.equal(
+        weight, _head(scorer_training.new_scorer(config, seed=0))
+    )
+    assert not torch.equal(
+        weight, _head(scorer_training.new_scorer(config, seed=1))
+    )
 
 
 @pytest.mark.parametrize("base", ["llama_folder", "distilbert_folder"])
@@ -355,7 +359,7 @@ def test_a_score_does_not_depend_on_the_padding(
     base: str, request: pytest.FixtureRequest
 ) -> None:
     folder = request.getfixturevalue(base)
-    scorer = reward.new_scorer(RewardConfig(base=str(folder)), seed=0)
+    scorer = scorer_training.new_scorer(RewardConfig(base=str(folder)), seed=0)
     assert scorer.tokenizer.pad_token_id != scorer.tokenizer.eos_token_id
     together = score_texts(*scorer, TEXTS, batch_size=3)
     alone = [score_texts(*scorer, [text])[0] for text in TEXTS]
@@ -366,7 +370,7 @@ def test_a_score_does_not_depend_on_the_padding(
 
 
 def test_every_dropout_is_off(distilbert_folder: Path) -> None:
-    scorer = reward.new_scorer(
+    scorer = scorer_training.new_scorer(
         RewardConfig(base=str(distilbert_folder)), seed=0
     )
     scorer.model.train()
@@ -382,12 +386,12 @@ def test_every_dropout_is_off(distilbert_folder: Path) -> None:
 def test_a_text_over_the_context_is_cut_and_ended(
     distilbert_folder: Path,
 ) -> None:
-    scorer = reward.new_scorer(
+    scorer = scorer_training.new_scorer(
         RewardConfig(base=str(distilbert_folder)), seed=0
     )
     long = "x = 1\n" * 100  # 64 positions at most
     assert np.isfinite(score_texts(*scorer, [long])).all()
-    (ids,) = reward.encode_texts(scorer.tokenizer, [long], limit=10)
+    (ids,) = scorers.encode_texts(scorer.tokenizer, [long], limit=10)
     assert len(ids) == 10
     assert ids[0] == scorer.tokenizer.cls_token_id
     assert ids[-1] == scorer.tokenizer.sep_token_id
@@ -396,13 +400,15 @@ def test_a_text_over_the_context_is_cut_and_ended(
 def test_centring_makes_the_mean_of_references_0(
     config: RewardConfig, tmp_path: Path
 ) -> None:
-    scorer = reward.new_scorer(config, seed=0)
+    scorer = scorer_training.new_scorer(config, seed=0)
     raw = score_texts(*scorer, TEXTS)
-    reward.centre(scorer, TEXTS, batch_size=2)
+    scorer_training.centre(scorer, TEXTS, batch_size=2)
     centred = score_texts(*scorer, TEXTS)
     assert centred.mean() == pytest.approx(0, abs=1e-6)
     assert raw - centred == pytest.approx(np.full(3, raw.mean()), abs=1e-6)
-    reward.centre(scorer, TEXTS, batch_size=2)  # again changes nothing
+    scorer_training.centre(
+        scorer, TEXTS, batch_size=2
+    )  # again changes nothing
     assert score_texts(*scorer, TEXTS) == pytest.approx(centred, abs=1e-6)
     save_model(*scorer, tmp_path / "pairwise")
     loaded = _load(tmp_path / "pairwise")
@@ -423,7 +429,7 @@ def test_the_classifier_learns_a_rule(
     labels, held_out = (
         _labels()[_labels()["split"] == split] for split in ("train", "valid")
     )
-    scorer = reward.train_classifier(
+    scorer = scorer_training.train_classifier(
         labels, dataclasses.replace(config, base=folder), seed=0
     )
     texts = held_out["text"].tolist()
@@ -443,7 +449,7 @@ def test_the_pairwise_model_learns_a_rule(
 ) -> None:
     folder = str(request.getfixturevalue(base))
     learnt = _pairs()
-    scorer = reward.train_pairwise(
+    scorer = scorer_training.train_pairwise(
         learnt,
         [pair.chosen for pair in learnt],
         dataclasses.replace(config, base=folder),
@@ -459,7 +465,9 @@ def test_the_pairwise_model_learns_a_rule(
 def test_a_margin_asks_for_a_larger_difference(config: RewardConfig) -> None:
     def gap(margin: float) -> float:
         learnt = [pair._replace(margin=margin) for pair in _pairs()]
-        scorer = reward.train_pairwise(learnt, ["x = 1\n"], config, seed=0)
+        scorer = scorer_training.train_pairwise(
+            learnt, ["x = 1\n"], config, seed=0
+        )
         better = score_texts(*scorer, [pair.chosen for pair in learnt])
         worse = score_texts(*scorer, [pair.rejected for pair in learnt])
         return float((better - worse).mean())
@@ -479,7 +487,7 @@ def test_a_step_in_parts_is_the_same_step(
     labels, learnt = _labels(16), _pairs(16)
     found = []
     for part in (8, 2):
-        monkeypatch.setattr(reward, "PART", part)
+        monkeypatch.setattr(scorer_training, "PART", part)
         losses: list[float] = []
 
         def log(
@@ -488,9 +496,11 @@ def test_a_step_in_parts_is_the_same_step(
             to.append(numbers["loss"])
 
         scorer = (
-            reward.train_classifier(labels, config, 0, log)
+            scorer_training.train_classifier(labels, config, 0, log)
             if kind == "classifier"
-            else reward.train_pairwise(learnt * 2, TEXTS, config, 0, log)
+            else scorer_training.train_pairwise(
+                learnt * 2, TEXTS, config, 0, log
+            )
         )
         found.append([*losses, *score_texts(*scorer, TEXTS)])
     assert losses
@@ -517,10 +527,10 @@ def test_margin_and_centring_are_in_the_loss(
         learning_rate=1e-12,
         center_rewards_coefficient=0.0,
     )
-    reward.train_pairwise([pair] * 4, [text], still, 0, log)
+    scorer_training.train_pairwise([pair] * 4, [text], still, 0, log)
     still = dataclasses.replace(still, center_rewards_coefficient=3.0)
     plain = pair._replace(margin=0.0)
-    scorer = reward.train_pairwise([plain] * 4, [text], still, 0, log)
+    scorer = scorer_training.train_pairwise([plain] * 4, [text], still, 0, log)
     raw = scorer.model.config.reward_centre  # the text's own reward
     expected = [math.log(1 + math.e), math.log(2) + 3 * (2 * raw) ** 2]
     assert losses == pytest.approx(expected, rel=1e-4)
@@ -528,7 +538,8 @@ def test_margin_and_centring_are_in_the_loss(
 
 def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
     first, second = (
-        reward.train_classifier(_labels(8), config, seed=3) for _ in range(2)
+        scorer_training.train_classifier(_labels(8), config, seed=3)
+        for _ in range(2)
     )
     assert (score_texts(*first, TEXTS) == score_texts(*second, TEXTS)).all()
 
@@ -545,9 +556,9 @@ def test_measure(config: RewardConfig) -> None:
     # Untrained models on a table whose counts are known.
     rollouts = _labels(3).assign(prompt="")  # 4 compliant, 2 not
     eval_set = _eval_set(rollouts)
-    classifier = reward.new_scorer(config, seed=0)
-    classifier.model.config.problem_type = reward.CLASSIFIES
-    pairwise = reward.new_scorer(config, seed=1)
+    classifier = scorer_training.new_scorer(config, seed=0)
+    classifier.model.config.problem_type = scorers.CLASSIFIES
+    pairwise = scorer_training.new_scorer(config, seed=1)
     found = reward_metrics.measure(
         classifier, pairwise, eval_set, batch_size=2
     )
@@ -594,7 +605,7 @@ def test_without_rollouts_and_pairs_there_is_no_share(
     eval_set = _eval_set(refresh.label([], Judge(JudgeConfig())))._replace(
         pairs=[]
     )
-    pairwise = reward.new_scorer(config, seed=1)
+    pairwise = scorer_training.new_scorer(config, seed=1)
     found = reward_metrics.measure(pairwise, pairwise, eval_set, batch_size=2)
     assert found.metrics["pairwise"]["pairs_right"] is None
     assert found.metrics["pairwise"]["broken_auroc"] is None
@@ -604,18 +615,18 @@ def test_without_rollouts_and_pairs_there_is_no_share(
 def test_labels_of_one_kind_are_an_error(config: RewardConfig) -> None:
     labels = _labels(4).assign(compliant=True)
     with pytest.raises(DataError, match="8 compliant of 8"):
-        reward.train_classifier(labels, config, seed=0)
+        scorer_training.train_classifier(labels, config, seed=0)
 
 
 def test_no_pairs_are_an_error(config: RewardConfig) -> None:
     with pytest.raises(DataError, match="pairs"):
-        reward.train_pairwise([], [], config, seed=0)
+        scorer_training.train_pairwise([], [], config, seed=0)
 
 
 def test_a_missing_base_is_an_error(config: RewardConfig) -> None:
     missing = dataclasses.replace(config, base="artifacts/no-such-model")
     with pytest.raises(ModelError, match="no-such-model"):
-        reward.new_scorer(missing, seed=0)
+        scorer_training.new_scorer(missing, seed=0)
 
 
 def _head(scorer: Scorer) -> torch.Tensor:

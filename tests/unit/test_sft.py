@@ -15,7 +15,7 @@ from transformers import (
 
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError
-from stylerl.lm import training
+from stylerl.lm import batching
 from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
 from stylerl.supervised import sft
 
@@ -127,7 +127,7 @@ def test_prompts_are_not_learnt(llama_folder: Path) -> None:
 def test_a_document_begins_and_ends_with_eos(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
-    ids = training.encode_document(tokenizer, TEXT)
+    ids = batching.encode_document(tokenizer, TEXT)
     assert ids[0] == ids[-1] == tokenizer.eos_token_id
     assert tokenizer.decode(ids[1:-1]) == TEXT
 

@@ -9,33 +9,33 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from stylerl.config import SFTConfig
 from stylerl.errors import TrainingError
-from stylerl.lm import training
+from stylerl.lm import batching
 from stylerl.lm.models import save_model
-from stylerl.supervised import sft
+from stylerl.supervised import sft, training
 
 
 def test_padding_stands_behind_the_text() -> None:
-    ids, mask = training.pad_right([[5, 6, 7], [8]], pad_token_id=0)
+    ids, mask = batching.pad_right([[5, 6, 7], [8]], pad_token_id=0)
     assert ids.tolist() == [[5, 6, 7], [8, 0, 0]]
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
 def test_a_token_that_equals_pad_is_not_masked() -> None:
-    _, mask = training.pad_right([[0, 1], [1]], pad_token_id=0)
+    _, mask = batching.pad_right([[0, 1], [1]], pad_token_id=0)
     assert mask.tolist() == [[1, 1], [1, 0]]
 
 
 def test_batches_hold_rows_of_like_length() -> None:
     rows = [[1], [1, 2, 3], [1, 2], [4, 5, 6], [7]]
     # Longest first, equal lengths in their order.
-    assert list(training.batches_by_length(rows, 2)) == [[1, 3], [2, 0], [4]]
+    assert list(batching.batches_by_length(rows, 2)) == [[1, 3], [2, 0], [4]]
 
 
 @pytest.mark.parametrize(("most", "expected"), [(100, 100), (300, 256)])
 def test_the_context_bounds_the_limit(
     most: int, expected: int, tiny_lm: PreTrainedModel
 ) -> None:
-    assert training.token_limit(tiny_lm, most) == expected
+    assert batching.token_limit(tiny_lm, most) == expected
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(

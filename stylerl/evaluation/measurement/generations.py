@@ -19,7 +19,7 @@ from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models, sampling
-from stylerl.lm.training import multiplies_bf16
+from stylerl.lm.precision import multiplies_bf16
 
 REFERENCE = "sft"  # what KL is measured against
 SCORED = 64  # texts scored at once; 256 took twice the time on a CPU

@@ -14,9 +14,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from transformers import PreTrainedTokenizerBase
 
-from stylerl.reward.preference_pair import UNPARSABLE, Preference
 from stylerl.reward.scorers import Scorer, encode_texts, score_texts
-from stylerl.reward_data.dataset import RewardDataset
+from stylerl.reward_models.dataset import RewardDataset
+from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 
 BINS = 10
 DIGITS = 6

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from stylerl import storage
 from stylerl.errors import DataError
-from stylerl.reward.preference_pair import Preference
+from stylerl.reward_models.preference_pair import Preference
 
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
 TEXTS = {"prompt": str, "a": str, "b": str}

@@ -1,12 +1,12 @@
-"""What every supervised trainer of ours shares: settings, batches, a bar.
+"""What every supervised trainer of ours shares: settings and a bar.
 
 SFT and both reward models run on transformers' Trainer (TRL's are subclasses
-of it).  Here are the settings they have in common, the way a text becomes
-token ids, and a callback that shows progress and logs the metrics.
+of it).  Here are the settings they have in common, and a callback that shows
+progress and logs the metrics.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ import huggingface_hub.constants
 import torch
 from tqdm import tqdm
 from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
     PrinterCallback,
     Trainer,
     TrainerCallback,
@@ -26,7 +24,7 @@ from transformers import (
 
 from stylerl.config import RewardConfig, SFTConfig
 from stylerl.errors import TrainingError
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.precision import multiplies_bf16
 
 Log = Callable[[Mapping[str, float], int], None]  # metrics and their step
 LOG_STEPS = 5
@@ -65,16 +63,6 @@ def training_arguments(
     }
 
 
-def multiplies_bf16() -> bool:
-    """Whether bf16 autocast is faster than fp32 on this machine."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities()
-    return bool(
-        capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
-    )
-
-
 def train_with_progress(
     trainer: Trainer, stage: str, log: Log | None = None
 ) -> float:
@@ -94,42 +82,6 @@ def train_with_progress(
     loss = float(trainer.train().training_loss)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss
-
-
-def encode_document(
-    tokenizer: PreTrainedTokenizerBase, text: str
-) -> list[int]:
-    """Token ids of a whole text: eos (or bos), the text, eos."""
-    ids = encode_prompt(tokenizer, text)
-    return [*ids, tokenizer.eos_token_id]
-
-
-def token_limit(model: PreTrainedModel, limit: int) -> int:
-    """`limit`, or the model's own context where that is shorter."""
-    context = getattr(model.config, "max_position_embeddings", None)
-    return min(limit, context or limit)
-
-
-def pad_right(
-    rows: Sequence[Sequence[int]], pad_token_id: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask, both (B, T), padded after the text."""
-    width = max(len(row) for row in rows)
-    ids = torch.full((len(rows), width), pad_token_id)  # (B, T)
-    mask = torch.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row)
-        mask[i, : len(row)] = 1
-    return ids, mask
-
-
-def batches_by_length(
-    rows: Sequence[Sequence[int]], batch_size: int
-) -> Iterator[list[int]]:
-    """Indices of `rows` in batches of similar length, the longest first."""
-    order = sorted(range(len(rows)), key=lambda i: (-len(rows[i]), i))
-    for begin in range(0, len(order), batch_size):
-        yield order[begin : begin + batch_size]
 
 
 class _Progress(TrainerCallback):

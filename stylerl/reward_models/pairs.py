@@ -17,7 +17,7 @@ import pandas as pd
 from stylerl.corrupt import RULES, Pair, break_once, corrupt_style
 from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
-from stylerl.reward.preference_pair import UNPARSABLE, Preference
+from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge, Verdict

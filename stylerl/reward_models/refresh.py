@@ -14,7 +14,7 @@ import pandas as pd
 
 from stylerl import storage
 from stylerl.judge.outcome import Outcome, assess
-from stylerl.reward.preference_pair import Preference
+from stylerl.reward_models.preference_pair import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from stylerl.config import RewardConfig
-from stylerl.reward.preference_pair import Preference
-from stylerl.reward_data import pairs, refresh
+from stylerl.reward_models import pairs, refresh
+from stylerl.reward_models.preference_pair import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge

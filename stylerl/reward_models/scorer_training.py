@@ -1,0 +1,215 @@
+"""Training of the reward models: P(compliant), and a Bradley-Terry scorer.
+
+Both start from the SFT model with the policy's own tokenizer, or from any
+other base such as DistilBERT.
+
+What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
+1. the head is drawn from N(0, 1 / (hidden + 1)): `new_scorer`;
+2. dropout is off: `models.load_scorer`;
+3. padding is on the right, pad is not eos, and a score does not depend on
+   the padding: `batching.pad_right`, `scorers.score_texts`;
+4. the pairwise reward has mean 0 on reference texts: `centre`.
+"""
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+from transformers import Trainer, TrainingArguments
+
+from stylerl.config import RewardConfig
+from stylerl.errors import DataError, ModelError, require
+from stylerl.lm import batching
+from stylerl.lm.models import load_scorer, load_tokenizer
+from stylerl.reward.scorers import (
+    CENTRE,
+    CLASSIFIES,
+    Scorer,
+    encode_texts,
+    score_texts,
+)
+from stylerl.reward_models.preference_pair import Preference
+from stylerl.supervised import training
+from stylerl.supervised.training import Log
+
+PART = 8  # labels, or pairs, at once on a CPU
+REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
+
+
+def train_classifier(
+    labels: pd.DataFrame,
+    config: RewardConfig,
+    seed: int,
+    log: Log | None = None,
+) -> Scorer:
+    """Train P(compliant) on labelled texts: columns text and compliant.
+
+    Binary cross-entropy on one logit; `score_texts` gives its sigmoid.
+
+    Raises:
+        DataError: the labels are all of one kind.
+        ModelError: the base cannot be loaded.
+        TrainingError: the loss is not finite.
+    """
+    require("pipeline", "datasets")
+    from datasets import Dataset
+
+    if labels["compliant"].nunique() < 2:
+        raise DataError(
+            "the classifier needs compliant and violating labels; got "
+            f"{int(labels['compliant'].sum())} compliant of {len(labels)}: "
+            "set label.corrupt_share between 0 and 1, or raise label.snippets"
+        )
+    model, tokenizer = new_scorer(config, seed)
+    model.config.problem_type = CLASSIFIES
+    limit = batching.token_limit(model, config.max_tokens)
+    rows = encode_texts(tokenizer, labels["text"].tolist(), limit)
+    dataset = Dataset.from_dict(
+        {
+            "input_ids": rows,
+            "labels": [[float(label)] for label in labels["compliant"]],
+        }
+    )
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        ids, mask = batching.pad_right(
+            [row["input_ids"] for row in rows], tokenizer.pad_token_id
+        )
+        labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = _arguments(config, seed, Path(scratch))
+        trainer = Trainer(
+            model=model,
+            args=TrainingArguments(**settings),
+            train_dataset=dataset,
+            data_collator=collate,
+        )
+        # Trainer would add up the mean losses of the parts of a step.
+        trainer.model_accepts_loss_kwargs = False
+        training.train_with_progress(trainer, "reward", log)
+    return Scorer(model.eval(), tokenizer)
+
+
+def train_pairwise(
+    pairs: Sequence[Preference],
+    references: Sequence[str],
+    config: RewardConfig,
+    seed: int,
+    log: Log | None = None,
+) -> Scorer:
+    """Train a Bradley-Terry scorer on pairs with TRL's RewardTrainer.
+
+    Loss -log sigmoid(r(chosen) - r(rejected) - margin) (Bradley and Terry
+    1952; Stiennon et al., arXiv 2009.01325; the margin: Llama 2, arXiv
+    2307.09288, equation 2), plus a small pull of the rewards towards 0
+    (arXiv 2312.09244, equation 2).  The margin is the pair's own.
+    Afterwards the mean reward of `references` is 0.
+
+    Raises:
+        DataError: there is no pair.
+        ModelError: the base cannot be loaded.
+        TrainingError: the loss is not finite.
+    """
+    require("pipeline", "datasets", "trl")
+    from datasets import Dataset
+    from trl import RewardConfig as Arguments
+    from trl import RewardTrainer
+
+    if not pairs:
+        raise DataError(
+            "the pairwise model needs compliant snippets to make pairs of; "
+            "got none: raise label.snippets, or lower label.corrupt_share"
+        )
+    model, tokenizer = new_scorer(config, seed)
+    # Rows as TRL's collator reads them: ids of both texts, and a margin.
+    limit = batching.token_limit(model, config.max_tokens)
+    chosen = encode_texts(tokenizer, [pair.chosen for pair in pairs], limit)
+    rejected = encode_texts(
+        tokenizer, [pair.rejected for pair in pairs], limit
+    )
+    dataset = Dataset.from_dict(
+        {
+            "chosen_ids": chosen,
+            "rejected_ids": rejected,
+            "length": [len(row) for row in chosen],
+            "margin": [pair.margin for pair in pairs],
+        }
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = RewardTrainer(
+            model=model,
+            args=Arguments(
+                **_arguments(config, seed, Path(scratch)),
+                max_length=None,
+                remove_unused_columns=False,  # "length" groups the batches
+                center_rewards_coefficient=config.center_rewards_coefficient,
+            ),
+            train_dataset=dataset,
+            processing_class=tokenizer,
+        )
+        training.train_with_progress(trainer, "reward", log)
+    scorer = Scorer(model.eval(), tokenizer)
+    centre(scorer, references[:REFERENCES], config.batch_size)
+    return scorer
+
+
+def _arguments(
+    config: RewardConfig, seed: int, scratch: Path
+) -> dict[str, Any]:
+    """The shared settings; on a CPU, a step's batch in equal parts.
+
+    The activations of a batch are most of the memory, and rows of like
+    length in small parts are padded less.
+    """
+    settings = training.training_arguments(config, seed, scratch)
+    if not torch.cuda.is_available():
+        size = config.batch_size
+        rows = max(n for n in range(1, PART + 1) if size % n == 0)
+        settings["per_device_train_batch_size"] = rows
+        settings["gradient_accumulation_steps"] = size // rows
+    return settings
+
+
+def new_scorer(config: RewardConfig, seed: int) -> Scorer:
+    """The base model under a fresh head of one output.
+
+    Raises:
+        ModelError: the base cannot be loaded, or has no linear head.
+    """
+    tokenizer = load_tokenizer(config.base, config.revision)
+    model = load_scorer(config.base, config.revision, tokenizer)
+    heads = [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.Linear) and module.out_features == 1
+    ]
+    if len(heads) != 1:
+        raise ModelError(
+            "a reward model needs one linear output; "
+            f"{type(model).__name__} has {len(heads)}: choose a GPT-2, "
+            "Llama, BERT or similar base"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    std = 1 / math.sqrt(heads[0].in_features + 1)
+    nn.init.normal_(heads[0].weight, std=std, generator=generator)
+    if heads[0].bias is not None:
+        nn.init.zeros_(heads[0].bias)
+    return Scorer(model, tokenizer)
+
+
+def centre(scorer: Scorer, references: Sequence[str], batch_size: int) -> None:
+    """Make the mean reward of the reference texts 0.
+
+    The constant goes to the model's config, because the stock head of a
+    language model has no bias; `score_texts` subtracts it.
+    """
+    setattr(scorer.model.config, CENTRE, 0.0)
+    scores = score_texts(*scorer, references, batch_size)
+    setattr(scorer.model.config, CENTRE, float(scores.mean()))
