@@ -12,6 +12,7 @@ import ast
 import builtins
 import io
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 BUILTINS = frozenset(dir(builtins))
 ATTRIBUTES = frozenset(  # of builtin types, and of the files that open gives
@@ -25,6 +26,14 @@ EFFECT = "return"  # a keyword, so no name
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+class At(NamedTuple):
+    """Where a statement stands."""
+
+    under: str = ""  # the condition that it runs under, a node
+    sink: str = EFFECT  # the node for whose sake it runs
+    depth: int = 0
 
 
 class Flow:
@@ -48,17 +57,12 @@ class Flow:
 
     def close(self) -> None:
         """Follow the arrows, once all statements are in."""
-        bound = self.made_of.keys() | self.inputs
         read = set().union(*self.made_of.values())
-        self.inputs |= {
-            name
-            for name in read - bound - {""}
-            if (
-                name not in BUILTINS
-                if self.free is None
-                else name in self.free
-            )
-        }
+        unbound = read - self.made_of.keys() - self.inputs - {""}
+        if self.free is None:
+            self.inputs |= unbound - BUILTINS
+        else:
+            self.inputs |= unbound.intersection(self.free)
         self.live = _reached({EFFECT}, self.made_of)
         users: dict[str, set[str]] = {}
         for name, parts in self.made_of.items():
@@ -81,42 +85,36 @@ class Flow:
         self.exports.update(names)
         self.made_of[EFFECT].update(names)
 
-    def block(
-        self,
-        body: Sequence[ast.stmt],
-        under: str = "",
-        sink: str = EFFECT,
-        depth: int = 0,
-    ) -> None:
-        """Add statements that run under a condition, for the sake of sink."""
-        if depth > DEEP:
-            return
-        for node in reachable(body):
-            self._statement(node, under, sink, depth)
+    def block(self, body: Sequence[ast.stmt], at: At) -> None:
+        """Add the statements of a block."""
+        if at.depth <= DEEP:
+            inside = at._replace(depth=at.depth + 1)
+            for node in reachable(body):
+                self._statement(node, inside)
 
-    def _statement(
-        self, node: ast.stmt, under: str, sink: str, depth: int
-    ) -> None:
+    def _statement(self, node: ast.stmt, at: At) -> None:
         """Add what one statement binds, decides or does."""
         match node:
             case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
-                self._assign(node, under, sink)
+                if node.value is not None:
+                    made_of = self.reads(node.value) | {at.under}
+                    for target in targets_of(node):
+                        self._bind(target, at, made_of)
             case ast.For() | ast.AsyncFor():
-                inner = self._condition(under, node.iter)
-                self._bind(node.target, inner, sink, {inner})
-                self._blocks(node, inner, sink, depth)
+                inner = self._condition(at, node.iter)
+                self._bind(node.target, inner, {inner.under})
+                self._blocks(node, inner)
             case ast.If() | ast.While():
-                inner = self._condition(under, node.test)
-                self._blocks(node, inner, sink, depth)
+                self._blocks(node, self._condition(at, node.test))
             case ast.With() | ast.AsyncWith():
                 context = [each.context_expr for each in node.items]
-                inner = self._condition(under, *context)
+                inner = self._condition(at, *context)
                 for each in node.items:
                     if each.optional_vars:
-                        self._bind(each.optional_vars, inner, sink, {inner})
-                self._blocks(node, inner, sink, depth)
+                        self._bind(each.optional_vars, inner, {inner.under})
+                self._blocks(node, inner)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                self._definition(node, under, sink, depth)
+                self._definition(node, at)
             case ast.Import() | ast.ImportFrom():
                 self.inputs.update(
                     (each.asname or each.name).partition(".")[0]
@@ -124,8 +122,10 @@ class Flow:
                 )
             case ast.Global() | ast.Nonlocal():
                 self.export(node.names)
-            case ast.Try() | ast.TryStar() | ast.Match():
-                self._cases(node, under, sink, depth)
+            case ast.Try() | ast.TryStar():
+                self._try(node, at)
+            case ast.Match():
+                self._match(node, at)
             case ast.Pass() | ast.Break() | ast.Continue():
                 pass
             case ast.Expr(value) if not _acts(value):
@@ -135,105 +135,72 @@ class Flow:
             ):
                 pass
             case _:
-                self.made_of[sink] |= self.reads(node) | {under}
+                self.made_of[at.sink] |= self.reads(node) | {at.under}
 
-    def _assign(
-        self,
-        node: ast.Assign | ast.AugAssign | ast.AnnAssign,
-        under: str,
-        sink: str,
-    ) -> None:
-        if node.value is None:
-            return
-        made_of = self.reads(node.value) | {under}
-        for target in targets_of(node):
-            self._bind(target, under, sink, made_of)
-
-    def _bind(
-        self, target: ast.expr, under: str, sink: str, made_of: set[str]
-    ) -> None:
+    def _bind(self, target: ast.expr, at: At, made_of: set[str]) -> None:
         """Give names a value; what is stored elsewhere is an effect."""
         for each in leaves(target):
             if isinstance(each, ast.Name):
                 self._make(each.id, made_of)
             else:
-                self.made_of[sink] |= made_of | self.reads(each) | {under}
+                self.made_of[at.sink] |= (
+                    made_of | self.reads(each) | {at.under}
+                )
 
     def _make(self, name: str, parts: Collection[str]) -> None:
         """Add to what a name is made of."""
         self.made_of.setdefault(name, set()).update(parts)
 
-    def _condition(self, under: str, *tests: ast.expr) -> str:
+    def _condition(self, at: At, *tests: ast.expr) -> At:
         """A node that is live where something under it is."""
         self._conditions += 1
         name = f"if {self._conditions}"  # a blank, so no name
-        self.made_of[name] = {under}.union(*map(self.reads, tests))
-        return name
+        self.made_of[name] = {at.under}.union(*map(self.reads, tests))
+        return at._replace(under=name)
 
-    def _blocks(
-        self, node: ast.stmt, under: str, sink: str, depth: int
-    ) -> None:
+    def _blocks(self, node: ast.stmt, at: At) -> None:
         for body in branches(node):
-            self.block(body, under, sink, depth + 1)
+            self.block(body, at)
 
-    def _definition(
-        self,
-        node: Definition,
-        under: str,
-        sink: str,
-        depth: int,
-    ) -> None:
+    def _definition(self, node: Definition, at: At) -> None:
         """Add a definition: what it does is done where its name is read."""
         own = self.made_of.setdefault(node.name, set())
-        own.add(under)
-        for each in node.decorator_list:
-            own |= self.reads(each)
+        own.add(at.under)
+        read = list(node.decorator_list)
         if isinstance(node, ast.ClassDef):
-            for each in node.bases:
-                own |= self.reads(each)
+            read += node.bases
         else:
             self.parameters(node.args)
-            for default in (*node.args.defaults, *node.args.kw_defaults):
-                own |= self.reads(default) if default else set()
-        self.block(node.body, node.name, node.name, depth + 1)
+            defaults = (*node.args.defaults, *node.args.kw_defaults)
+            read += filter(None, defaults)
+        own.update(*map(self.reads, read))
+        self.block(node.body, At(node.name, node.name, at.depth))
         if isinstance(node, ast.ClassDef):
             own |= bound_in(node.body)
 
-    def _cases(
-        self,
-        node: ast.Try | ast.TryStar | ast.Match,
-        under: str,
-        sink: str,
-        depth: int,
-    ) -> None:
-        """Add a try, whose handlers depend on its body, or a match."""
-        if isinstance(node, ast.Match):
-            inner = self._condition(under, node.subject)
-            for pattern in ast.walk(node):
-                name = getattr(pattern, "name", None)
-                if isinstance(pattern, (ast.MatchAs, ast.MatchStar)) and name:
-                    self._make(name, {inner})
-            for case in node.cases:
-                guards = [case.guard] if case.guard else []
-                self.block(
-                    case.body,
-                    self._condition(inner, *guards),
-                    sink,
-                    depth + 1,
-                )
-            return
-        self.block(node.body, under, sink, depth + 1)
-        inner = self._condition(under)
-        for statement in node.body:
-            self.made_of[inner] |= self.reads(statement)
+    def _match(self, node: ast.Match, at: At) -> None:
+        inner = self._condition(at, node.subject)
+        for pattern in ast.walk(node):
+            name = getattr(pattern, "name", None)
+            if isinstance(pattern, (ast.MatchAs, ast.MatchStar)) and name:
+                self._make(name, {inner.under})
+        for case in node.cases:
+            guards = [case.guard] if case.guard else []
+            self.block(case.body, self._condition(inner, *guards))
+
+    def _try(self, node: ast.Try | ast.TryStar, at: At) -> None:
+        """Add a try, whose handlers depend on its body."""
+        self.block(node.body, at)
+        inner = self._condition(at)
+        self._make(inner.under, set().union(*map(self.reads, node.body)))
         for handler in node.handlers:
             if handler.name:
-                self._make(handler.name, {inner})
+                self._make(handler.name, {inner.under})
             if handler.type:
-                self.made_of[inner] |= self.reads(handler.type)
-            self.block(handler.body, inner, sink, depth + 1)
-        self.block(node.orelse, under, sink, depth + 1)
-        self.block(node.finalbody, under, sink, depth + 1)
+                self._make(inner.under, self.reads(handler.type))
+            self.block(handler.body, inner)
+        self.block(node.orelse, at)
+        self.block(node.finalbody, at)
 
     def reads(self, node: ast.AST) -> set[str]:
         """The names that some code reads; what it binds inside is added.

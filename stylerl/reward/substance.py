@@ -18,6 +18,7 @@ from typing import NamedTuple
 from stylerl.reward.facts import Facts
 from stylerl.reward.flow import (
     DEFINITIONS,
+    At,
     Definition,
     Flow,
     bound_in,
@@ -161,7 +162,7 @@ def _facts(
         flow.inputs |= resolved
     else:
         flow.export(bound_in(body))
-    flow.block(body)
+    flow.block(body, At())
     flow.close()
     facts = Facts(flow, sorted(resolved))
     facts.block(body)

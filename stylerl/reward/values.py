@@ -41,6 +41,7 @@ class Values:
         self.found: list[Fact] = []
         self.values = 0  # expressions read, a constant one as one
         self.statement = 0
+        self.depth = -1  # levels of nesting around what is read
         self.labels = {name: name for name in resolved}
 
     def pair(self, operation: str, operand: str) -> None:
@@ -63,42 +64,45 @@ class Values:
 
     def label_of(self, node: ast.expr) -> str:
         """The label of an expression whose pairs are in already."""
-        before, values, self.found = self.found, self.values, []
-        label = self.value(node, 0)
-        self.found, self.values = before, values
+        before = self.found, self.values, self.depth
+        self.found, self.depth = [], 0
+        label = self.value(node)
+        self.found, self.values, self.depth = before
         return label
 
-    def value(self, node: ast.expr, depth: int) -> str:
+    def value(self, node: ast.expr) -> str:
         """Add the pairs of an expression; returns its outermost operation.
 
         One that reads no input is a constant.
         """
-        if depth > DEEP:
+        if self.depth > DEEP:
             return CONSTANT
         before = self.values
-        label = self._operation(node, depth + 1)
+        self.depth += 1
+        label = self._operation(node)
+        self.depth -= 1
         self.values = (before if label == CONSTANT else self.values) + 1
         return label
 
-    def _operation(self, node: ast.expr, depth: int) -> str:
+    def _operation(self, node: ast.expr) -> str:
         match node:
             case ast.Constant():
                 return CONSTANT
             case ast.Name(name):
                 return self._name(name)
             case ast.Attribute(base, attr):
-                return self._attribute(self.value(base, depth), attr)
+                return self._attribute(self.value(base), attr)
             case ast.Call():
-                return self._call(node, depth)
+                return self._call(node)
             case ast.Starred(inner):
-                return self.value(inner, depth)
+                return self.value(inner)
             case ast.Await(inner):
-                label = self.value(inner, depth)
+                label = self.value(inner)
                 if label != CONSTANT:
                     self.pair("await", label)
                 return label
             case ast.NamedExpr(target, inner):
-                label = self.value(inner, depth)
+                label = self.value(inner)
                 self.labels[target.id] = label
                 return label
             case ast.Compare(left, ops, comparators):
@@ -120,12 +124,12 @@ class Values:
             case ast.Lambda(spec, body):
                 self.name_arguments(spec)
                 if not names_of(spec):
-                    return self.value(body, depth)
+                    return self.value(body)
                 parts, name = [body], "lambda"
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                return self._comprehension(node, [node.elt], depth)
+                return self._comprehension(node, [node.elt])
             case ast.DictComp(key, value):
-                return self._comprehension(node, [key, value], depth)
+                return self._comprehension(node, [key, value])
             case _:
                 parts = [
                     each
@@ -133,10 +137,10 @@ class Values:
                     if isinstance(each, ast.expr)
                 ]
                 name = type(node).__name__
-        return self._apply(node, name, parts, depth)
+        return self._apply(node, name, parts)
 
     def _apply(
-        self, node: ast.expr, name: str, parts: Sequence[ast.expr], depth: int
+        self, node: ast.expr, name: str, parts: Sequence[ast.expr]
     ) -> str:
         """An operation on parts; a constant if all of these are."""
         if len(parts) > 1 and (one := _one_name(parts)):
@@ -145,9 +149,9 @@ class Values:
             if isinstance(node, (ast.BoolOp, ast.IfExp)):
                 return self._name(one)
         here = len(self.found)
-        labels = [self.value(part, depth) for part in parts[:1]]
+        labels = [self.value(part) for part in parts[:1]]
         there = len(self.found)
-        labels += [self.value(part, depth) for part in parts[1:]]
+        labels += [self.value(part) for part in parts[1:]]
         if all(label == CONSTANT for label in labels):
             return CONSTANT
         self._fold(labels)
@@ -183,9 +187,8 @@ class Values:
             attr = UNKNOWN
             if base.endswith(UNKNOWN):
                 return base
-        links = len(base.removeprefix("()")) - len(
-            base.removeprefix("()").lstrip(".")
-        )
+        bare = base.removeprefix("()")
+        links = len(bare) - len(bare.lstrip("."))
         if links >= LINKS:
             return base
         dots = LINKS if base.startswith(UNKNOWN) else links + 1
@@ -193,7 +196,7 @@ class Values:
         self.pair(label, base)
         return label
 
-    def _call(self, node: ast.Call, depth: int) -> str:
+    def _call(self, node: ast.Call) -> str:
         """A call: of a name, of an attribute, or of what another gave."""
         match node.func:
             case ast.Name(name) if name in BUILTINS and (
@@ -202,9 +205,9 @@ class Values:
                 own = "convert" if name in CONVERSIONS else name
                 self.values += 1
             case _:
-                own = self.value(node.func, depth)
+                own = self.value(node.func)
         arguments = [*node.args, *(each.value for each in node.keywords)]
-        labels = [self.value(each, depth) for each in arguments]
+        labels = [self.value(each) for each in arguments]
         if all(label == CONSTANT for label in labels) and (
             own in (CONSTANT, "convert")
             or (own in BUILTINS and own not in self.flow.carrying)
@@ -224,18 +227,17 @@ class Values:
         self,
         node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
         elements: list[ast.expr],
-        depth: int,
     ) -> str:
         conditions: list[ast.expr] = []
         labels = []
         for each in node.generators:
-            label = self.value(each.iter, depth)
+            label = self.value(each.iter)
             labels.append(label)
             of_each = CONSTANT if label == CONSTANT else "item"
             self.labels.update(dict.fromkeys(names_in(each.target), of_each))
             conditions += each.ifs
-        labels += [self.value(each, depth) for each in elements]
-        tests = [self.value(each, depth) for each in conditions]
+        labels += [self.value(each) for each in elements]
+        tests = [self.value(each) for each in conditions]
         if all(label == CONSTANT for label in (*labels, *tests)):
             return CONSTANT
         iterated = labels[: len(node.generators)]
