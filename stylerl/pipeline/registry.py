@@ -46,26 +46,22 @@ def register(
         tags: of the version.
         defaults: how it samples unless asked otherwise, see serving.PARAMS.
     """
-    versions: list[str] = []
     params = {**serving.PARAMS, **(defaults or {})}
     sampling = hashlib.sha256(json.dumps(params).encode()).hexdigest()
 
-    def find_or_add() -> None:
+    def find_or_add() -> str | None:
         client = tracking.connect()
         known = client.search_model_versions(
             f"name = '{MODEL}' and tags.digest = '{digest}' "
             f"and tags.sampling = '{sampling}'"
         )
+        if known:
+            return str(known[0].version)
         same = {"digest": digest, "sampling": sampling}
         labels = {**same, "folder": folder, **tags}
-        versions.append(
-            str(known[0].version)
-            if known
-            else _add(client, run_id, folder, labels, params)
-        )
+        return _add(client, run_id, folder, labels, params)
 
-    tracking.best_effort(find_or_add)
-    return versions[0] if versions else None
+    return store.asked(find_or_add, None)
 
 
 def promote(
@@ -86,9 +82,8 @@ def promote(
         gate: decides, given a way to read the champion's completions.
         scores: of the evaluation, as Markdown.
     """
-    decisions: list[Decision] = []
 
-    def decide() -> None:
+    def decide() -> Decision | None:
         client = tracking.connect()
         holder = client.get_registered_model(MODEL).aliases.get(CHAMPION)
         if holder is None:
@@ -107,10 +102,9 @@ def promote(
         if not known or decision.lines != [ALREADY]:
             about = f"{decision.markdown}\n{scores}"
             client.update_model_version(MODEL, version, about)
-        decisions.append(decision)
+        return decision
 
-    tracking.best_effort(decide)
-    return decisions[0] if decisions else None
+    return store.asked(decide, None)
 
 
 def _completions(version: str, tags: Mapping[str, str]) -> pd.DataFrame:

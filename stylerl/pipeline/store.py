@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from stylerl import storage
@@ -31,6 +32,8 @@ LIMITS = {  # MLflow's own: 120 seconds, and 7 retries of each call
 }
 RATE = 2**20  # bytes a second, at the least, of a file on its way
 _heard: dict[str, float] = {}  # when each store answered last
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 def store() -> str:
@@ -73,6 +76,13 @@ def best_effort(call: Callable[[], object]) -> bool:
         return False
     _heard[uri] = time.monotonic()
     return True
+
+
+def asked(call: Callable[[], T], otherwise: D) -> T | D:
+    """What the call gives; `otherwise` where `best_effort` fails."""
+    found: list[T | D] = [otherwise]
+    best_effort(lambda: found.append(call()))
+    return found[-1]
 
 
 @contextmanager

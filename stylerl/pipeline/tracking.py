@@ -20,7 +20,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +31,7 @@ import stylerl
 from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError, require
 from stylerl.pipeline import graph, machine
-from stylerl.pipeline.store import best_effort, moving, store
+from stylerl.pipeline.store import asked, best_effort, moving, store
 from stylerl.pipeline.store import folder as store_folder
 
 if TYPE_CHECKING:
@@ -237,13 +237,7 @@ def _experiment_run() -> Iterator[Run | None]:
         "dvc.params": storage.digest(Path("params.yaml"))[:16],
     }
     query = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
-    found: list[Any] = []
-
-    def search() -> None:
-        client = connect()
-        found.extend(client.search_runs([experiment(client)], query))
-
-    best_effort(search)
+    found = asked(lambda: _search(query), ())
     tags |= {"flow": "dvc exp", **_origin("dvc exp run")}
     again = found[0].info.run_id if found else ""
     with _running(name, tags, again) as run:
@@ -307,37 +301,29 @@ def flow_run(
 
 def stage_run_id(key: str) -> str | None:
     """The latest finished run of a stage key, None where there is none."""
-    found: list[str] = []
-    best_effort(
-        lambda: found.extend(
-            run.info.run_id for run in _last_finished("stage_key", key)
-        )
-    )
-    return found[0] if found else None
+    found = asked(lambda: _last_finished("stage_key", key), ())
+    return found[0].info.run_id if found else None
 
 
-def _last_finished(tag: str, value: str) -> Iterable[Any]:
+def _last_finished(tag: str, value: str) -> Sequence[Any]:
     """The latest finished run with a tag, if there is one."""
-    client = connect()
     wanted = f"tags.{tag} = '{value}' and attributes.status = 'FINISHED'"
-    return client.search_runs([experiment(client)], wanted, max_results=1)
+    return _search(wanted, max_results=1)
+
+
+def _search(query: str, **options: Any) -> Sequence[Any]:
+    """The runs of which a query holds, the latest first."""
+    client = connect()
+    return client.search_runs([experiment(client)], query, **options)
 
 
 def still_there(runs: Iterable[str]) -> set[str]:
     """Those of some runs that the store has: it may be another one now."""
     ids = ", ".join(f"'{run}'" for run in runs)
-    found: set[str] = set()
-
-    def search() -> None:
-        client = connect()
-        kept = client.search_runs(
-            [experiment(client)], f"attributes.run_id IN ({ids})"
-        )
-        found.update(run.info.run_id for run in kept)
-
-    if ids:
-        best_effort(search)
-    return found
+    if not ids:
+        return set()
+    kept = asked(lambda: _search(f"attributes.run_id IN ({ids})"), ())
+    return {run.info.run_id for run in kept}
 
 
 def log_again(
@@ -428,13 +414,11 @@ def end_children(parent: str) -> None:
     """Mark runs that were killed, and could not say so, as KILLED."""
 
     def end() -> None:
-        client = connect()
-        for run in client.search_runs(
-            [experiment(client)],
+        for run in _search(
             f"tags.mlflow.parentRunId = '{parent}' "
-            "and attributes.status = 'RUNNING'",
+            "and attributes.status = 'RUNNING'"
         ):
-            client.set_terminated(run.info.run_id, "KILLED")
+            connect().set_terminated(run.info.run_id, "KILLED")
 
     best_effort(end)
 
@@ -624,9 +608,7 @@ def _find_run(client: "MlflowClient", run: str) -> Any:
     if re.fullmatch("[0-9a-f]{32}", run):
         return client.get_run(run)
     name = run.replace("'", "")
-    found = client.search_runs(
-        [experiment(client)], f"attributes.run_name = '{name}'"
-    )
+    found = _search(f"attributes.run_name = '{name}'")
     if len(found) != 1:
         ids = ", ".join(each.info.run_id for each in found) or "none"
         raise DataError(
