@@ -52,10 +52,10 @@ def main() -> None:
 def _judge(params: config.Params) -> Iterator[Judge]:
     """The judge at work here, or on the cluster that params name."""
     verdicts = CHECKPOINTS / "verdicts.sqlite"
-    if params.label.cluster is None:
+    if params.label.scheduler is None:
         yield Judge(params.judge, verdicts)
         return
-    with cluster.connect(params.label.cluster, params.judge) as pool:
+    with cluster.connect(params.label.scheduler, params.judge) as pool:
         yield Judge(params.judge, verdicts, pool)
 
 

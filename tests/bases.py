@@ -110,13 +110,7 @@ def write_llama(folder: Path) -> None:
 
     Its tokenizer writes a space before a text, and takes one away again.
     """
-    single = [f"<0x{byte:02X}>" for byte in range(256)]
-    vocabulary, merges = _train(
-        Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)),
-        pre_tokenizers.Metaspace(split=False, prepend_scheme="first"),
-        ["<unk>", "<s>", "</s>", *single],
-        400,
-    )
+    vocabulary, merges = sentencepiece_bpe()
     tokenizer = LlamaTokenizer(vocab=vocabulary, merges=merges)
     shape = LlamaConfig(
         **DECODER,
@@ -170,6 +164,17 @@ def byte_level_bpe(
     """A vocabulary and its merges, trained on the corpus of the tests."""
     split = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return _train(Tokenizer(models.BPE()), split, special or [], 320)
+
+
+def sentencepiece_bpe() -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The same as sentencepiece has it: ▁ for a space, bytes as tokens."""
+    single = [f"<0x{byte:02X}>" for byte in range(256)]
+    return _train(
+        Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True)),
+        pre_tokenizers.Metaspace(split=False, prepend_scheme="first"),
+        ["<unk>", "<s>", "</s>", *single],
+        400,
+    )
 
 
 def _train(

@@ -420,6 +420,12 @@ def _judge(options: argparse.Namespace) -> int:
         dest="models",
         type=Path,
     ),
+    option(
+        "--suffix",
+        "TEXT",
+        "what stands after the cursor: write what is missing between the "
+        "prompt and this",
+    ),
     option("--seed", "N", "of the sampling (default: 0)", 0),
 )
 def _complete(options: argparse.Namespace) -> None:
@@ -432,6 +438,7 @@ def _complete(options: argparse.Namespace) -> None:
     examples:
       stylerl complete "def add(a, b):"
       stylerl complete --model ~/policy "def add(a, b):"
+      stylerl complete --suffix "    return total" "def add(a, b):"
     """
     from rich.console import Console
 
@@ -455,6 +462,7 @@ def _complete(options: argparse.Namespace) -> None:
         Judge(params.judge),
         {**params.evaluate.sampling, "seed": options.seed},
         params.sft.revision,
+        options.suffix,
     )
     completion.show(answers, Console())
 

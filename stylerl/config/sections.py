@@ -151,7 +151,7 @@ class FilterConfig(Section):
 class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
-    REMOVED: ClassVar = {"jobs": 0}
+    REMOVED: ClassVar = {"jobs": 0, "engine": "local"}
 
     snippets: int = setting(12000, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(
@@ -161,29 +161,11 @@ class LabelConfig(Section):
         le=1,
         was="rough_share",
     )
-    engine: str = setting(
-        "local",
-        "who judges: processes of this machine, or the workers of a Dask "
-        "cluster; the labels are the same",
-        choices=("local", "dask"),
-    )
     scheduler: str | None = setting(
-        None, "the Dask scheduler, such as tcp://127.0.0.1:8786"
+        None,
+        "the Dask scheduler whose workers judge, such as "
+        "tcp://127.0.0.1:8786; null judges here, with the same labels",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.engine == "dask" and not self.scheduler:
-            raise ConfigError(
-                "label.scheduler must name a Dask scheduler, such as "
-                "tcp://127.0.0.1:8786, where label.engine is dask; got "
-                f"{self.scheduler!r}"
-            )
-
-    @property
-    def cluster(self) -> str | None:
-        """The scheduler to ask; None for this machine's own processes."""
-        return self.scheduler if self.engine == "dask" else None
 
 
 @dataclass(frozen=True)
@@ -247,6 +229,13 @@ class SFTConfig(Section):
     learning_rate: float = setting(2e-4, "peak of AdamW's rate", gt=0, le=1)
     max_tokens: int = setting(
         320, "longer snippets are left out", ge=8, le=LARGE
+    )
+    fim_share: float = setting(
+        0.0,
+        "share of them learnt as fill-in-the-middle, which editors ask for; "
+        "a tokenizer without its tokens gets them",
+        ge=0,
+        le=1,
     )
 
 

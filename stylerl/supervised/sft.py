@@ -6,9 +6,13 @@ A model that learns whole texts writes a second docstring after a prompt in
 which the author wrote none.  TRL's SFTTrainer gets token ids, so that it
 neither tokenises nor asks the hub; dropout is off (Huang et al., arXiv
 2403.17031, detail 7).
+
+With `fim_share`, that share of the snippets is asked for as an editor asks,
+with what stands after the cursor (fim.py).
 """
 
 import math
+import random
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +27,7 @@ from stylerl.config import SFTConfig
 from stylerl.errors import DataError, require
 from stylerl.lm import batching
 from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
-from stylerl.supervised import training
+from stylerl.supervised import fim, training
 
 HELD_OUT = 300  # compliant snippets of the valid split to measure on
 DIGITS = 6
@@ -77,27 +81,73 @@ def fine_tune(
 
     Raises:
         DataError: no compliant snippet is left in a split.
-        ModelError: the base model cannot be loaded.
+        ModelError: the base model cannot be loaded, or the tokens of its
+            cursor are of no use.
         TrainingError: the loss is not finite.
     """
+    # 1. The model; with fim_share, one that has the tokens of a cursor.
     tokenizer = load_tokenizer(config.base, config.revision)
+    tokens = fim.find_or_add(tokenizer) if config.fim_share else None
     model = load_causal_lm(config.base, config.revision, tokenizer)
+    # 2. What is learnt, and what measures it.
     usable = compliant_snippets(labels)
+    measured = {"valid": usable["valid"]}
+    if tokens:
+        measured["valid_fim"] = asked_at_a_cursor(
+            usable["valid"], tokens, 1.0, seed
+        )
+        usable["train"] = asked_at_a_cursor(
+            usable["train"], tokens, config.fim_share, seed
+        )
     limit = batching.token_limit(model, config.max_tokens)
     learnt, dropped = _fitting(
         usable["train"], tokenizer, config.snippets, limit
     )
-    held_out, _ = _fitting(usable["valid"], tokenizer, HELD_OUT, limit)
-    before = likelihood(model, tokenizer, held_out, config.batch_size)
+    held_out = {
+        name: _fitting(snippets, tokenizer, HELD_OUT, limit)[0]
+        for name, snippets in measured.items()
+    }
+
+    def measure() -> dict[str, dict[str, float]]:
+        return {
+            name: likelihood(
+                model, tokenizer, snippets, config.batch_size
+            ).rounded()
+            for name, snippets in held_out.items()
+        }
+
+    # 3. Measure, train, measure.
+    before = measure()
     loss = _train(model, tokenizer, learnt, config, seed, log)
-    after = likelihood(model, tokenizer, held_out, config.batch_size)
+    after = measure()
     metrics = {
         "snippets": len(learnt),
         "too_long": dropped,
         "train_loss": round(loss, DIGITS),
-        "valid": {"before": before.rounded(), "after": after.rounded()},
+        **{n: {"before": before[n], "after": after[n]} for n in held_out},
     }
     return FineTuned(model, tokenizer, metrics)
+
+
+def asked_at_a_cursor(
+    snippets: Sequence[Snippet],
+    tokens: fim.Tokens,
+    share: float,
+    seed: int,
+) -> list[Snippet]:
+    """The snippets in their order, a share of them cut as fim.py says.
+
+    Which, and where, depends on the seed and the snippet alone.  A snippet
+    without a body, or that holds one of the tokens, stays as it is.
+    """
+    asked = []
+    for prompt, body in snippets:
+        rng = random.Random(f"{seed}:{prompt}{body}")
+        usable = body and not any(token in prompt + body for token in tokens)
+        if usable and rng.random() < share:
+            prompt, body = fim.infill(tokens, prompt, body, rng)
+        asked.append(Snippet(prompt, body))
+    return asked
 
 
 def compliant_snippets(labels: pd.DataFrame) -> dict[str, list[Snippet]]:
