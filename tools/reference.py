@@ -155,7 +155,7 @@ def alarms() -> Iterator[str]:
         "[what PPO logs](../ppo-log.md#alarms); `ppo.on_alarm` says what a",
         "critical one does.",
     ]
-    for rule in health._RULES:
+    for rule in health.RULES:
         yield from ["", f"## {rule.name}", "", rule.cause, "", rule.remedy]
 
 

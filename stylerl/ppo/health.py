@@ -13,7 +13,7 @@ So where no judge looks on, such a state is an alarm only while the objective
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 History = Sequence[Mapping[str, float]]
@@ -53,11 +53,29 @@ class _Finding(NamedTuple):
     window: int = 1  # updates in the means that were compared
 
 
-class _Rule(NamedTuple):
+Check = Callable[[History], _Finding | None]
+
+
+class Rule(NamedTuple):
+    """An alarm, and what looks for it."""
+
     name: str
     cause: str
     remedy: str
-    check: Callable[[History], _Finding | None]
+    check: Check
+
+
+RULES: list[Rule] = []
+
+
+def _alarm(name: str, cause: str, remedy: str) -> Callable[[Check], Check]:
+    """Make a function the check of an alarm."""
+
+    def add(check: Check) -> Check:
+        RULES.append(Rule(name, cause, remedy, check))
+        return check
+
+    return add
 
 
 def alarms(history: History) -> list[Alarm]:
@@ -73,7 +91,7 @@ def alarms(history: History) -> list[Alarm]:
             found.critical,
             last_healthy(history, found.metric, found.window),
         )
-        for rule in _RULES
+        for rule in RULES
         if (found := rule.check(history)) is not None
     ]
 
@@ -127,6 +145,12 @@ def markdown(history: History) -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
+@_alarm(
+    "reward collapse",
+    "All episodes are worth the same, so the advantages are noise.",
+    "Look at a few completions and their scores: the reward function "
+    "may be constant or broken, or everything may fall below a floor.",
+)
 def _reward_collapse(history: History) -> _Finding | None:
     """Scores that are flat at the end of a rise have nothing left to gain,
     and one batch may lack what is rarely rewarded."""
@@ -153,6 +177,34 @@ def _reward_collapse(history: History) -> _Finding | None:
     return None
 
 
+@_alarm(
+    "KL explosion",
+    "The policy has left the reference; its text is likely to be odd.",
+    "Raise ppo.kl_coef, or lower ppo.learning_rate or "
+    "ppo.update_epochs, or "
+    "set ppo.kl_control to proportional.",
+)
+def _kl_explosion(history: History) -> _Finding | None:
+    name = "objective/kl"
+    kl = history[-1][name]
+    if kl <= 10 or _pays(history):
+        return None
+    limit = 15 if kl > 15 else 10
+    return _Finding(
+        f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
+        "less its penalty has not risen",
+        name,
+        critical=kl > 15,
+    )
+
+
+@_alarm(
+    "penalty too strong",
+    "Beta outweighs the reward by so much that the policy can only stay "
+    "where the reference is.",
+    "Lower ppo.kl_coef to about the scores' standard deviation or less, "
+    "or raise the weights in ppo.reward.",
+)
 def _penalty_too_strong(history: History) -> _Finding | None:
     """The optimum of E[s] - beta KL is sigma^2 / (2 beta^2) nats from the
     reference, to leading order (docs/ppo.md, "too large a beta")."""
@@ -168,20 +220,13 @@ def _penalty_too_strong(history: History) -> _Finding | None:
     )
 
 
-def _kl_explosion(history: History) -> _Finding | None:
-    name = "objective/kl"
-    kl = history[-1][name]
-    if kl <= 10 or _pays(history):
-        return None
-    limit = 15 if kl > 15 else 10
-    return _Finding(
-        f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
-        "less its penalty has not risen",
-        name,
-        critical=kl > 15,
-    )
-
-
+@_alarm(
+    "sampling mismatch",
+    "The tokens were not drawn from the distribution that is scored, "
+    "because of a generation setting (another temperature, top-k or "
+    "top-p, a forced length), so KL and ratio are wrong.",
+    "Sample with ppo.temperature alone.",
+)
 def _sampling_mismatch(history: History) -> _Finding | None:
     name = "objective/mismatch"
     excess = history[-1].get(name, 0.0)
@@ -195,6 +240,12 @@ def _sampling_mismatch(history: History) -> _Finding | None:
     )
 
 
+@_alarm(
+    "entropy collapse",
+    "The policy is nearly deterministic and explores no more.",
+    "Raise ppo.ent_coef to 0.01 or so, or ppo.kl_coef; lower "
+    "ppo.learning_rate.",
+)
 def _entropy_collapse(history: History) -> _Finding | None:
     name = "objective/entropy"
     now, first = history[-1][name], history[0][name]
@@ -208,6 +259,12 @@ def _entropy_collapse(history: History) -> _Finding | None:
     )
 
 
+@_alarm(
+    "updates too big",
+    "One update changes the policy beyond what its samples can tell.",
+    "Lower ppo.learning_rate or ppo.update_epochs, or set ppo.target_kl; "
+    "a clip fraction of 0.1 to 0.3 is healthy.",
+)
 def _updates_too_big(history: History) -> _Finding | None:
     """Clipping bounds an update; it is too big where it does harm."""
     moved = history[-1].get("policy/approxkl", 0.0)  # no step, no clip
@@ -226,6 +283,12 @@ def _updates_too_big(history: History) -> _Finding | None:
     return None
 
 
+@_alarm(
+    "value head broken",
+    "The value predicts the returns far worse than their mean does.",
+    "Lower ppo.value_learning_rate if the value changes erratically, "
+    "raise it if it hardly changes.",
+)
 def _value_head_broken(history: History) -> _Finding | None:
     """The head starts at 0, so its first updates do not count; where all
     scores are the same there is no variance to explain."""
@@ -245,6 +308,12 @@ def _value_head_broken(history: History) -> _Finding | None:
     )
 
 
+@_alarm(
+    "policy collapse",
+    "The policy writes the same, or less and less.",
+    "Raise ppo.kl_coef or the weight of substance in ppo.reward; look "
+    "at the completions for what the reward prefers.",
+)
 def _policy_collapse(history: History) -> _Finding | None:
     if len(history) <= SMOOTHED or _is_asked_for(history):
         return None
@@ -253,28 +322,26 @@ def _policy_collapse(history: History) -> _Finding | None:
         ("response/distinct_3", "the share of different 3-grams"),
         ("response/length", "the length of the responses"),
     ):
-        first, now = _initial(history, name), _recent(history, name)
-        if now < 0.5 * first and _is_sure(history, name):
-            return _Finding(
-                f"{words} fell by half, {first:.3g} to {now:.3g}",
-                name,
-                critical=True,
-                window=SMOOTHED,
+        first, now = _change(history, name)
+        if now < 0.5 * first:
+            return _trend(
+                f"{words} fell by half, {first:.3g} to {now:.3g}", name
             )
     name = "judge/repeated_lines"
-    if name not in history[-1]:
+    first, now = _change(history, name)
+    if now <= first + 0.2:
         return None
-    first, now = _initial(history, name), _recent(history, name)
-    if now <= first + 0.2 or not _is_sure(history, name):
-        return None
-    return _Finding(
-        f"the share of repeated lines rose, {first:.2f} to {now:.2f}",
-        name,
-        critical=True,
-        window=SMOOTHED,
+    return _trend(
+        f"the share of repeated lines rose, {first:.2f} to {now:.2f}", name
     )
 
 
+@_alarm(
+    "reward hacking",
+    "The policy has found what pleases the reward and nobody else.",
+    "Put the linter into ppo.reward, train the reward model on such "
+    "completions, or raise ppo.kl_coef.",
+)
 def _reward_hacking(history: History) -> _Finding | None:
     """The reward rises while what it should measure falls."""
     if len(history) < 2 * SMOOTHED or not _is_judged(history):
@@ -290,19 +357,18 @@ def _reward_hacking(history: History) -> _Finding | None:
         ("judge/statements", "the number of statements", None),
         ("response/length", "the length of the responses", None),
     ):
-        if name not in history[-1]:
-            continue
-        first, now = _initial(history, name), _recent(history, name)
-        limit = 0.7 * first if fall is None else first - fall
-        if now < limit and _is_sure(history, name):
-            return _Finding(
+        first, now = _change(history, name)
+        if now < (0.7 * first if fall is None else first - fall):
+            return _trend(
                 f"the reward rose by {gained:.2f} while {words} fell from "
                 f"{first:.2f} to {now:.2f}",
                 name,
-                critical=True,
-                window=SMOOTHED,
             )
     return None
+
+
+def _trend(words: str, metric: str) -> _Finding:
+    return _Finding(words, metric, critical=True, window=SMOOTHED)
 
 
 def _is_flat(row: Mapping[str, float]) -> bool:
@@ -336,18 +402,21 @@ def _spread(history: History) -> float:
     return _initial(history, "objective/score_std")
 
 
-def _is_sure(history: History, name: str) -> bool:
-    """Whether a metric's change is beyond chance.
+def _change(history: History, name: str) -> tuple[float, float]:
+    """A metric's means over its first and last updates, if beyond chance.
 
-    Its noise is taken from successive differences, which a trend hardly
-    touches: half their mean square is the variance of one update (von
-    Neumann, Ann. Math. Stat. 12, 1941).
+    Twice the first one if not, or 0 where the latest update lacks it.  Its
+    noise is taken from successive differences, which a trend hardly touches:
+    half their mean square is the variance of one update (von Neumann, Ann.
+    Math. Stat. 12, 1941).
     """
+    if name not in history[-1]:
+        return 0.0, 0.0
     values = [row[name] for row in history if _has(row, name)]
-    steps = [(b - a) ** 2 for a, b in zip(values, values[1:], strict=False)]
+    steps = [(b - a) ** 2 for a, b in pairwise(values)] or [0.0]
     error = math.sqrt(_mean(steps) / min(SMOOTHED, len(values)))
-    change = _recent(history, name) - _initial(history, name)
-    return abs(change) > SURE * error
+    first, now = _initial(history, name), _recent(history, name)
+    return first, now if abs(now - first) > SURE * error else first
 
 
 def _initial(history: History, name: str) -> float:
@@ -370,73 +439,3 @@ def _has(row: Mapping[str, float], name: str) -> bool:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-_RULES = (
-    _Rule(
-        "reward collapse",
-        "All episodes are worth the same, so the advantages are noise.",
-        "Look at a few completions and their scores: the reward function "
-        "may be constant or broken, or everything may fall below a floor.",
-        _reward_collapse,
-    ),
-    _Rule(
-        "KL explosion",
-        "The policy has left the reference; its text is likely to be odd.",
-        "Raise ppo.kl_coef, or lower ppo.learning_rate or "
-        "ppo.update_epochs, or "
-        "set ppo.kl_control to proportional.",
-        _kl_explosion,
-    ),
-    _Rule(
-        "penalty too strong",
-        "Beta outweighs the reward by so much that the policy can only stay "
-        "where the reference is.",
-        "Lower ppo.kl_coef to about the scores' standard deviation or less, "
-        "or raise the weights in ppo.reward.",
-        _penalty_too_strong,
-    ),
-    _Rule(
-        "sampling mismatch",
-        "The tokens were not drawn from the distribution that is scored, "
-        "because of a generation setting (another temperature, top-k or "
-        "top-p, a forced length), so KL and ratio are wrong.",
-        "Sample with ppo.temperature alone.",
-        _sampling_mismatch,
-    ),
-    _Rule(
-        "entropy collapse",
-        "The policy is nearly deterministic and explores no more.",
-        "Raise ppo.ent_coef to 0.01 or so, or ppo.kl_coef; lower "
-        "ppo.learning_rate.",
-        _entropy_collapse,
-    ),
-    _Rule(
-        "updates too big",
-        "One update changes the policy beyond what its samples can tell.",
-        "Lower ppo.learning_rate or ppo.update_epochs, or set ppo.target_kl; "
-        "a clip fraction of 0.1 to 0.3 is healthy.",
-        _updates_too_big,
-    ),
-    _Rule(
-        "value head broken",
-        "The value predicts the returns far worse than their mean does.",
-        "Lower ppo.value_learning_rate if the value changes erratically, "
-        "raise it if it hardly changes.",
-        _value_head_broken,
-    ),
-    _Rule(
-        "policy collapse",
-        "The policy writes the same, or less and less.",
-        "Raise ppo.kl_coef or the weight of substance in ppo.reward; look "
-        "at the completions for what the reward prefers.",
-        _policy_collapse,
-    ),
-    _Rule(
-        "reward hacking",
-        "The policy has found what pleases the reward and nobody else.",
-        "Put the linter into ppo.reward, train the reward model on such "
-        "completions, or raise ppo.kl_coef.",
-        _reward_hacking,
-    ),
-)

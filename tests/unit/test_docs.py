@@ -78,7 +78,7 @@ def test_the_reference_has_every_command_parameter_and_alarm() -> None:
             for key in values:
                 assert f"`{section}.{key}`" in parameters
     alarms = "\n".join(reference.alarms())
-    for rule in health._RULES:
+    for rule in health.RULES:
         assert rule.remedy in alarms
 
 
@@ -144,13 +144,13 @@ def test_every_statistic_of_ppo_is_defined_once() -> None:
 
 def test_every_alarm_is_listed_once() -> None:
     cells = Counter(first_cells(LOGGED))
-    for rule in health._RULES:
+    for rule in health.RULES:
         assert cells[rule.name] == 1
 
 
 def test_every_parameter_that_a_remedy_names_exists() -> None:
     params = config.to_dict(config.from_preset("default"))
-    for rule in health._RULES:
+    for rule in health.RULES:
         for key in re.findall(r"\bppo\.([a-z_]+)", rule.remedy):
             assert key in params["ppo"], rule.name
 
