@@ -38,8 +38,6 @@ def main() -> None:
             params.seed,
             _logger(run, "classifier"),
         )
-        models.tag_with_judge(classifier.model, judge.identity)
-        models.save_model(*classifier, CLASSIFIER)
         pairwise = scorer_training.train_pairwise(
             train_set.pairs,
             [pair.chosen for pair in train_set.pairs],
@@ -47,8 +45,10 @@ def main() -> None:
             params.seed,
             _logger(run, "pairwise"),
         )
-        models.tag_with_judge(pairwise.model, judge.identity)
-        models.save_model(*pairwise, PAIRWISE)
+        saved = ((classifier, CLASSIFIER), (pairwise, PAIRWISE))
+        for scorer, folder in saved:
+            models.tag_with_judge(scorer.model, judge.identity)
+            models.save_model(*scorer, folder)
         # 2. Measure both on the eval set.
         measured = model_metrics.measure(
             classifier, pairwise, eval_set, params.reward.batch_size

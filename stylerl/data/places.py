@@ -4,11 +4,9 @@ The stage `filter` writes the text and the outline of each file that it keeps
 a snippet of; a snippet's row names its file, and its first row there.
 """
 
-import ast
 import io
 import multiprocessing
 import tokenize
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stylerl.errors import DataError
-from stylerl.judge.outline import Outline, outline
+from stylerl.judge.outline import Outline, outline, parse
 from stylerl.judge.place import File, Place
 
 KEY = ["distribution", "path"]  # of a file
@@ -74,10 +72,7 @@ def look(
     text = content.decode(encoding).lstrip("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-        seen = outline(tree, text, path)
+        seen = outline(parse(text), text, path)
     except (RecursionError, MemoryError):
         return None
     return distribution, path, text, seen.dumps()

@@ -90,31 +90,23 @@ def guards(metrics: Metrics) -> list[Guard]:
             f"{show_gain(metric, gain)} points; it must not be clearly worse",
         )
 
-    return [
+    found = [
         not_worse("parse rate", "parse_rate"),
         not_worse("finished", "finished_rate"),
         not_worse("trivial bodies", "trivial_share"),
         _near("median length", "length_median", SIZE_LIMIT, sft, ppo),
         _near("statements", "statements", SIZE_LIMIT, sft, ppo),
         _near("distinct-3", "distinct_3", DIVERSITY_LIMIT, sft, ppo),
-        *(
-            [
-                Guard(
-                    "KL to SFT",
-                    ppo["kl"] <= KL_LIMIT,
-                    f"{show_gain(metric_of('kl'), gain)} nats a response; the "
-                    f"limit is {KL_LIMIT:g}",
-                )
-            ]
-            if "kl" in ppo  # there is none between two vocabularies
-            else []
-        ),
-        _forgotten(sft, ppo),
-        *(
-            [not_worse("names that resolve", "resolved_names")]
-            if "resolved_names" in gain  # an older evaluation has none
-            else []
-        ),
+    ]
+    if "kl" in ppo:  # there is none between two vocabularies
+        limit = f"nats a response; the limit is {KL_LIMIT:g}"
+        text = f"{show_gain(metric_of('kl'), gain)} {limit}"
+        found.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
+    found.append(_forgotten(sft, ppo))
+    if "resolved_names" in gain:  # an older evaluation has none
+        found.append(not_worse("names that resolve", "resolved_names"))
+    return [
+        *found,
         not_worse("repeated lines", "repeated_lines"),
         not_worse("comment lines", "comment_share"),
         not_worse("noqa", "noqa_share"),

@@ -152,6 +152,13 @@ def outline(tree: ast.Module, text: str, path: str) -> Outline:
     return Outline(first, names, functions)
 
 
+def parse(source: str) -> ast.Module:
+    """The tree of a source, without a word of what Python warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
 def _row(name: str, binding: Any) -> str:
     """A row that binds a name as the module does."""
     if isinstance(binding.source, ast.Global | ast.Nonlocal):

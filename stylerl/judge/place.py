@@ -19,12 +19,11 @@ import ast
 import re
 import sys
 import unicodedata
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from stylerl.judge.outline import Outline
+from stylerl.judge.outline import Outline, parse
 from stylerl.judge.positions import LINE_END
 from stylerl.judge.verdict import SYNTAX, Verdict, Violation
 
@@ -202,9 +201,7 @@ class Place:
 def _parse(text: str) -> ast.Module | None:
     """The tree of a text; None where it does not parse."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
+        return parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

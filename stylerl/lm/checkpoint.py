@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stylerl.errors import DataError
-from stylerl.storage import read_json, replacing, write_json
+from stylerl.storage import digest, read_json, replacing, write_json
 
 KEPT = 2
 STATE = "state.json"
@@ -54,7 +54,7 @@ def save(
         for name, tensors in checkpoint.tensors.items():
             file = scratch / f"{name}.safetensors"
             save_file({k: v.contiguous() for k, v in tensors.items()}, file)
-            digests[file.name] = digest_of(file)
+            digests[file.name] = digest(file)
         content = {"digests": digests, "state": checkpoint.state}
         own = {"digest": _digest_of_json(content)}
         write_json(scratch / STATE, content | own)
@@ -170,12 +170,12 @@ def _read(path: Path) -> Checkpoint:
     if not isinstance(content, dict):
         raise DataError(f"{STATE} is not what was written")
     # Up to 0.1.0 a state had no digest of its own.
-    digest = content.pop("digest", None)
-    if digest not in (None, _digest_of_json(content)):
+    own = content.pop("digest", None)
+    if own not in (None, _digest_of_json(content)):
         raise DataError(f"{STATE} is not what was written")
     tensors = {}
-    for name, digest in content["digests"].items():
-        if digest_of(path / name) != digest:
+    for name, written in content["digests"].items():
+        if digest(path / name) != written:
             raise DataError(f"{name} is not what was written")
         tensors[Path(name).stem] = load_file(path / name)
     return Checkpoint(int(path.name), tensors, content["state"])
@@ -195,12 +195,6 @@ def _digest_of_json(content: Mapping[str, Any]) -> str:
     # Keys that are no strings are read back as strings.
     text = json.dumps(json.loads(json.dumps(content)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _bytes(text: str) -> Tensor:

@@ -129,14 +129,8 @@ def decode_batch(
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
-            logits = lm(
-                input_ids=ids,
-                attention_mask=mask[:, : width + step] if padded else None,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1]  # (live, V)
+            seen = mask[:, : width + step] if padded else None
+            logits = next_logits(lm, ids, seen, positions, cache)  # (live, V)
             tokens = choose_tokens(logits, noise[:, step], temperature)
             live = responses.add(tokens[:, None].tolist())
             if not live.any():
@@ -154,6 +148,25 @@ def decode_batch(
                     t[keep] for t in (ids, mask, lengths, noise, positions)
                 )
     return responses.ids
+
+
+def next_logits(
+    lm: PreTrainedModel,
+    ids: Tensor,
+    mask: Tensor | None,
+    positions: Tensor,
+    cache: Cache,
+) -> Tensor:
+    """The logits after some new tokens, (B, new) -> (B, V)."""
+    logits: Tensor = lm(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    ).logits
+    return logits[:, -1]
 
 
 def fill_holes(live: Tensor) -> Tensor:

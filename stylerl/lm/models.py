@@ -113,9 +113,8 @@ def load_scorer(
     name: str | Path,
     revision: str = "main",
     tokenizer: PreTrainedTokenizerBase | None = None,
-    labels: int = 1,
 ) -> PreTrainedModel:
-    """Load a sequence classifier with `labels` outputs, dropout off.
+    """Load a sequence classifier with one output, dropout off.
 
     The head is new, drawn from torch's global generator, when `name` is a
     language model.
@@ -123,9 +122,7 @@ def load_scorer(
     Raises:
         ModelError: the model cannot be found or loaded.
     """
-    model = _load_model(
-        AutoModelForSequenceClassification, name, revision, num_labels=labels
-    )
+    model = _load_model(AutoModelForSequenceClassification, name, revision)
     if tokenizer is not None:
         fit_to_tokenizer(model, tokenizer)
     return model
@@ -258,7 +255,8 @@ def _load_model(
     A weight that the file lacks is an error, but for a classifier's head,
     which may be new.
     """
-    shape = {k: options.pop(k) for k in ("num_labels",) if k in options}
+    whole = factory is AutoModelForCausalLM
+    shape = {} if whole else {"num_labels": 1}
     config = _from_pretrained(AutoConfig, name, revision, **shape)
     disable_dropout(config)
     model: PreTrainedModel
@@ -273,7 +271,6 @@ def _load_model(
         **options,
     )
     kind, trunk = type(model).__name__, f"{model.base_model_prefix}."
-    whole = factory is AutoModelForCausalLM
     if missing := sorted(
         k for k in report["missing_keys"] if whole or k.startswith(trunk)
     ):

@@ -24,6 +24,7 @@ from stylerl.lm.decoding import (
     choose_tokens,
     fill_holes,
     left_pad,
+    next_logits,
 )
 from stylerl.lm.models import bf16_copy
 
@@ -130,14 +131,8 @@ class Step:
         self.noise.copy_(noise)
         self.at.fill_(width)
         self.count.zero_()
-        logits = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=(torch.cumsum(mask, dim=1) - 1).clamp(min=0),
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
+        positions = (torch.cumsum(mask, dim=1) - 1).clamp(min=0)
+        logits = next_logits(self.model, ids, mask, positions, self.cache)
         self.positions.copy_(lengths[:, None])
         self._draw(logits)
 
@@ -171,14 +166,9 @@ class Step:
 
     def _compute(self) -> None:
         self.mask.index_fill_(3, self.at, True)
-        logits = self.model(
-            input_ids=self.ids,
-            attention_mask=self.mask,
-            position_ids=self.positions,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
+        logits = next_logits(
+            self.model, self.ids, self.mask, self.positions, self.cache
+        )
         self.positions.add_(1)
         self.at.add_(1)
         self._draw(logits)

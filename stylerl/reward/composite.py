@@ -205,8 +205,7 @@ def linter_style(judge: Judge) -> Style:
     """The linter as a reward."""
 
     def style(prompts: list[str], completions: list[str]) -> list[float]:
-        finished = [True] * len(prompts)
-        assessed = assess_all(judge, prompts, completions, finished)
+        assessed = assess_all(judge, prompts, completions)
         return [style_of(each, judge.config.weights) for each in assessed]
 
     return style
@@ -301,16 +300,15 @@ def assess_all(
     judge: Judge,
     prompts: list[str],
     completions: list[str],
-    finished: list[bool],
+    finished: Sequence[bool] | None = None,
 ) -> list[Assessment]:
-    """Each completion's outcome, judged where the judge knows it to stand."""
+    """Each completion's outcome, judged where the judge knows it to stand.
+
+    All count as finished where it is not said which are.
+    """
     verdicts = judge.completions(prompts, completions, JOBS, "ppo: judge")
-    return [
-        assess(prompt, done, verdict)
-        for prompt, done, verdict in zip(
-            prompts, finished, verdicts, strict=True
-        )
-    ]
+    done = [True] * len(prompts) if finished is None else finished
+    return [*map(assess, prompts, done, verdicts)]
 
 
 def expected_sizes(

@@ -29,8 +29,7 @@ class LinterCredit:
         self, prompts: list[str], completions: list[str]
     ) -> list[list[TokenReward]]:
         """The token rewards of each completion, at its own characters."""
-        finished = [True] * len(prompts)
-        assessed = assess_all(self.judge, prompts, completions, finished)
+        assessed = assess_all(self.judge, prompts, completions)
         rows = zip(prompts, completions, assessed, strict=True)
         return [self._token_rewards(*row) for row in rows]
 

@@ -17,7 +17,6 @@ the data set.  Four are read, where they are there and not None:
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -32,7 +31,7 @@ from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Outcome
-from stylerl.judge.outline import outline
+from stylerl.judge.outline import outline, parse
 from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
 from stylerl.lm.sampling import whole_lines
@@ -139,9 +138,7 @@ class TextReward:
             {p: o.size for p, o in origins.items() if o.size is not None},
             judge.around,
         )
-        found = composite.assess_all(
-            judge, prompts, completions, [True] * len(prompts)
-        )
+        found = composite.assess_all(judge, prompts, completions)
         complies = [float(f.outcome is Outcome.COMPLIANT) for f in found]
         return reward(prompts, completions) | {"compliance": complies}
 
@@ -286,9 +283,7 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
     text = text.removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = parse(text)
         ends = {
             node.lineno: node.end_lineno or node.lineno
             for node in ast.walk(tree)

@@ -10,11 +10,11 @@ begins in it) from the end of the prompt on.  Code is parsed, never run.
 
 import ast
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from stylerl.judge.outline import parse
 from stylerl.reward.facts import Facts
 from stylerl.reward.flow import (
     DEFINITIONS,
@@ -149,9 +149,7 @@ def _facts(
     Raises SyntaxError, ValueError, RecursionError or MemoryError, as Python
     does, for what it cannot parse.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(prompt + completion)
+    tree = parse(prompt + completion)
     end = _end(prompt)
     opened = _opened(tree, end)
     body = [node for node in opened.body if _position(node) >= end]

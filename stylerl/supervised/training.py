@@ -17,9 +17,6 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
 )
 
 from stylerl.config import RewardConfig, SFTConfig
@@ -93,34 +90,21 @@ class _Progress(TrainerCallback):
         self.bar: tqdm[Any] | None = None
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: Any, state: Any, control: Any, **_: Any
     ) -> None:
         self.bar = tqdm(total=state.max_steps, desc=self.stage, unit=" steps")
 
     def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: Any, state: Any, control: Any, **_: Any
     ) -> None:
         assert self.bar is not None
         self.bar.update(state.global_step - self.bar.n)
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **kwargs: Any,
+        self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any
     ) -> None:
         loss = (logs or {}).get("loss")
-        if logs is None or loss is None:
+        if loss is None:
             return
         if not math.isfinite(loss):
             raise TrainingError(
@@ -135,11 +119,7 @@ class _Progress(TrainerCallback):
             self.log(metrics, state.global_step)
 
     def on_train_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: Any, state: Any, control: Any, **_: Any
     ) -> None:
         if self.bar is not None:
             self.bar.close()

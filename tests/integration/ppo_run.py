@@ -77,7 +77,7 @@ def run(folder, phases: Connection):
     spy(compute, "response_states", "score")
     spy(trainer.learner, "take_step", "learn")
     spy(checkpoint, "save", "save")
-    spy(checkpoint, "digest_of", "save")
+    spy(checkpoint, "digest", "save")
     samples = None
     for step in trainer:
         samples = step.rollouts.input_ids

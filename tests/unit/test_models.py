@@ -300,7 +300,7 @@ def test_weights_that_are_not_the_models_are_an_error(
 
 def test_a_scorer_starts_from_a_language_model(llama_folder):
     tokenizer = load_tokenizer(llama_folder)
-    scorer = load_scorer(llama_folder, tokenizer=tokenizer, labels=1)
+    scorer = load_scorer(llama_folder, tokenizer=tokenizer)
     assert scorer(IDS).logits.shape == (1, 1)
     assert scorer.config.pad_token_id == tokenizer.pad_token_id
 
