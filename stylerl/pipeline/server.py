@@ -17,21 +17,23 @@ import subprocess
 import sys
 import time
 import tomllib
-import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 from stylerl.errors import StylerlError
+from stylerl.pipeline import reach
 from stylerl.pipeline.child import end_session
 
 DEFAULT = "http://127.0.0.1:4200/api"
 NAME = "PREFECT_API_URL"
 STARTUP = 120.0  # seconds a server may take
-LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+PATIENCE = 2.0  # seconds that an answer may take
+LONGEST = 2**20  # bytes of an answer
 
 
 class Api(NamedTuple):
@@ -50,45 +52,43 @@ def find() -> Api:
     if given := os.environ.get(NAME):
         return Api(given, NAME)
     dotenv = re.search(
-        rf"""^\s*(?:export\s+)?{NAME}\s*=\s*["']?([^"'\s]+)""",
+        rf"""^\s*(?:export[ \t]+)?{NAME}[ \t]*=[ \t]*["']?([^"'\s]+)""",
         _text(Path(".env")),
         re.MULTILINE,
     )
     if dotenv:
         return Api(dotenv[1], ".env")
-    named = _toml(Path("prefect.toml")).get("api", {}).get("url")
-    if named:
+    if named := _value(_toml(Path("prefect.toml")), "api", "url"):
         return Api(named, "prefect.toml")
     for file in _profile_files():
         content = _toml(file)
-        active = os.environ.get("PREFECT_PROFILE") or content.get("active")
-        profile = content.get("profiles", {}).get(active, {})
-        if named := profile.get(NAME):
+        active = os.environ.get("PREFECT_PROFILE") or _value(content, "active")
+        if named := _value(content, "profiles", active, NAME):
             return Api(named, f"profile {active} in {file}")
-    named = _pyproject().get("api", {}).get("url", DEFAULT)
+    named = _pyproject("api", "url") or DEFAULT
     return Api(named, "" if named == DEFAULT else "pyproject.toml")
 
 
 def url() -> str:
     """The address of the API that is meant."""
-    return find().url
+    return find().url.rstrip("/")
 
 
 def address() -> tuple[str, int]:
     """Host and port of the API."""
-    parts = urllib.parse.urlsplit(url())
+    parts = _split(url())
     return parts.hostname or "127.0.0.1", parts.port or 4200
 
 
 def home() -> Path:
     """The folder of this checkout's records, as Prefect's settings have it."""
-    configured = os.environ.get("PREFECT_HOME") or _pyproject().get("home")
-    return Path(configured or "~/.prefect").expanduser().resolve()
+    configured = os.environ.get("PREFECT_HOME") or _pyproject("home")
+    return _expanded(configured or "~/.prefect").resolve()
 
 
 def answers() -> bool:
     """Whether a server is there and healthy."""
-    return _get("health") is not None
+    return _get("health") is True
 
 
 @contextmanager
@@ -108,8 +108,10 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
             one at the default address is not this checkout's (and none may
             be started elsewhere), or it does not start.
     """
+    reach.spare_loopback()
     api = find()
-    if api.named_in:
+    parts = _split(api.url)
+    if api.named_in or NAME in os.environ:  # which empty is none to Prefect
         os.environ[NAME] = api.url  # for Prefect, and for every child
     if answers():
         if api.named_in or _is_own():
@@ -123,11 +125,11 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
                 f"`export {NAME}=http://127.0.0.1:{free_port()}/api` for one "
                 "of its own"
             )
-    elif api.named_in and (private or address()[0] not in LOOPBACK):
+    elif api.named_in and (private or not _may_start(parts)):
         raise StylerlError(
             f"the Prefect API must answer where {api.named_in} names it; "
-            f"{api.url} does not: start it, or take the name away to use a "
-            "server of this checkout's own"
+            f"{reach.shown(api.url)} does not: start it, or take the name "
+            "away to use a server of this checkout's own"
         )
     with _started(private) as child:
         yield lambda: _wait_for(child)
@@ -141,6 +143,13 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
         os.environ.setdefault("PREFECT_UI_URL", url().removesuffix("/api"))
         os.environ[NAME] = f"http://127.0.0.1:{free_port()}/api"
     host, port = address()
+    with suppress(OSError):  # nobody is there, as it should be
+        socket.create_connection((host, port), PATIENCE).close()
+        raise StylerlError(
+            f"a Prefect server must have a port of its own; {port} is taken "
+            f"by something else: stop that, or `export {NAME}="
+            f"http://127.0.0.1:{free_port()}/api` in every shell"
+        )
     print(f"starting Prefect on http://{host}:{port} ...", file=sys.stderr)
     child = subprocess.Popen(
         [
@@ -170,16 +179,51 @@ def _wait_for(child: subprocess.Popen[bytes]) -> None:
 
 def _is_own() -> bool:
     """Whether the server that answers keeps this checkout's records."""
-    settings = json.loads(_get("admin/settings") or "{}")
-    return bool(settings.get("home") == str(home()))
+    return _value(_get("admin/settings"), "home") == str(home())
 
 
-def _get(path: str) -> bytes | None:
-    """What the API answers; None where it does not."""
+def _split(url: str) -> SplitResult:
+    """The parts of an address.
+
+    Raises:
+        StylerlError: it is none that a server could have.
+    """
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname
+        if usable and parts.port != 0 and re.fullmatch(r"[^\s\0-\x1f]+", url):
+            return parts
+    raise StylerlError(
+        "the Prefect API must be at http://HOST:PORT/api, or https; "
+        f"{find().named_in} names {reach.shown(url)[:80]!r}: correct it, or "
+        "take it away to use a server of this checkout's own"
+    )
+
+
+def _may_start(parts: SplitResult) -> bool:
+    """Whether a server of ours would be found at the address."""
+    here = parts.hostname in reach.LOOPBACK and parts.port
+    return bool(here) and (parts.scheme, parts.path.rstrip("/")) == (
+        "http",
+        "/api",
+    )
+
+
+def _get(path: str) -> Any:
+    """What the API answers, read as JSON; None where that is not so.
+
+    What listens there may be anything.
+    """
+
+    def ask() -> Any:
+        with urllib.request.urlopen(
+            f"{url()}/{path}", timeout=PATIENCE
+        ) as reply:
+            return json.loads(reply.read(LONGEST))
+
     try:
-        with urllib.request.urlopen(f"{url()}/{path}", timeout=2) as reply:
-            return reply.read() if reply.status == 200 else None
-    except (OSError, urllib.error.URLError, ValueError):
+        return reach.within(PATIENCE * 1.2, ask)
+    except (OSError, HTTPException, ValueError, RecursionError):
         return None
 
 
@@ -188,13 +232,24 @@ def _profile_files() -> Iterator[Path]:
     if named := os.environ.get("PREFECT_PROFILES_PATH"):
         yield Path(named)
     yield home() / "profiles.toml"
-    yield Path("~/.prefect/profiles.toml").expanduser()
+    yield _expanded("~/.prefect/profiles.toml")
 
 
-def _pyproject() -> dict[str, Any]:
-    """Prefect's settings in pyproject.toml of this folder."""
-    tools = _toml(Path("pyproject.toml")).get("tool", {})
-    return dict(tools.get("prefect", {}))
+def _expanded(path: str) -> Path:
+    """The path with the user's home, if there is one."""
+    return Path(os.path.expanduser(path))
+
+
+def _pyproject(*keys: str) -> str:
+    """One of Prefect's settings in pyproject.toml of this folder."""
+    return _value(_toml(Path("pyproject.toml")), "tool", "prefect", *keys)
+
+
+def _value(tree: Any, *keys: str) -> str:
+    """What a tree holds below the keys, empty where it holds nothing."""
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return "" if tree is None else str(tree)
 
 
 def _toml(file: Path) -> dict[str, Any]:
@@ -207,7 +262,7 @@ def _toml(file: Path) -> dict[str, Any]:
 def _text(file: Path) -> str:
     """The file's text, empty where there is none."""
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 

@@ -6,29 +6,32 @@ every process that it starts.  The next run of a flow asks it again.
 """
 
 import os
+import re
 import socket
+import sqlite3
 import ssl
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from stylerl import storage
-from stylerl.pipeline import process
+from stylerl.pipeline import process, reach
 
 GONE = "STYLERL_MLFLOW_GONE"  # the store that did not answer
-PATIENCE = 2.0  # seconds that a store may take to answer at all
+PATIENCE = 2.0  # seconds that a store may take to answer at all,
+LIMIT = 4.0  # with a name server's and all else
 ASK_AFTER = 5.0  # seconds after which it is asked again
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 LIMITS = {  # MLflow's own: 120 seconds, and 7 retries of each call
     TIMEOUT: "3",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of a connection gone stale
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # an hour, say
 }
 RATE = 2**20  # bytes a second, at the least, of a file on its way
 _heard: dict[str, float] = {}  # when each store answered last
@@ -36,14 +39,15 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
+class Unusable(ConnectionError):
+    """What is at the address cannot be used as a store at all."""
+
+
 def store() -> str:
     """MLFLOW_TRACKING_URI, or the workspace's own database."""
     if named := os.environ.get("MLFLOW_TRACKING_URI"):
         return named
-    own = folder()
-    with suppress(OSError):  # `_ask` says so
-        own.mkdir(exist_ok=True)
-    return f"sqlite:///{own / 'mlflow.db'}"
+    return f"sqlite:///{folder() / 'mlflow.db'}"
 
 
 def folder() -> Path:
@@ -63,16 +67,23 @@ def best_effort(call: Callable[[], object]) -> bool:
     if os.environ.get(GONE) == uri:
         return False
     try:
-        _reach(uri)
+        check(uri)
         call()
     except Exception as error:
-        said = " ".join(str(error).split())
-        if reason := storage.refusal(error):
-            said = f"{uri} cannot be written: {reason}"
-        if process.from_network(error):
+        said = f"{error!s:.300}"
+        where = reach.shown(uri)
+        gone = process.from_network(error)
+        if gone:
             os.environ[GONE] = uri
-            said = f"{uri} does not answer, and is asked no more: {said:.200}"
-        print(f"MLflow: not logged: {said}", file=sys.stderr)
+        if reason := storage.refusal(error):
+            said = f"{where} cannot be written: {reason}"
+        elif gone:
+            what = "does not answer"
+            if isinstance(error, Unusable):
+                what = "cannot be used"
+            said = f"{where} {what}, and is asked no more: {said}"
+        line = " ".join(said.split())
+        print(f"MLflow: not logged: {line}", file=sys.stderr)
         return False
     _heard[uri] = time.monotonic()
     return True
@@ -104,44 +115,39 @@ def moving(path: Path) -> Iterator[None]:
             os.environ[TIMEOUT] = limit
 
 
-def _reach(uri: str) -> None:
-    """Raise ConnectionError where the store cannot be had, in two seconds.
+def check(uri: str) -> None:
+    """Raise ConnectionError where the store cannot be had, in four seconds.
 
     One that answered a moment ago is not asked.
     """
+    reach.spare_loopback()
     for name, value in LIMITS.items():
         os.environ.setdefault(name, value)
     if time.monotonic() - _heard.get(uri, -ASK_AFTER) < ASK_AFTER:
         return
-    errors: list[BaseException | None] = []
-
-    def ask() -> None:
-        try:
-            _ask(urlsplit(uri))
-            errors.append(None)
-        except Exception as error:
-            errors.append(error)
-
-    asking = Thread(target=ask, daemon=True)  # a name server may hang too
-    asking.start()
-    asking.join(PATIENCE * 1.2)
-    error = errors[0] if errors else TimeoutError("no answer in 2 seconds")
-    if error:
+    try:
+        reach.within(LIMIT, lambda: _ask(uri))
+    except Unusable:
+        raise
+    except Exception as error:
         raise ConnectionError(str(error)) from error
 
 
-def _ask(uri: SplitResult) -> None:
+def database(uri: str) -> Path | None:
+    """The file of an SQLite store; None where the store is none."""
+    found = re.fullmatch(r"sqlite:///([^?]+)(\?.*)?", uri)
+    return Path(found[1]).absolute() if found else None
+
+
+def _ask(uri: str) -> None:
     """Raise an error unless something answers at the address."""
-    if uri.scheme == "sqlite":  # MLflow tries for minutes to open it
-        file = Path(uri.path[1:]).absolute()
-        while not file.exists():
-            file = file.parent
-        if not os.access(file, os.W_OK):
-            raise OSError(f"{file} cannot be written")
-    elif uri.scheme in ("http", "https"):
-        address = uri._replace(
-            netloc=uri.netloc.rpartition("@")[2],
-            path=f"{uri.path.rstrip('/')}/health",
+    if file := database(uri):
+        return _look_into(file)
+    parts = urlsplit(uri)
+    if parts.scheme in ("http", "https"):
+        address = parts._replace(
+            netloc=parts.netloc.rpartition("@")[2],
+            path=f"{parts.path.rstrip('/')}/health",
         )
         anyone = ssl.create_default_context()
         anyone.check_hostname = False  # whether, not who: nothing is sent
@@ -153,6 +159,30 @@ def _ask(uri: SplitResult) -> None:
                 pass
         except urllib.error.HTTPError:
             pass  # is an answer
-    elif uri.hostname:
-        port = uri.port or (3306 if uri.scheme.startswith("mysql") else 5432)
-        socket.create_connection((uri.hostname, port), PATIENCE).close()
+    elif parts.hostname:
+        mysql = parts.scheme.startswith("mysql")
+        port = parts.port or (3306 if mysql else 5432)
+        socket.create_connection((parts.hostname, port), PATIENCE).close()
+
+
+def _look_into(file: Path) -> None:
+    """Raise Unusable unless SQLite can use the file, or make it.
+
+    MLflow tries for minutes to open what cannot be opened.
+    """
+    there = file
+    while not there.exists():
+        there = there.parent
+    for each in {there, file.parent if there == file else there}:
+        if not os.access(each, os.W_OK):
+            raise Unusable(f"{each} cannot be written")
+    if there != file:
+        return
+    if not file.is_file():
+        raise Unusable(f"{file} is no file")
+    try:
+        address = f"{file.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, PATIENCE, uri=True)) as found:
+            found.execute("SELECT name FROM sqlite_master").fetchall()
+    except sqlite3.Error as error:
+        raise Unusable(f"{file}: {error}") from error

@@ -25,13 +25,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import stylerl
 from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError, require
-from stylerl.pipeline import graph, machine
-from stylerl.pipeline.store import asked, best_effort, moving, store
+from stylerl.pipeline import graph, machine, process, reach
+from stylerl.pipeline.store import (
+    Unusable,
+    asked,
+    best_effort,
+    check,
+    database,
+    moving,
+    store,
+)
 from stylerl.pipeline.store import folder as store_folder
 
 if TYPE_CHECKING:
@@ -394,18 +401,26 @@ def completions(run: str) -> "pd.DataFrame":
         DataError: there is no such run, or it left no table.
     """
     require("pipeline", "mlflow")
+    kept = database(store())
+    if kept and not kept.exists():  # to make one takes seconds
+        raise DataError(
+            f"run {run} must be a folder, or in MLflow's store; there is "
+            f"neither: `stylerl run` makes {kept}"
+        )
     from mlflow.exceptions import MlflowException
 
-    client = connect()
     try:
+        check(store())
+        client = connect()
         found = _find_run(client, run)
         stage = found.data.tags.get("run.evaluate", found.info.run_id)
         with tempfile.TemporaryDirectory() as folder:
             path = client.download_artifacts(stage, COMPLETIONS, folder)
             return storage.read_table(Path(path))
     except (MlflowException, OSError) as error:
+        at = reach.shown(store())
         raise DataError(
-            f"run {run} has no table of completions in {store()}; one that "
+            f"run {run} has no table of completions in {at}; one that "
             f"`stylerl run` evaluated has: {error}"
         ) from error
 
@@ -530,11 +545,22 @@ def connect() -> "MlflowClient":
 
 @functools.lru_cache(maxsize=1)
 def _client(uri: str) -> "MlflowClient":
-    """A client costs a second, so one is kept."""
+    """A client costs a second, so one is kept.
+
+    Raises:
+        Unusable: no runs can be had from what the address names.
+    """
     import mlflow
 
-    _make_database(uri)
-    return mlflow.MlflowClient(uri)
+    try:
+        _make_database(uri)
+        client = mlflow.MlflowClient(uri)
+        client.get_experiment_by_name(EXPERIMENT)
+    except Exception as error:
+        if process.from_network(error):
+            raise
+        raise Unusable(str(error)) from error
+    return client
 
 
 def _make_database(uri: str) -> None:
@@ -545,10 +571,10 @@ def _make_database(uri: str) -> None:
     """
     import mlflow
 
-    parts = urlsplit(uri)
-    file = Path(parts.path[1:])
-    if parts.scheme != "sqlite" or file.exists():
+    file = database(uri)
+    if file is None or file.exists():
         return
+    file.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(
         prefix="unfinished-", dir=file.parent
     ) as folder:
@@ -562,6 +588,12 @@ def experiment(client: "MlflowClient") -> str:
     """The experiment's id; it is made where it does not exist."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
     if found := client.get_experiment_by_name(name):
+        if found.lifecycle_stage == "deleted":
+            raise Unusable(
+                f"the experiment {name} is deleted: `mlflow experiments "
+                f"restore -x {found.experiment_id}`, or name another by "
+                "MLFLOW_EXPERIMENT_NAME"
+            )
         return found.experiment_id
     local = store().startswith("sqlite:")
     artifacts = (store_folder() / "artifacts").as_uri() if local else None
@@ -613,7 +645,8 @@ def _find_run(client: "MlflowClient", run: str) -> Any:
         ids = ", ".join(each.info.run_id for each in found) or "none"
         raise DataError(
             f"a run's name must name one run; {run!r} names {len(found)} "
-            f"({ids}) in {store()}: give the run's id, as the UI shows it"
+            f"({ids}) in {reach.shown(store())}: give the run's id, as the "
+            "UI shows it"
         )
     return found[0]
 
@@ -621,7 +654,8 @@ def _find_run(client: "MlflowClient", run: str) -> Any:
 def _ui() -> str:
     """Where a browser finds the runs."""
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return uri.rstrip("/") if uri.startswith("http") else LOCAL_UI
+    shared = uri.startswith("http")
+    return reach.shown(uri).rstrip("/") if shared else LOCAL_UI
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:

@@ -2,14 +2,19 @@
 
 import json
 import os
+import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from stylerl.errors import StylerlError
+from stylerl.pipeline import reach
 from stylerl.pipeline import server as api
 
 TOML = '[api]\nurl = "http://a:1/api"\n'
@@ -34,6 +39,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("file", "text", "named_in"),
     [
         (".env", "A=1\nexport PREFECT_API_URL='http://a:1/api'\n", ".env"),
+        (".env", "B=\xe9\nPREFECT_API_URL = http://a:1/api\n", ".env"),
+        (".env", "PREFECT_API_URL=\nHOST=http://a:1/api\n", ""),
+        ("prefect.toml", "api = 3\n", ""),
+        ("prefect.toml", "[api]\nurl = ''\n", ""),
+        (".prefect/profiles.toml", "active = ['x']\nprofiles = 'x'\n", ""),
+        (".prefect/profiles.toml", "active = 'x'\nprofiles.x = 3\n", ""),
+        ("pyproject.toml", "tool = {prefect = 3}\n", ""),
         ("prefect.toml", TOML, "prefect.toml"),
         ("me/.prefect/profiles.toml", PROFILE, "profile x in "),
         (".prefect/profiles.toml", PROFILE, "profile x in "),
@@ -49,7 +61,7 @@ def test_a_server_may_be_named_in(
     folder: Path, file: str, text: str, named_in: str
 ) -> None:
     Path(file).parent.mkdir(parents=True, exist_ok=True)
-    Path(file).write_text(text)
+    Path(file).write_text(text, encoding="latin-1")
     found = api.find()
     expected = "http://a:1/api" if named_in else api.DEFAULT
     assert found.url == expected
@@ -90,6 +102,140 @@ def test_a_named_server_that_does_not_answer_is_refused(
         api.server(private),
     ):
         pass
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "garbage",
+        "://x",
+        "ftp://127.0.0.1/api",
+        "http:///api",
+        "http://a b/api",
+        "http://127.0.0.1:9/a\nb",
+        "http://127.0.0.1:x/api",
+        "http://127.0.0.1:0/api",
+        "http://127.0.0.1:999999/api",
+        "http://[::1/api",
+    ],
+)
+def test_what_is_no_address_is_refused(
+    folder: Path, url: str, private: bool
+) -> None:
+    os.environ["PREFECT_API_URL"] = url
+    with (
+        pytest.raises(StylerlError, match="must be at http.*API_URL names"),
+        api.server(private),
+    ):
+        pass
+
+
+START = b"HTTP/1.1 200 OK\r\n"
+ANSWERS = {  # of what is no Prefect server
+    "ssh": [b"SSH-2.0-OpenSSH\r\n"],
+    "bytes": [b"\0\1\2"],
+    "html": [START + b"Content-Length: 6\r\n\r\n<html>"],
+    "list": [START + b"Content-Length: 2\r\n\r\n[]"],
+    "error": [b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"],
+    "cut": [START + b"Content-Length: 60\r\n\r\ntru"],
+    "long": [START + b"X: " + b"y" * 70_000],
+    "many": [START + b"X: y\r\n" * 200],
+    "chunks": [START + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"],
+    "turns": [b"HTTP/1.1 302 Oh\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"],
+    "slow": [START, *[b"X: y\r\n"] * 40],
+    "silent": [],
+}
+
+
+@contextmanager
+def answering(parts: list[bytes]) -> Iterator[int]:
+    """The port of what answers every call so, a part each 0.1 seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    call, _ = listener.accept()
+                    calls.append(call)
+                    call.recv(4096)
+                    for part in parts:
+                        call.sendall(part)
+                        time.sleep(0.1 if len(parts) > 1 else 0)
+                    if parts:
+                        call.close()
+
+        calls: list[socket.socket] = []
+        Thread(target=answer, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_what_is_no_prefect_is_not_used(
+    folder: Path,
+    kind: str,
+    private: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither where it is named, nor at the default address."""
+    monkeypatch.setattr(api, "PATIENCE", 0.2)
+    with answering(ANSWERS[kind]) as port:
+        url = f"http://127.0.0.1:{port}/api"
+        os.environ["PREFECT_API_URL"] = url
+        taken = f"a port of its own; {port} is taken"
+        with (
+            pytest.raises(
+                StylerlError, match="does not: start it" if private else taken
+            ),
+            api.server(private),
+        ):
+            pass
+        del os.environ["PREFECT_API_URL"]
+        monkeypatch.setattr(api, "DEFAULT", url)
+        assert not api.answers()
+        if not private:
+            with pytest.raises(StylerlError, match=taken), api.server():
+                pass
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9",
+        "http://127.0.0.1:9/prefect/api",
+        "https://127.0.0.1:9/api",
+        "http://127.0.0.1/api",
+    ],
+)
+def test_none_is_started_where_it_would_not_be_found(
+    folder: Path, url: str
+) -> None:
+    os.environ["PREFECT_API_URL"] = url
+    with (
+        pytest.raises(StylerlError, match="does not: start it"),
+        api.server(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "spared"),
+    [
+        ({}, "127.0.0.1,localhost,::1"),
+        ({"NO_PROXY": "a.example"}, "a.example,127.0.0.1,localhost,::1"),
+        ({"no_proxy": "a,localhost"}, "a,localhost,127.0.0.1,::1"),
+        ({"no_proxy": "*"}, "*"),
+    ],
+)
+def test_no_proxy_is_asked_for_this_machine(
+    given: dict[str, str], spared: str
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ.pop(name, None)
+    os.environ.update(given)
+    reach.spare_loopback()
+    assert os.environ["no_proxy"] == os.environ["NO_PROXY"] == spared
 
 
 def test_a_folder_s_broken_toml_is_named(folder: Path) -> None:

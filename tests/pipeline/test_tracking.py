@@ -3,12 +3,15 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -294,6 +297,11 @@ def hang(listener: socket.socket) -> str:
         "http://user:word@127.0.0.1:9",
         "http://a.invalid:5000",
         "postgresql://127.0.0.1:9/runs",
+        "http://127.0.0.1:x",
+        "http://[::1",
+        "http://a b",
+        "http://",
+        "http://127.0.0.1:9/\nx",
         "hangs",
     ],
 )
@@ -315,8 +323,104 @@ def test_a_store_that_does_not_answer_is_asked_once(
         logged_models.log({}, config.Params(), {})
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"MLflow: not logged: {uri} does not answer" in said
+    shown = " ".join(uri.replace("user:word@", "").split())
+    assert f"not logged: {shown} does not answer" in said
     assert os.environ[store.GONE] == uri
+
+
+def half(file: Path) -> None:
+    """The first half of a database."""
+    with closing(sqlite3.connect(file)) as made:
+        made.execute("CREATE TABLE t (a)")
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def newer(file: Path) -> None:
+    """A store that a later MLflow has brought to its schema."""
+    shutil.copy(tracking.database(tracking.store()), file)
+    with closing(sqlite3.connect(file)) as made:
+        made.execute("UPDATE alembic_version SET version_num = 'later'")
+        made.commit()
+
+
+def deleted(file: Path) -> None:
+    """A store whose experiment was deleted in the UI."""
+    shutil.copy(tracking.database(tracking.store()), file)
+    with closing(sqlite3.connect(file)) as made:
+        made.execute("UPDATE experiments SET lifecycle_stage = 'deleted'")
+        made.commit()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda file: file.write_text("no store" * 99), "not a database"),
+        (half, "database disk image is malformed"),
+        (Path.mkdir, "is no file"),
+        (os.mkfifo, "is no file"),
+        (newer, "found version later, but expected"),
+        (deleted, "the experiment stylerl is deleted"),
+    ],
+)
+def test_what_is_no_store_is_said_once(
+    folder: Path,
+    make: Callable[[Path], object],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """MLflow itself would try for minutes, at every call."""
+    with tracking.flow_run("before", {}):
+        pass  # the store that some of these are made of
+    file = folder / "damaged.db"
+    make(file)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
+    before_and_after_no_store(capsys, message)
+
+
+@pytest.mark.parametrize(
+    "uri", ["garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"]
+)
+def test_what_names_no_store_is_said_once(
+    uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    before_and_after_no_store(capsys, "")
+
+
+def before_and_after_no_store(
+    capsys: pytest.CaptureFixture[str], message: str
+) -> None:
+    """What a run asks of a store that cannot be used, in one line."""
+    capsys.readouterr()
+    store.best_effort(tracking.connect)
+    with tracking.flow_run("flow", {"a": 1}) as run:
+        with tracking.stage_run("sft", {"lr": 1}) as child:
+            child.log_metrics({"loss": 1.0})
+        run.log_tag("a", "b")
+    assert run.id == child.id == ""
+    assert tracking.stage_run_id("ab" * 32) is None
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "MLflow: not logged: " in said
+    assert f"{tracking.store()} cannot be used, and is asked no more" in said
+    assert message in said
+
+
+def test_a_run_is_sought_where_there_is_a_store(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`stylerl compare x y` makes no store, and waits for none."""
+    for uri, said in (
+        (f"sqlite:///{folder}/none.db", "`stylerl run` makes"),
+        ("http://me:word@127.0.0.1:9", "in http://127.0.0.1:9; one that"),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        with pytest.raises(DataError, match=said):
+            tracking.completions("brave-newt")
+    assert not (folder / "none.db").exists()
 
 
 def test_a_stage_is_told_that_the_store_does_not_answer(
