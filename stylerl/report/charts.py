@@ -36,6 +36,8 @@ CURVES = {
     "policy/clipfrac": "clip fraction",
     "value/explained_variance": "explained variance of the value",
     "grad_norm": "gradient norm",
+}
+PRICES = {
     "price/substance": "price of substance",
     "price/long_bodies": "price of long bodies",
     "price/parses": "price of parsing",
@@ -47,7 +49,10 @@ CURVES = {
 def draw_distributions(
     completions: pd.DataFrame, models: Mapping[str, str] = display.MODELS
 ) -> list[Markup]:
-    """Histograms of score and length, one colour a model."""
+    """Histograms of score and length, one colour a model.
+
+    The authors' own bodies are a line of the second, where they are known.
+    """
     longest = max(int(completions["tokens"].max()), 1)
     edges = np.linspace(0, longest, LENGTH_BINS + 1)
     scores, lengths = [], []
@@ -59,6 +64,11 @@ def draw_distributions(
         counts, _ = np.histogram(own["tokens"], edges)
         percent = 100 * counts / max(len(own), 1)
         lengths.append(plots.Series(label, model, percent.tolist()))
+    authors = completions.loc[completions["model"] == "human", "tokens"]
+    if len(authors):
+        counts, _ = np.histogram(authors, edges)
+        percent = 100 * counts / len(authors)
+        lengths.append(plots.Series("the authors", "human", percent.tolist()))
     middles = ((edges[:-1] + edges[1:]) / 2).tolist()
     return [
         plots.bars(
@@ -70,13 +80,28 @@ def draw_distributions(
     ]
 
 
-def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
-    """One chart for each known column that the trainer wrote."""
+def draw_curves(
+    updates: pd.DataFrame | None, titles: Mapping[str, str] = CURVES
+) -> list[Markup]:
+    """One chart for each known column that the trainer wrote.
+
+    Alarms are lines, each where it was first triggered, under its number in
+    `find_alarms`.
+    """
     if updates is None or updates.empty:
         return []
     steps = updates["update"].astype(float).tolist()
-    alarms = find_alarms(updates).items()
-    marks = [plots.Mark(found[0], name) for name, found in alarms]
+    first: dict[int, list[tuple[int, str]]] = {}
+    for number, (name, at) in enumerate(find_alarms(updates).items(), 1):
+        first.setdefault(at[0], []).append((number, name))
+    marks = [
+        plots.Mark(
+            step,
+            "; ".join(name for _, name in each),
+            ", ".join(str(number) for number, _ in each),
+        )
+        for step, each in first.items()
+    ]
     return [
         plots.lines(
             title,
@@ -84,7 +109,7 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
             [plots.Series(title, "ppo", updates[column].tolist())],
             marks=marks,
         )
-        for column, title in CURVES.items()
+        for column, title in titles.items()
         if column in updates and updates[column].notna().any()
     ]
 
@@ -115,7 +140,7 @@ def draw_frontier(
     paths = []
     if len(rollouts):
         name = "PPO's rollouts on the prompts it learns from"
-        paths.append((name, "base", smooth))
+        paths.append((name, "base path", smooth))
     if len(measured):
         paths.append(("the policy on validation prompts", "ppo", measured))
     points = [

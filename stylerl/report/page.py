@@ -83,6 +83,7 @@ def render(evidence: Evidence) -> str:
         rule_changes=summary.rule_changes(evidence.rules),
         distributions=charts.draw_distributions(completions, models),
         curves=charts.draw_curves(evidence.updates),
+        prices=charts.draw_curves(evidence.updates, charts.PRICES),
         alarms=charts.find_alarms(evidence.updates),
         calibration=[
             *charts.draw_calibration(evidence.calibration),
@@ -91,10 +92,9 @@ def render(evidence: Evidence) -> str:
         ],
         reward_numbers=_reward_numbers(evidence.reward),
         reward_rules=_reward_rules(evidence.reward),
-        random_samples=samples.choose_random(
-            completions, evidence.seed, models
+        gallery=samples.choose(
+            completions, evidence.rules, evidence.seed, models
         ),
-        worst_samples=samples.choose_worst(completions, models),
         provenance=evidence.provenance,
         seconds=evidence.seconds,
         params=evidence.params,

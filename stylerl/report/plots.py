@@ -1,8 +1,9 @@
 """Small charts as inline SVG, drawn by hand.
 
 Text and lines take their colours from the page's style sheet, so that a
-chart follows light and dark; the same data gives the same bytes, which a
-plotting library does not promise from one version to the next.
+chart follows light and dark; it also dashes lines, and dots have shapes, so
+that nothing is told by colour alone.  The same data gives the same bytes,
+which a plotting library does not promise from one version to the next.
 """
 
 import math
@@ -13,6 +14,13 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 26
+LETTER, LINE = 6, 11  # size of a letter, roughly, in drawing units
+SHAPES = {  # around 0 0; a dot of another style is a circle
+    "sft": "M-4 -4h8v8h-8Z",
+    "base": "M0 -5L5 4H-5Z",
+    "human": "M0 -5L5 0L0 5L-5 0Z",
+}
+CIRCLE = "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z"
 
 
 class Series(NamedTuple):
@@ -32,10 +40,14 @@ class Mark(NamedTuple):
 
     x: float
     text: str
+    label: str = ""  # above the line
 
 
 class Dot(NamedTuple):
-    """A single point with its name next to it, or above it."""
+    """A single point with its name next to it, or above it.
+
+    Where that place is taken, the name is put where there is room.
+    """
 
     x: float
     y: float
@@ -88,6 +100,7 @@ def lines(
         body.append(
             f'<path class="alarm" d="M{_at(x(mark.x))} {TOP}V'
             f'{HEIGHT - BOTTOM}"><title>{escape(mark.text)}</title></path>'
+            + _text(x(mark.x), TOP - 2, mark.label, "middle")
         )
     for each in series:
         body.append(
@@ -95,8 +108,8 @@ def lines(
             f'd="{_path(each.xs or xs, each.ys, x, y)}">'
             f"<title>{escape(each.name)}</title></path>"
         )
-    body += [_dot(dot, x(dot.x), y(dot.y)) for dot in dots]
-    return _figure(title, body, series)
+    body += _dots(dots, x, y)
+    return _figure(title, body, series, "lines")
 
 
 def bars(
@@ -119,7 +132,7 @@ def bars(
                 f"{escape(each.name)}, {escape(label)}: {each.ys[place]:.3g}"
                 "</title></rect>"
             )
-    return _figure(title, body, series)
+    return _figure(title, body, series, "boxes")
 
 
 def _scale(values: Sequence[float], start: float, end: float) -> Scale:
@@ -178,22 +191,64 @@ def _path(xs: Sequence[float], ys: Sequence[float], x: Scale, y: Scale) -> str:
     return "".join(commands)
 
 
-def _dot(dot: Dot, x: float, y: float) -> str:
-    """A dot, its name above, or on the side where there is room."""
-    left = x > (LEFT + WIDTH - RIGHT) / 2
-    place, anchor = (x - 8, "end") if left else (x + 8, "start")
-    height = y + 4
-    if dot.above:
-        place, anchor, height = x, "middle", y - 8
-    return (
-        f'<circle class="dot {dot.style}" cx="{_at(x)}" cy="{_at(y)}" r="4">'
-        f"<title>{escape(dot.text)}: {dot.x:.3g}, {dot.y:.3g}</title>"
-        f"</circle>{_text(place, height, dot.text, anchor)}"
+def _dots(dots: Sequence[Dot], x: Scale, y: Scale) -> list[str]:
+    """Dots in their shapes, with names that do not lie on one another."""
+    taken = [(x(dot.x) - 4, y(dot.y) - 4, 8.0, 8.0) for dot in dots]
+    drawn = []
+    for dot in dots:
+        right, height = x(dot.x), y(dot.y)
+        width = LETTER * len(dot.text)
+        beside = [(right + 8, height + 4, "start"),
+                  (right - 8, height + 4, "end")]  # fmt: skip
+        if right > (LEFT + WIDTH - RIGHT) / 2:
+            beside.reverse()
+        over = [(right, height - 8, "middle"), (right, height + 16, "middle")]
+        places = [*over, *beside] if dot.above else [*beside, *over]
+        # Then further up and down, as far as the drawing goes.
+        places += [
+            (across, height + 4 + step, anchor)
+            for step in (-12, 12, -24, 24, -36, 36)
+            for across, _, anchor in beside
+        ]
+        boxes = [_box(*place, width) for place in places]
+        free = (i for i, b in enumerate(boxes) if _is_free(b, taken))
+        chosen = next(free, 0)
+        taken.append(boxes[chosen])
+        shape = SHAPES.get(dot.style, CIRCLE)
+        drawn.append(
+            f'<path class="dot {dot.style}" d="{shape}" transform="translate('
+            f'{_at(right)} {_at(height)})"><title>{escape(dot.text)}: '
+            f"{dot.x:.3g}, {dot.y:.3g}</title></path>"
+            + _text(*places[chosen][:2], dot.text, places[chosen][2])
+        )
+    return drawn
+
+
+Box = tuple[float, float, float, float]  # left, top, width, height
+
+
+def _box(x: float, y: float, anchor: str, width: float) -> Box:
+    """Where a text of that width lies."""
+    left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
+    return left, y - LINE + 2, width, LINE
+
+
+def _is_free(box: Box, taken: Sequence[Box]) -> bool:
+    """Whether a box lies in the drawing, and on none of those taken."""
+    left, top, width, height = box
+    if not (left >= 0 and top >= 0 and left + width <= WIDTH):
+        return False
+    return top + height <= HEIGHT - BOTTOM + 4 and not any(
+        left < other + wide
+        and other < left + width
+        and top < upper + high
+        and upper < top + height
+        for other, upper, wide, high in taken
     )
 
 
 def _figure(
-    title: str, body: Sequence[str], series: Sequence[Series]
+    title: str, body: Sequence[str], series: Sequence[Series], kind: str
 ) -> Markup:
     legend = "".join(
         f'<span class="key {each.style}">{escape(each.name)}</span>'
@@ -201,7 +256,7 @@ def _figure(
     )
     drawing = "".join(body)
     return Markup(
-        f'<figure class="chart"><figcaption>{escape(title)}{legend}'
+        f'<figure class="chart {kind}"><figcaption>{escape(title)}{legend}'
         f'</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(title)}">{drawing}</svg></figure>'
     )

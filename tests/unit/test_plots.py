@@ -104,3 +104,67 @@ def test_same_data_same_bytes():
     first, second = (plots.lines("t", [0, 1], series) for _ in range(2))
     assert first == second
     assert not re.search(r"id=|url\(", first)
+
+
+def names(figure):
+    """The texts of a chart, without the ticks, by their place."""
+    return {
+        text.text: (float(text.get("x")), float(text.get("y")))
+        for text in drawing(figure).findall(".//text")
+        if not re.fullmatch(r"[−0-9.]+", text.text)
+    }
+
+
+def test_names_of_dots_do_not_lie_on_one_another():
+    # Both scales go to 10: a dot at (5, 5) is drawn at (197, 92).  The
+    # first name goes beside it, 8 to the right and 4 below its middle, the
+    # second to its other side.
+    dots = [
+        Dot(0, 0, "low", "sft"), Dot(10, 10, "top", "sft"),
+        Dot(5, 5, "one", "ppo"), Dot(5, 5, "two", "ppo"),
+    ]  # fmt: skip
+    found = names(plots.lines("t", [0, 10], [], dots=dots))
+
+    assert found["one"] == (205, 96)
+    assert found["two"] == (189, 96)
+
+
+def test_many_names_in_one_place_are_all_apart():
+    dots = [Dot(5, 5, f"n{i}", "ppo", above=True) for i in range(6)]
+    dots += [Dot(0, 0, "low", "sft"), Dot(10, 10, "top", "sft")]
+    figure = plots.lines("t", [], [], dots=dots)
+    # Two letters are 12 wide, to one side of their place or to both, and a
+    # line is 11 high.
+    left = {"start": 0, "middle": -6, "end": -12}
+    places = [
+        (float(text.get("x")) + left[text.get("text-anchor")],
+         float(text.get("y")))
+        for text in drawing(figure).findall(".//text")
+        if text.text.startswith("n")
+    ]  # fmt: skip
+    assert len(places) == 6
+    for i, (x, y) in enumerate(places):
+        for across, down in places[:i]:
+            assert abs(x - across) >= 12 or abs(y - down) >= 11
+
+
+def test_dots_differ_by_shape_and_not_by_colour_alone():
+    styles = ["base", "sft", "ppo", "human"]
+    dots = [Dot(i, i, style, style) for i, style in enumerate(styles)]
+    drawn = drawing(plots.lines("t", [], [], dots=dots))
+    shapes = {
+        path.get("d")
+        for path in drawn.findall(".//path")
+        if path.get("class").startswith("dot")
+    }
+    assert len(shapes) == 4
+
+
+def test_a_mark_has_its_label_above_the_line():
+    figure = plots.lines(
+        "t",
+        [0, 10],
+        [Series("s", "ppo", [0, 1])],
+        marks=[Mark(5, "m", "1, 2")],
+    )
+    assert names(figure)["1, 2"] == (197, 8)

@@ -14,6 +14,7 @@ from stylerl.judge.verdict import Violation
 from stylerl.report import charts, sweep
 from stylerl.report import page as report
 from stylerl.report import samples as shown
+from tools import browser
 
 EVIL = '</pre></script><script>alert(1)</script><img src=x onerror="f()">\x00'
 
@@ -187,7 +188,7 @@ def test_without_measurements_the_frontier_has_one_way():
 
     assert "rollouts on the prompts it learns from" in text
     assert "the policy on validation prompts<" not in text
-    assert "orange line" not in text
+    assert "thick line" not in text
     assert text.count(sweep.PLACE) == 1  # for the last sweep
 
 
@@ -243,11 +244,8 @@ def test_worst_samples_are_those_that_lost_most():
     # SFT scores 0.9 everywhere; PPO loses on c and most on e.
     completions.loc[ppo & (completions["prompt_id"] == "c"), "score"] = 0.5
     completions.loc[ppo & (completions["prompt_id"] == "e"), "score"] = 0.1
-    completions["prompt"] = "# " + completions["prompt_id"] + "\n"
 
-    worst = shown.choose_worst(completions)
-
-    assert [sample.prompt for sample in worst] == ["# e\n", "# c\n"]
+    assert shown.find_worst(completions) == [("e", 0), ("c", 0)]
 
 
 def test_samples_are_drawn_by_the_seed_not_the_order_of_rows():
@@ -255,11 +253,10 @@ def test_samples_are_drawn_by_the_seed_not_the_order_of_rows():
         pd.DataFrame([row(model, f"{n:02}") for n in range(40)])
         for model in ("base", "sft", "ppo")
     )
-    completions["prompt"] = completions["prompt_id"] + "\n"
     reverse = completions.iloc[::-1]
 
     drawn, again, other = (
-        [sample.prompt for sample in shown.choose_random(table, seed)]
+        shown.draw_random(table, seed)
         for table, seed in (
             (completions, 1), (reverse, 1), (completions, 2)
         )
@@ -268,6 +265,118 @@ def test_samples_are_drawn_by_the_seed_not_the_order_of_rows():
     assert len(set(drawn)) == shown.RANDOM_SAMPLES
     assert drawn == again
     assert drawn != other
+
+
+def several_rules():
+    """Thirty prompts; SFT breaks E225 on all, PPO W291 on five of them."""
+    prompts = [f"{n:02}" for n in range(30)]
+    return pd.DataFrame(
+        [row("base", p) for p in prompts]
+        + [broken("sft", p, "E225") for p in prompts]
+        + [
+            broken("ppo", p, "W291") if p < "05" else row("ppo", p)
+            for p in prompts
+        ]
+    )
+
+
+def test_samples_are_shown_for_each_choice_that_they_fit():
+    completions = several_rules()
+    rules = tabulate_rules(completions, 200, seed=0)
+
+    gallery = shown.choose(completions, rules, seed=0)
+
+    labels = [choice.label for choice in gallery.choices]
+    assert labels == ["at random", "the worst of PPO", "E225", "W291"]
+    at_random, _, e225, w291 = gallery.choices
+    # Every sample has SFT's E225; ten are drawn at random, three for a rule.
+    assert at_random.samples == 10
+    assert e225.samples == len(gallery.samples) >= 10
+    assert 3 <= w291.samples <= 5
+    for sample in gallery.samples:
+        charged = {code for side in sample.sides for code in side.codes}
+        assert (2 in sample.choices) == ("E225" in charged)
+        assert (3 in sample.choices) == ("W291" in charged)
+    for number, choice in enumerate(gallery.choices):
+        fits = [s for s in gallery.samples if number in s.choices]
+        assert len(fits) == choice.samples
+
+
+def test_a_rule_that_only_the_base_breaks_is_no_choice():
+    completions = evidence().completions
+    completions.loc[0] = broken("base", "a", "E999")
+    rules = tabulate_rules(completions, 200, seed=0)
+
+    labels = [c.label for c in shown.choose(completions, rules, 0).choices]
+
+    assert "E225" in labels and "E999" not in labels
+
+
+def test_a_page_with_long_samples_of_many_rules_is_small():
+    rules = [f"E{number}" for number in range(100, 160)]
+    completions = pd.DataFrame(
+        [
+            broken(model, f"{n:03}", rules[n % 60])
+            for model in ("base", "sft", "ppo")
+            for n in range(240)
+        ]
+    )
+    # The longest that the evaluation's 160 tokens write has some 800.
+    completions["completion"] = "    value = '<some text>'\n" * 40
+    rules = tabulate_rules(completions, 20, seed=0)
+
+    page = report.render(evidence(completions=completions, rules=rules))
+
+    assert len(page.encode()) < 3_000_000
+
+
+def test_the_authors_lengths_stand_beside_the_models():
+    completions = evidence().completions
+    authors = pd.DataFrame([row("human", p) for p in "abcdef"])
+    _, before = charts.draw_distributions(completions)
+    _, after = charts.draw_distributions(pd.concat([completions, authors]))
+
+    assert "the authors" in after
+    assert "the authors" not in before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not browser.find(), reason="needs Chromium")
+def test_a_browser_shows_what_is_picked_and_is_as_narrow_as_a_phone(tmp_path):
+    completions = several_rules()
+    rules = tabulate_rules(completions, 200, seed=0)
+    path = tmp_path / "report.html"
+    path.write_text(
+        report.render(evidence(completions=completions, rules=rules))
+    )
+    with browser.browsing(browser.find()) as tab:
+
+        def ask(script):
+            told = browser.tell(
+                tab, "Runtime.evaluate", expression=script, returnByValue=True
+            )
+            return told["result"].get("value")
+
+        browser.tell(
+            tab, "Emulation.setDeviceMetricsOverride",
+            width=390, height=844, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+        browser.tell(tab, "Page.navigate", url=path.as_uri())
+        while ask("document.readyState") != "complete":
+            pass
+        assert ask("document.documentElement.scrollWidth") <= 390
+        assert ask("performance.getEntriesByType('resource').length") == 0
+        visible = (
+            "[...document.querySelectorAll('article')]"
+            ".filter(e => e.offsetHeight)"
+        )
+        assert ask(f"{visible}.length") == 10
+        ask("document.querySelector('label[for=pick3]').click()")
+        assert 3 <= ask(f"{visible}.length") <= 5
+        assert ask(f"{visible}.every(e => e.innerText.includes('W291'))")
+        browser.tell(tab, "Emulation.setEmulatedMedia", media="print")
+        assert ask("document.querySelector('.picks').offsetHeight") == 0
+        assert 3 <= ask(f"{visible}.length") <= 5
 
 
 @pytest.mark.parametrize(
