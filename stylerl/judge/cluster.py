@@ -45,14 +45,7 @@ class Cluster:
         return max(1, sum(self._client.nthreads().values()))
 
     def judge(self, sources: Iterable[File], jobs: int) -> Iterator[Verdict]:
-        """The verdicts on (source, path) pairs, in their order.
-
-        Sources are read as they are needed, so a stream of any length takes
-        constant memory here and on the workers.
-
-        Args:
-            sources: each with the file name it is judged under.
-            jobs: threads to keep busy.
+        """The verdicts on (source, path) pairs; `jobs` are threads.
 
         Raises:
             ConfigError: a worker's judge differs, or cannot be made.

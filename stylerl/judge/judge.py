@@ -40,7 +40,11 @@ BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
 class Pool(Protocol):
-    """What does the work: this machine's processes, or a cluster's."""
+    """What does the work: this machine's processes, ruff, or a cluster's.
+
+    Sources are read as they are needed: a stream of millions takes constant
+    memory.
+    """
 
     def size(self) -> int:
         """The jobs it can do at once."""
@@ -111,9 +115,6 @@ class Judge:
         desc: str = "judge",
     ) -> Iterator[Verdict]:
         """Judge many sources; the verdicts come in the same order.
-
-        Sources are read as workers need them: a stream of millions takes
-        constant memory.
 
         Args:
             sources: texts or bytes.
@@ -245,7 +246,8 @@ def _cached(
     jobs: int,
 ) -> Iterator[Verdict]:
     """Judge batch by batch what the cache does not know."""
-    for batch in _batches(files, BATCH * jobs):
+    remaining = iter(files)
+    while batch := list(itertools.islice(remaining, BATCH * jobs)):
         keys = [cache.key(identity, *file) for file in batch]
         known = cache.read(keys)
         # Equal sources of a batch have one key, and are judged once.
@@ -259,12 +261,6 @@ def _cached(
         cache.write((k, v) for k, v in found.items() if _is_lasting(v))
         known |= found
         yield from (known[key] for key in keys)
-
-
-def _batches(files: Iterable[File], size: int) -> Iterator[list[File]]:
-    remaining = iter(files)
-    while batch := list(itertools.islice(remaining, size)):
-        yield batch
 
 
 def _is_lasting(verdict: Verdict) -> bool:

@@ -12,7 +12,6 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyflakes.checker import (
@@ -187,8 +186,12 @@ def _without_bodies(
             if isinstance(child, FUNCTIONS):
                 if classes is not None:
                     found.append((child, classes))
-                kept = [*_declarations(child)] if has_globals else []
-                child.body = kept or [ast.Pass()]
+                kept = [
+                    each
+                    for each in (ast.walk(child) if has_globals else ())
+                    if isinstance(each, ast.Global | ast.Nonlocal)
+                ]
+                child.body = [*kept] or [ast.Pass()]
             elif isinstance(child, ast.ClassDef):
                 inner = None if classes is None else [*classes, child]
                 waiting.append((child, inner))
@@ -197,12 +200,6 @@ def _without_bodies(
             ):
                 waiting.append((child, None))
     return found
-
-
-def _declarations(node: Any) -> Iterator[ast.stmt]:
-    for child in ast.walk(node):
-        if isinstance(child, ast.Global | ast.Nonlocal):
-            yield child
 
 
 class _Watching(Checker):

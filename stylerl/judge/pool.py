@@ -46,14 +46,7 @@ class WorkerPool:
     def judge(
         self, sources: Iterable[tuple[bytes, str]], jobs: int
     ) -> Iterator[Verdict]:
-        """The verdicts on (source, path) pairs, in their order.
-
-        Sources are read as they are needed, so a stream of any length takes
-        constant memory.
-
-        Args:
-            sources: each with the file name it is judged under.
-            jobs: processes at most.
+        """The verdicts on (source, path) pairs; `jobs` are processes.
 
         Raises:
             ConfigError: flake8 refuses the configuration.

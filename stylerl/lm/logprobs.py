@@ -103,7 +103,7 @@ class _Scores(torch.autograd.Function):
         for rows in chunks:
             log_p = _log_p(hidden[rows], cast, bias, temperature)
             logprobs[rows] = log_p.gather(-1, tokens[rows, None])[:, 0]
-            entropy[rows] = -_dot(log_p.exp(), log_p)
+            entropy[rows] = -torch.linalg.vecdot(log_p.exp(), log_p)
         kept = log_p if len(chunks) == 1 else None
         ctx.save_for_backward(hidden, weight, bias, tokens, entropy, kept)
         return logprobs, entropy
@@ -168,11 +168,6 @@ def _log_p(
     if bias is not None:
         logits = logits + bias / temperature
     return torch.log_softmax(logits, dim=-1)
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Row by row, (n, V) twice -> (n,)."""
-    return torch.linalg.vecdot(a, b)
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:

@@ -51,7 +51,8 @@ class Constraints:
         """Measure a batch; the first one is the reference's own."""
         if not self.limits:
             return Observation(torch.zeros(len(batch.prompts)), 0.0, {}, {})
-        sizes = _sizes(batch)
+        pairs = zip(batch.prompts, batch.completions, strict=True)
+        sizes = [substance.measure(*pair) for pair in pairs]
         if not self.reference:
             self.reference = _levels(batch, sizes)
         has = self.reference
@@ -98,11 +99,6 @@ class Constraints:
             for name, price in state["prices"].items()
         }
         self.reference = state["reference"]
-
-
-def _sizes(batch: Rollouts) -> list[substance.Substance]:
-    pairs = zip(batch.prompts, batch.completions, strict=True)
-    return [substance.measure(*pair) for pair in pairs]
 
 
 def _levels(

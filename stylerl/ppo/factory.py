@@ -9,6 +9,7 @@ are those that the section `ppo` of the parameters names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,12 @@ def build_trainer(
     if validation:
         sizes = expected(validation, "validation reference") | sizes
 
-    def style(name: str) -> rewards.Style:
-        return _style(name, judge, reward_models, device)
+    style = partial(
+        rewards.named_style,
+        judge=judge,
+        models=reward_models,
+        learned=lambda at: rewards.learned_style(scorers.load(at, device)),
+    )
 
     # The monitor: a learned reward model too, at PPO's own precision.
     learned = None if settings.monitor == "none" else style(settings.monitor)
@@ -200,16 +205,6 @@ def _critic(
     if not settings.critic or settings.value == "shared":
         return None
     return scorers.load(reward_models / "classifier", device).model
-
-
-def _style(
-    name: str, judge: Judge, reward_models: Path, device: torch.device
-) -> rewards.Style:
-    """What scores style: the linter, or a reward model."""
-    if name == "linter":
-        return rewards.linter_style(judge)
-    folder = Path(name) if "/" in name else reward_models / name
-    return rewards.learned_style(scorers.load(folder, device))
 
 
 def _at_precision(

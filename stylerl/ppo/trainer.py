@@ -5,9 +5,10 @@
     for step in trainer:
         print(step.metrics["objective/score"])
 
-This module is what surrounds an update: sampling, scoring, checkpoints and
-alarms.  The update itself is learner.py, its mathematics formulas.py, and
-docs/ppo.md describes all three: every metric and every detail.
+This module is what surrounds an update: validation, checkpoints, alarms.
+What an update learns from is made in sampler.py, the update itself is
+learner.py, its mathematics formulas.py, and docs/ppo.md describes them all:
+every metric and every detail.
 
 Where this departs from the papers, and from TRL's PPOTrainer
     1. Policy and value head share one trunk, and the head starts at zero;
@@ -24,13 +25,10 @@ Where this departs from the papers, and from TRL's PPOTrainer
 """
 
 import copy
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -38,24 +36,22 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.lm import checkpoint
-from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import (
     health,
     identity,
     preconditions,
-    rollouts,
     selection,
     sharding,
 )
-from stylerl.ppo.compute import Compute, score
+from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
-from stylerl.ppo.rollouts import Monitor, Reward, Rollouts, SampledRollouts
-from stylerl.ppo.token_rewards import assign_to_tokens
+from stylerl.ppo.rollouts import Monitor, Reward, Rollouts
+from stylerl.ppo.sampler import Feedback, Sampler
 from stylerl.reward import functions
-from stylerl.reward.functions import Credit, TokenReward
+from stylerl.reward.functions import Credit
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
@@ -85,14 +81,6 @@ class Step(NamedTuple):
 class PPOTrainer:
     """Iterate over it, or call `rollout` and `update` yourself.
 
-    `reward(prompts, completions)` gives one number for each episode, or
-    named parts that are summed.  `monitor(prompts, completions, finished)`
-    gives named numbers that are logged and never rewarded.  Unless
-    `ppo.credit` is `response`, `credit(prompts, completions)` says which
-    parts of the reward belong to single tokens.  All three receive each
-    completion as it was sampled; with `whole_lines`, one that was cut at the
-    token limit comes without its last, incomplete line, for a judge of code.
-
     Under `accelerate launch` each rank samples, scores and learns its
     share, and all end with the same weights.
     """
@@ -120,17 +108,22 @@ class PPOTrainer:
             policy: a causal language model, with a value head or without;
                 its weights become fp32.
             tokenizer: its tokenizer; pad is not eos.
-            reward: scores completions.
+            reward: `(prompts, completions)` to one number for each episode,
+                or named parts that are summed.
             prompts: texts, or rows or a data set with a `prompt` column.
             reference: pi_ref; by default a frozen copy of the policy, or
                 with LoRA the policy with its adapters off.
-            monitor: numbers to log beside the reward.
-            credit: where in a completion the reward was lost or won.
+            monitor: `(prompts, completions, finished)` to named numbers
+                that are logged and never rewarded.
+            credit: `(prompts, completions)` to what of the reward belongs
+                to single tokens; not asked if `ppo.credit` is `response`.
             validation: prompts to measure the policy on as it learns, and
                 to choose the best update by; none measures nothing.
             seed: of every random draw.
             checkpoints: a folder to resume from; None keeps none.
-            whole_lines: leave a line that was cut out of what is rewarded.
+            whole_lines: give these three a completion that was cut at the
+                token limit without its last, incomplete line; else as it
+                was sampled.
 
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
@@ -141,14 +134,10 @@ class PPOTrainer:
         checkpoints = preconditions.folder(checkpoints)
         self.config = config
         self.tokenizer = tokenizer
-        self.reward = reward
-        self.monitor = monitor
-        self.credit = credit
         self.prompts = preconditions.texts(prompts, "prompts")
         self.validation = preconditions.texts(validation, "validation")
         self.seed = seed
         self.checkpoints = checkpoints
-        self.whole_lines = whole_lines
         preconditions.check(
             config,
             tokenizer,
@@ -175,6 +164,15 @@ class PPOTrainer:
         if self.ranks.sharded:
             sharding.shard(self.policy)
         self.compute = Compute.of(config, self.ranks.device)
+        self.sampler = Sampler(
+            config,
+            self.policy,
+            self.reference,
+            tokenizer,
+            Feedback(reward, monitor, credit, whole_lines),
+            self.ranks,
+            self.compute,
+        )
         self.learner = Learner(
             config, self.policy, self.compute, self.ranks, seed
         )
@@ -276,7 +274,7 @@ class PPOTrainer:
         ]
         # A retry after a rollback draws anew, or it would end the same way.
         again = [len(back)] if (back := self.learner.rollbacks) else []
-        return self._episodes(
+        return self.sampler.episodes(
             texts, draws.seed_of(self.seed, self.done, "sample", *again)
         )
 
@@ -286,70 +284,8 @@ class PPOTrainer:
         The random draws are the same every time.
         """
         seed = draws.seed_of(self.seed, "validation")
-        return selection.measure(self._episodes(self.validation, seed))
-
-    def _episodes(self, every: Sequence[str], seed: int) -> Rollouts:
-        """One scored completion for each prompt, sampled by all ranks."""
-        rows = self.ranks.share(range(len(every)))
-        with sharding.unsharded(self.policy):
-            mine = self._share([every[row] for row in rows], rows, seed)
-        return rollouts.interleave(self.ranks.gather(mine))
-
-    def _share(
-        self, texts: list[str], rows: Sequence[int], seed: int
-    ) -> Rollouts:
-        """The episodes of this rank; `rows` are their places in the batch."""
-        sharded, phase = self.ranks.sharded, Stopwatch()
-        self.policy.eval()
-        # 1. Tokens, from pi_old.  Outside FSDP, sampling makes a bf16 copy
-        # of the weights; sharded ones are cast by autocast instead.
-        with (
-            phase("generate"),
-            self.compute.autocast(enabled=sharded),
-        ):
-            sampled = generate(
-                self.policy.model,
-                self.tokenizer,
-                texts,
-                max_new_tokens=self.config.max_new_tokens,
-                stop_strings=self.config.stop_strings,
-                temperature=self.config.temperature,
-                seed=seed,
-                rows=rows,
-                batch_size=self.config.batch_size,
-                bf16=self.compute.bf16 and not sharded,
-                static=False if sharded else None,
-            )
-        # 2. Rewards, from the text alone.
-        with phase("judge"):
-            batch = self._judge(texts, sampled)
-        # 3. log pi_old, log pi_ref and V, from forward passes.
-        with phase("score"):
-            scored = score(self.policy, self.reference, batch, self.compute)
-        return dataclasses.replace(scored, seconds=phase.seconds)
-
-    def _judge(
-        self, texts: list[str], sampled: Completions
-    ) -> SampledRollouts:
-        """What the completions are worth, beside their tokens."""
-        judged = sampled.judged if self.whole_lines else sampled.texts
-        parts = rollouts.call_reward(self.reward, texts, judged)
-        monitored = {}
-        if self.monitor:
-            found = self.monitor(texts, judged, sampled.finished)
-            monitored = rollouts.as_columns(found, len(texts), "monitor")
-        pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
-        return SampledRollouts(
-            prompts=texts,
-            completions=sampled.texts,
-            finished=sampled.finished,
-            input_ids=[[*prompt, *response] for prompt, response in pairs],
-            prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),
-            response_lengths=torch.tensor([*map(len, sampled.ids)]),
-            reward_parts=parts,
-            monitored=monitored,
-            token_rewards=self._token_rewards(texts, judged, sampled.ids),
-        )
+        found = self.sampler.episodes(self.validation, seed)
+        return selection.measure(found)
 
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the metrics, as docs/ppo-log.md defines them.
@@ -416,15 +352,6 @@ class PPOTrainer:
             weights = found.tensors["best"]
             self.best = selection.Best(update, quality, weights)
         checkpoint.restore_random_state(found.state["random"])
-
-    def _token_rewards(
-        self, prompts: list[str], judged: list[str], ids: list[list[int]]
-    ) -> Tensor:
-        """The part of the reward that belongs to single tokens, (B, R)."""
-        found: Sequence[Sequence[TokenReward]] = [[] for _ in prompts]
-        if self.credit and self.config.credit != "response":
-            found = self.credit(prompts, judged)
-        return assign_to_tokens(self.tokenizer, ids, found)
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""

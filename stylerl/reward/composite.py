@@ -23,6 +23,7 @@ completion that was cut at the token limit.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,6 +200,18 @@ def repetition(prompt: str, completion: str) -> float:
         return 1.0
     excess = gaming.repeated_line_share(completion) - USUAL_REPETITION
     return max(0.0, excess) / (1 - USUAL_REPETITION)
+
+
+def named_style(
+    name: str, judge: Judge, models: Path, learned: Callable[[Path], Style]
+) -> Style:
+    """What scores style: the linter, or a reward model by name or folder.
+
+    `models` is the folder of those with a name; `learned` loads one.
+    """
+    if name == "linter":
+        return linter_style(judge)
+    return learned(Path(name) if "/" in name else models / name)
 
 
 def linter_style(judge: Judge) -> Style:

@@ -134,19 +134,18 @@ class TextReward:
         )
         reward = composite.compose(
             self.params.ppo.reward,
-            partial(self._style, judge),
+            partial(
+                composite.named_style,
+                judge=judge,
+                models=self.reward_models,
+                learned=lambda folder: _learned_style(folder.absolute()),
+            ),
             {p: o.size for p, o in origins.items() if o.size is not None},
             judge.around,
         )
         found = composite.assess_all(judge, prompts, completions)
         complies = [float(f.outcome is Outcome.COMPLIANT) for f in found]
         return reward(prompts, completions) | {"compliance": complies}
-
-    def _style(self, judge: Judge, name: str) -> composite.Style:
-        if name == "linter":
-            return composite.linter_style(judge)
-        folder = Path(name) if "/" in name else self.reward_models / name
-        return _learned_style(folder.absolute())
 
 
 def trl_reward(

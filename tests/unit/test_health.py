@@ -406,7 +406,7 @@ def test_another_temperature_is_a_mismatch(heard, monkeypatch, factor):
     def sample(*given, temperature, **named):
         return generate(*given, temperature=factor * temperature, **named)
 
-    monkeypatch.setattr("stylerl.ppo.trainer.generate", sample)
+    monkeypatch.setattr("stylerl.ppo.sampler.generate", sample)
     heard(run(chance, sharp(), **options), "sampling mismatch")
 
 

@@ -194,7 +194,7 @@ def test_more_prompts_than_a_batch_are_answered_in_batches(monkeypatch):
         sizes.append(batch_size)
         return generate(*given, batch_size=6, **named)
 
-    monkeypatch.setattr("stylerl.ppo.trainer.generate", spy)
+    monkeypatch.setattr("stylerl.ppo.sampler.generate", spy)
     assert one.rollout(prompts).completions == by_default
     assert sizes == [4]
 

@@ -1,0 +1,107 @@
+"""What an update learns from: completions, what they are worth, how likely.
+
+Each rank samples and scores its share of a batch; then all have all of it.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl.config import PPOConfig
+from stylerl.lm.sampling import Completions, generate
+from stylerl.ppo import rollouts, sharding
+from stylerl.ppo.compute import Compute, score
+from stylerl.ppo.meters import Stopwatch
+from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.ranks import Ranks
+from stylerl.ppo.rollouts import Monitor, Reward, Rollouts, SampledRollouts
+from stylerl.ppo.token_rewards import assign_to_tokens
+from stylerl.reward.functions import Credit, TokenReward
+
+
+class Feedback(NamedTuple):
+    """What looks at completions, as PPOTrainer takes it."""
+
+    reward: Reward
+    monitor: Monitor | None
+    credit: Credit | None
+    whole_lines: bool
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Lets a policy complete prompts, and scores what it writes."""
+
+    config: PPOConfig
+    policy: PolicyWithValue
+    reference: PreTrainedModel | None  # None: the policy, its adapters off
+    tokenizer: PreTrainedTokenizerBase
+    feedback: Feedback
+    ranks: Ranks
+    compute: Compute
+
+    def episodes(self, every: Sequence[str], seed: int) -> Rollouts:
+        """One scored completion for each prompt, sampled by all ranks."""
+        rows = self.ranks.share(range(len(every)))
+        with sharding.unsharded(self.policy):
+            mine = self._share([every[row] for row in rows], rows, seed)
+        return rollouts.interleave(self.ranks.gather(mine))
+
+    def _share(
+        self, texts: list[str], rows: Sequence[int], seed: int
+    ) -> Rollouts:
+        """The episodes of this rank; `rows` are their places in the batch."""
+        sharded, phase = self.ranks.sharded, Stopwatch()
+        self.policy.eval()
+        # 1. Tokens, from pi_old.  Outside FSDP, sampling makes a bf16 copy
+        # of the weights; sharded ones are cast by autocast instead.
+        with phase("generate"), self.compute.autocast(enabled=sharded):
+            sampled = generate(
+                self.policy.model,
+                self.tokenizer,
+                texts,
+                **self.config.sampling,
+                seed=seed,
+                rows=rows,
+                batch_size=self.config.batch_size,
+                bf16=self.compute.bf16 and not sharded,
+                static=False if sharded else None,
+            )
+        # 2. Rewards, from the text alone.
+        with phase("judge"):
+            batch = self._judge(texts, sampled)
+        # 3. log pi_old, log pi_ref and V, from forward passes.
+        with phase("score"):
+            scored = score(self.policy, self.reference, batch, self.compute)
+        return dataclasses.replace(scored, seconds=phase.seconds)
+
+    def _judge(
+        self, texts: list[str], sampled: Completions
+    ) -> SampledRollouts:
+        """What the completions are worth, beside their tokens."""
+        reward, monitor, credit, whole_lines = self.feedback
+        judged = sampled.judged if whole_lines else sampled.texts
+        parts = rollouts.call_reward(reward, texts, judged)
+        monitored = {}
+        if monitor:
+            found = monitor(texts, judged, sampled.finished)
+            monitored = rollouts.as_columns(found, len(texts), "monitor")
+        own: Sequence[Sequence[TokenReward]] = [[] for _ in texts]
+        if credit and self.config.credit != "response":
+            own = credit(texts, judged)
+        pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
+        return SampledRollouts(
+            prompts=texts,
+            completions=sampled.texts,
+            finished=sampled.finished,
+            input_ids=[[*prompt, *response] for prompt, response in pairs],
+            prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),
+            response_lengths=torch.tensor([*map(len, sampled.ids)]),
+            reward_parts=parts,
+            monitored=monitored,
+            token_rewards=assign_to_tokens(self.tokenizer, sampled.ids, own),
+        )
