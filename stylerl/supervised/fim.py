@@ -54,13 +54,10 @@ def find(tokenizer: PreTrainedTokenizerBase) -> Tokens | None:
             continue
         (prefix,), (suffix,), (middle,) = marks
         whole = _encode(tokenizer, SPACED.join(tokens))
-        at = whole.index(suffix)
-        code = tokenizer.decode(
-            whole[1:at], clean_up_tokenization_spaces=False
-        )
-        if code != SPACED or whole != [
-            *(prefix, *whole[1:at], suffix, *whole[1:at], middle)
-        ]:
+        code = whole[1 : whole.index(suffix)]
+        text = tokenizer.decode(code, clean_up_tokenization_spaces=False)
+        intact = [prefix, *code, suffix, *code, middle]
+        if whole != intact or text != SPACED:
             raise ModelError(
                 f"{', '.join(tokens)} must leave the white space beside them "
                 "to the code; this tokenizer takes it away: set lstrip and "
