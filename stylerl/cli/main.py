@@ -1,8 +1,8 @@
 """The entry point of `stylerl`: how a command ends, whatever happens to it.
 
 Exit codes: 0 it worked, 1 it worked and found something (judge, doctor),
-2 the input is at fault, which one line explains, 130 interrupted, 141 the
-reader of the output left, 143 terminated.
+2 the input is at fault, which one line explains, 129 the terminal is gone,
+130 interrupted, 141 the reader of the output left, 143 terminated.
 
 The commands are in commands.py.  Nothing but them imports what takes time,
 so that Ctrl-C is answered while they do.
@@ -15,7 +15,11 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+ENDS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal is gone",
+}
 READER_LEFT = 128 + signal.SIGPIPE
 
 
@@ -36,8 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(128 + number)
 
     if arguments is None:
+        _keep_standard_numbers()
         for number in ENDS:
-            signal.signal(number, stop)
+            by_nohup = signal.getsignal(number) == signal.SIG_IGN
+            if number != signal.SIGHUP or not by_nohup:
+                signal.signal(number, stop)
     try:
         return _run(arguments)
     except BaseException as error:
@@ -49,6 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + number
     finally:
         caught.append(0)
+
+
+def _keep_standard_numbers() -> None:
+    """Let no file get the number of a stream that was closed (`>&-`).
+
+    What a library writes to number 2 would be in that file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
 
 
 def _run(arguments: Sequence[str] | None) -> int:

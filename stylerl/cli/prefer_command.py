@@ -97,7 +97,7 @@ def _check(annotator: str, pool: int, web: bool) -> None:
         raise DataError("--annotator must be a name; got an empty one")
     if pool < 1:
         raise DataError(f"--pool must be at least 1; got {pool}")
-    if not (web or sys.stdin.isatty()):
+    if not (web or (sys.stdin and sys.stdin.isatty())):
         raise DataError(
             "stylerl prefer asks a person, so its input must be a terminal; "
             "start it from one, without a pipe (--web and --agreement need "

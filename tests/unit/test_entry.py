@@ -47,20 +47,19 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("command", "module"),
+    ("command", "module", "number"),
     [
-        ("params", "stylerl.cli.commands"),
-        ("params", "yaml"),
-        ("judge code.py", "flake8.discover_files"),
-        ("complete x --model model", "torch"),
-        ("doctor", "torch._C"),
-        ("run", "pandas"),
+        ("params", "stylerl.cli.commands", signal.SIGHUP),
+        ("params", "yaml", signal.SIGINT),
+        ("judge code.py", "flake8.discover_files", signal.SIGINT),
+        ("complete x --model model", "torch", signal.SIGTERM),
+        ("doctor", "torch._C", signal.SIGHUP),
+        ("run", "pandas", signal.SIGINT),
     ],
 )
 def test_a_signal_while_it_imports(
-    checkout: Path, command: str, module: str
+    checkout: Path, command: str, module: str, number: signal.Signals
 ) -> None:
-    number = signal.SIGTERM if module == "torch" else signal.SIGINT
     words = [*command.split(), module, str(int(number))]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *words],
@@ -71,7 +70,21 @@ def test_a_signal_while_it_imports(
     assert done.stderr == f"stylerl: {cli.ENDS[number]}\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nohup_is_respected(checkout: Path) -> None:
+    words = ["params", "yaml", str(int(signal.SIGHUP))]
+    done = subprocess.run(
+        ["nohup", sys.executable, "-c", INTERRUPTED, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(config.render(config.Params()))
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+)
 def test_a_signal_ends_the_judge_s_workers_too(
     checkout: Path, number: signal.Signals
 ) -> None:
@@ -102,9 +115,11 @@ def test_a_signal_ends_the_judge_s_workers_too(
         ("judge code.py | true", 141, ""),
         ("params > /dev/full", 2, "No space left on device"),
         ("params >&-", 0, ""),
+        ("judge - <&-", 2, "cannot read stdin: it is closed"),
+        ("prefer --from code.py <&-", 2, "its input must be a terminal"),
     ],
 )
-def test_an_output_that_no_one_takes(
+def test_a_stream_that_no_one_has(
     checkout: Path, words: str, code: int, says: str
 ) -> None:
     done = subprocess.run(
@@ -116,6 +131,19 @@ def test_an_output_that_no_one_takes(
     assert done.returncode in ((0, code) if "|" in words else (code,))
     assert len(done.stderr.splitlines()) == bool(says), done.stderr
     assert says in done.stderr
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(checkout: Path) -> None:
+    code = (
+        "import os, sys; from stylerl.cli import main; sys.argv[1:] = ['-h']\n"
+        "try: main.main()\n"
+        "except SystemExit: pass\n"
+        "with open('code.py') as file: sys.exit(file.fileno() < 3)"
+    )
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
+    )
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize(
