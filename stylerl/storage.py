@@ -122,7 +122,7 @@ def read_json(path: Path) -> Any:
         raise DataError(
             f"{path} does not exist; run the stage that writes it"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON: {error}") from error
 
 

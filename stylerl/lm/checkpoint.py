@@ -167,11 +167,8 @@ def restore_random_state(state: Mapping[str, Any]) -> None:
 
 def _read(path: Path) -> Checkpoint:
     content = read_json(path / STATE)
-    if not isinstance(content, dict):
-        raise DataError(f"{STATE} is not what was written")
-    # Up to 0.1.0 a state had no digest of its own.
-    own = content.pop("digest", None)
-    if own not in (None, _digest_of_json(content)):
+    own = content.pop("digest", None) if isinstance(content, dict) else None
+    if own is None or own != _digest_of_json(content):
         raise DataError(f"{STATE} is not what was written")
     tensors = {}
     for name, written in content["digests"].items():
@@ -183,7 +180,11 @@ def _read(path: Path) -> Checkpoint:
 
 def _newest_first(folder: Path) -> Iterator[Path]:
     names = sorted(
-        (p.name for p in folder.glob("[0-9]*") if p.name.isdigit()),
+        (
+            path.name
+            for path in folder.glob("[0-9]*")
+            if path.name.isdecimal() and path.is_dir()
+        ),
         reverse=True,
     )
     for name in names:

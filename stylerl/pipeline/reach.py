@@ -1,4 +1,4 @@
-"""Whether something answers in a moment, whatever else listens there.
+"""Addresses: whether something answers there in a moment, and their form.
 
 What is at an address may be no server of the kind that is meant, or one
 that sends a byte a second: each read has a limit of its own, and all of them
@@ -8,6 +8,7 @@ together need one as well.
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
@@ -56,3 +57,8 @@ def spare_loopback() -> None:
 def shown(url: str) -> str:
     """An address without its user and password, for messages and links."""
     return re.sub(r"//[^/@]*@", "//", url)
+
+
+def sqlite(file: Path) -> str:
+    """The address of an SQLite file, in which % and ? mean something."""
+    return f"sqlite:///{file}".replace("%", "%25").replace("?", "%3F")

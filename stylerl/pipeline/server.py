@@ -150,6 +150,11 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
             f"by something else: stop that, or `export {NAME}="
             f"http://127.0.0.1:{free_port()}/api` in every shell"
         )
+    records = {"PREFECT_HOME": str(home())}
+    if {*"%?"} & {*str(home())}:  # which Prefect does not quote
+        database = reach.sqlite(home() / "prefect.db")
+        database = database.replace("sqlite", "sqlite+aiosqlite", 1)
+        records["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database
     print(f"starting Prefect on http://{host}:{port} ...", file=sys.stderr)
     child = subprocess.Popen(
         [
@@ -158,7 +163,7 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
         ],
         start_new_session=True,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PREFECT_HOME": str(home())},
+        env={**os.environ, **records},
     )
     try:
         yield child

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from stylerl import storage
 from stylerl.pipeline import process, reach
@@ -47,7 +47,7 @@ def store() -> str:
     """MLFLOW_TRACKING_URI, or the workspace's own database."""
     if named := os.environ.get("MLFLOW_TRACKING_URI"):
         return named
-    return f"sqlite:///{folder() / 'mlflow.db'}"
+    return reach.sqlite(folder() / "mlflow.db")
 
 
 def folder() -> Path:
@@ -136,7 +136,7 @@ def check(uri: str) -> None:
 def database(uri: str) -> Path | None:
     """The file of an SQLite store; None where the store is none."""
     found = re.fullmatch(r"sqlite:///([^?]+)(\?.*)?", uri)
-    return Path(found[1]).absolute() if found else None
+    return Path(unquote(found[1])).absolute() if found else None
 
 
 def _ask(uri: str) -> None:

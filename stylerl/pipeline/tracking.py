@@ -579,7 +579,7 @@ def _make_database(uri: str) -> None:
         prefix="unfinished-", dir=file.parent
     ) as folder:
         made = Path(folder, file.name).absolute()
-        mlflow.MlflowClient(f"sqlite:///{made}").search_experiments()
+        mlflow.MlflowClient(reach.sqlite(made)).search_experiments()
         if not file.exists():  # another process was not faster
             made.replace(file)
 

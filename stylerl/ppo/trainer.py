@@ -337,7 +337,9 @@ class PPOTrainer:
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         """Take up the state of a checkpoint."""
-        changed = identity.differences(found.state["identity"], self._identity)
+        changed = "it was made by another version"
+        if before := found.state.get("identity"):
+            changed = identity.differences(before, self._identity)
         if changed:
             raise ConfigError(
                 f"checkpoints in {self.checkpoints} must be of this run; "

@@ -1,11 +1,13 @@
 """Checkpoints: whole or not used, few, and the state they carry."""
 
 import random
+import resource
 
 import numpy as np
 import pytest
 import torch
 
+from stylerl.errors import DiskError
 from stylerl.lm import checkpoint
 from stylerl.lm.checkpoint import (
     Checkpoint,
@@ -70,10 +72,16 @@ def test_without_a_checkpoint_there_is_none(tmp_path):
         lambda p: (p / "state.json").write_text(
             (p / "state.json").read_text().replace("1.0", "1.5")
         ),
+        lambda p: (p / "state.json").write_text(
+            (p / "state.json").read_text().replace('"digest"', '"digesu"')
+        ),
+        lambda p: (p / "state.json").write_text('{"digests": 3, "state": 3}'),
+        lambda p: (p / "state.json").write_text("[" * 100_000),
+        lambda p: (p / "state.json").write_bytes(b"\xff\xfe{}"),
     ],
     ids=[
         *("empty", "missing", "one bit", "no state", "torn state", "no keys"),
-        *("a list", "one digit"),
+        *("a list", "one digit", "no digest", "numbers", "deep", "no text"),
     ],
 )
 def test_a_torn_checkpoint_is_noticed_and_the_one_before_used(
@@ -83,6 +91,54 @@ def test_a_torn_checkpoint_is_noticed_and_the_one_before_used(
     damage(save(tmp_path, make(2)))
     assert latest(tmp_path).update == 1
     assert "000002 is torn" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda p: p.write_text("no folder"),
+        lambda p: p.symlink_to("/nonexistent"),
+        lambda p: p.with_name("2²").mkdir(),
+    ],
+)
+def test_what_is_no_checkpoint_is_not_read_and_stays(tmp_path, damage):
+    save(tmp_path, make(1))
+    damage(tmp_path / "000002")
+    assert latest(tmp_path).update == 1
+    for update in (3, 4, 5):
+        save(tmp_path, make(update))
+    assert len([*tmp_path.iterdir()]) == 3
+    assert updates_in(tmp_path) == [5, 4]
+
+
+def test_a_bit_that_changed_is_noticed_or_means_nothing(tmp_path):
+    save(tmp_path, make(1))
+    path, rng = save(tmp_path, make(2)), random.Random(0)
+    for _ in range(60):
+        file = rng.choice(sorted(path.iterdir()))
+        before = file.read_bytes()
+        bit = rng.randrange(8 * len(before))
+        after = bytearray(before)
+        after[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(after)
+        found = latest(tmp_path)
+        # some bits of state.json are spaces
+        assert found.update == 1 or found.state == make(2).state
+        file.write_bytes(before)
+    assert latest(tmp_path).update == 2
+
+
+def test_a_checkpoint_that_has_no_room_leaves_the_one_before(tmp_path):
+    save(tmp_path, make(1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(DiskError, match="make room"):
+            save(tmp_path, make(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [p.name for p in tmp_path.iterdir()] == ["000001"]
+    assert latest(tmp_path).update == 1
 
 
 def test_scraps_of_a_killed_process_are_removed(tmp_path):

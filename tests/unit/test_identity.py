@@ -10,6 +10,7 @@ from conftest import build_llama, build_tokenizer
 from test_ppo import PROMPTS, make
 
 from stylerl.errors import ConfigError
+from stylerl.lm import checkpoint
 from stylerl.ppo import identity
 from stylerl.reward.functions import source_digest
 
@@ -38,6 +39,13 @@ def folder(tmp_path_factory):
     next(iter(run := trainer(folder)))
     run.save()
     return folder
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    """As 0.1.0 wrote them, under other names."""
+    checkpoint.save(tmp_path, checkpoint.Checkpoint(1, {}, {"run": 3}))
+    with pytest.raises(ConfigError, match="it was made by another version"):
+        trainer(tmp_path).resume()
 
 
 @pytest.mark.parametrize(
