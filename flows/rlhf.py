@@ -27,6 +27,7 @@ from stylerl.pipeline import (
     logged_models,
     preflight,
     registry,
+    stage_runs,
     tracking,
     workspace,
 )
@@ -68,7 +69,7 @@ def rlhf(
         judge = preflight.check_files(settings)
         name = flow_run.name or "rlhf"
         probe = stages.stale.submit()  # DVC takes a second: meanwhile
-        with tracking.flow_run(name, config.to_dict(settings)) as parent:
+        with stage_runs.flow_run(name, config.to_dict(settings)) as parent:
             results = run_stages(parent, settings, probe.result())
             metrics: dict[str, Any] = storage.read_json(METRICS)
             lineage = record(parent, metrics, results, judge)
@@ -102,7 +103,7 @@ def run_stages(
         stale = stages.stale()
     if "data.dvc" in stale:
         stages.track_data()
-    took = tracking.seconds_by_stage(last=True)
+    took = stage_runs.seconds_by_stage(last=True)
     declared = graph.load_stages()
     for number, stage in enumerate(declared):
         log_progress(declared, number, took)
@@ -157,7 +158,7 @@ def record(
     """
     note = {"mlflow.note.content": summary.markdown(metrics)}
     parent.log_tags({"judge": judge, **note})
-    parent.log_metrics(tracking.scores(metrics))
+    parent.log_metrics(stage_runs.scores(metrics))
     if REPORT.exists():
         parent.log_file(REPORT)
     made = {path for result in results.values() for path in result["outs"]}

@@ -31,6 +31,7 @@ from stylerl.judge import Judge
 from stylerl.pipeline import (
     logged_models,
     preflight,
+    stage_runs,
     tracking,
     workspace,
 )
@@ -63,9 +64,10 @@ def sweep(
     log_own_errors_without_traceback()
     params = {**MEASURED_ON, **(params or {})}
     with workspace.exclusive():
-        points = preflight.points(grid or GRID, params)
+        swept = grid or GRID
+        points = preflight.points(swept, params)
         was_current = not stages.stale()
-        with tracking.flow_run("sweep", grid or GRID, kind="sweep") as parent:
+        with stage_runs.flow_run("sweep", swept, kind="sweep") as parent:
             found = []
             try:
                 for point in points:
@@ -86,7 +88,7 @@ def _run(
     chosen = workspace.apply_overrides({**params, **setting})
     name = ", ".join(f"{key}={value}" for key, value in setting.items())
     get_run_logger().info("point %s", name)
-    with tracking.flow_run(
+    with stage_runs.flow_run(
         name, config.to_dict(chosen), kind="point", parent=parent.id
     ) as run:
         results = run_stages(run, chosen)

@@ -18,7 +18,7 @@ from stylerl.evaluation.measurement.evaluation import (
 )
 from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 FILES = Path("artifacts/filter/files.parquet")
@@ -40,7 +40,7 @@ def main() -> None:
         "ppo": Source(str(PPO)),
     }
     settings = config.to_dict(params.evaluate)
-    with tracking.stage_run("evaluate", settings) as run:
+    with stage_runs.stage_run("evaluate", settings) as run:
         run.log_tag("judge", judge.identity)
         snippets = storage.read_table(SNIPPETS)
         held_out = snippets[snippets["split"] == params.evaluate.split]

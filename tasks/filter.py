@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stylerl import config, storage
 from stylerl.data import corpus, places
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs
 
 CORPUS = Path("data/corpus.parquet")
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
@@ -15,7 +15,7 @@ METRICS = Path("metrics/filter.json")
 def main() -> None:
     """Filter with the parameters of params.yaml."""
     params = config.load()
-    with tracking.stage_run("filter", config.to_dict(params.filter)) as run:
+    with stage_runs.stage_run("filter", config.to_dict(params.filter)) as run:
         snippets, counts = corpus.filter_corpus(CORPUS, params.filter)
         for remark in corpus.remarks(counts, params.filter):
             print(f"filter: {remark}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from stylerl import config, storage
 from stylerl.data import labels, places
 from stylerl.judge import Judge, cluster
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 FILES = Path("artifacts/filter/files.parquet")
@@ -25,7 +25,7 @@ def main() -> None:
     """Label with the parameters of params.yaml."""
     params = config.load()
     with (
-        tracking.stage_run("label", config.to_dict(params.label)) as run,
+        stage_runs.stage_run("label", config.to_dict(params.label)) as run,
         _judge(params) as judge,
     ):
         run.log_tag("judge", judge.identity)

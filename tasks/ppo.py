@@ -20,7 +20,7 @@ from stylerl.data import places
 from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.lm.sampling import generate
-from stylerl.pipeline import graph, process, tracking
+from stylerl.pipeline import graph, process, stage_runs, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
 from stylerl.reward import functions
@@ -68,7 +68,7 @@ def main() -> None:
             f"ppo: a change of {path} will not run the stage again, because "
             "dvc.yaml does not name it: add it to the deps of ppo"
         )
-    with tracking.stage_run("ppo", config.to_dict(params.ppo)) as run:
+    with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
         run.log_tag("judge", Judge(params.judge).identity)
         trainer = make_trainer(params)
         trainer.resume()
@@ -138,7 +138,7 @@ def make_trainer(params: config.Params) -> PPOTrainer:
 
 def _key() -> str:
     """The digest that names this execution, from the flow or by itself."""
-    return os.environ.get(tracking.KEY) or graph.stage_key(
+    return os.environ.get(stage_runs.KEY) or graph.stage_key(
         graph.find_stage("ppo")
     )
 

@@ -16,7 +16,7 @@ import torch
 from stylerl import config, storage
 from stylerl.data import corpus
 from stylerl.lm import models
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs
 from stylerl.supervised import pretrain
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
@@ -39,7 +39,7 @@ def main() -> None:
     recipe = json.dumps([card["digest"], shape, params.seed])
     checkpoints = CHECKPOINTS / corpus.digest(recipe)
     curve = []
-    with tracking.stage_run("pretrain", config.to_dict(settings)) as run:
+    with stage_runs.stage_run("pretrain", config.to_dict(settings)) as run:
         for progress, model, tokenizer in pretrain.train(
             snippets, settings, params.seed, checkpoints
         ):

@@ -18,7 +18,7 @@ from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError
 from stylerl.evaluation import guards
-from stylerl.pipeline import graph, machine, process, tracking
+from stylerl.pipeline import graph, machine, process, stage_runs
 from stylerl.report import page, summary
 
 LOCK = Path("requirements.lock")
@@ -37,7 +37,7 @@ def main() -> None:
     """Show what the other stages measured."""
     params = config.load()
     metrics = storage.read_json(METRICS)
-    with tracking.stage_run("report", {"seed": params.seed}) as run:
+    with stage_runs.stage_run("report", {"seed": params.seed}) as run:
         storage.write_text(REPORT, page.render(collect(metrics, params)))
         run.log_file(REPORT)
     console = Console()
@@ -66,7 +66,7 @@ def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
             **_provenance(completions.attrs, params),
             **machine.describe(),
         },
-        seconds=tracking.seconds_by_stage(),
+        seconds=stage_runs.seconds_by_stage(),
         params=yaml.safe_dump(
             # the base was made by settings of its own, long before
             {k: v for k, v in chosen.items() if k != "pretrain"},

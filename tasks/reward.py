@@ -6,7 +6,7 @@ from pathlib import Path
 from stylerl import config, storage
 from stylerl.judge import Judge
 from stylerl.lm import models
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs, tracking
 from stylerl.reward_models import (
     dataset,
     model_metrics,
@@ -28,7 +28,7 @@ def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
     judge = Judge(params.judge)
-    with tracking.stage_run("reward", config.to_dict(params.reward)) as run:
+    with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
         run.log_tag("judge", judge.identity)
         train_set, eval_set = _datasets(params, judge)
         # 1. Train both models, and save each with the judge's identity.

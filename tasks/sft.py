@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stylerl import config, storage
 from stylerl.lm import models
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs
 from stylerl.supervised import sft
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -16,7 +16,7 @@ def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
     labels = storage.read_table(LABELS)
-    with tracking.stage_run("sft", config.to_dict(params.sft)) as run:
+    with stage_runs.stage_run("sft", config.to_dict(params.sft)) as run:
         tuned = sft.fine_tune(
             labels, params.sft, params.seed, log=run.log_metrics
         )

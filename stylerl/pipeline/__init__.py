@@ -1,7 +1,7 @@
 """Where Prefect, DVC and MLflow meet; no other room imports any of them.
 
 graph.py reads dvc.yaml, stage_task.py runs one stage as a Prefect task,
-tracking.py and registry.py keep what MLflow remembers, serving.py is what it
-serves; server.py, child.py, process.py and workspace.py are about processes
-and the folder they share.
+stage_runs.py and registry.py keep what MLflow remembers, through tracking.py,
+serving.py is what it serves; server.py, child.py, process.py and workspace.py
+are about processes and the folder they share.
 """

@@ -28,7 +28,7 @@ from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
 from stylerl import storage
 from stylerl.errors import DataError, StylerlError
-from stylerl.pipeline import child, graph, process, tracking, workspace
+from stylerl.pipeline import child, graph, process, stage_runs, workspace
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
@@ -251,8 +251,8 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
     command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        tracking.KEY: key,
-        tracking.PARENT: parent,
+        stage_runs.KEY: key,
+        stage_runs.PARENT: parent,
     }
 
     def work() -> child.ExitStatus:
@@ -264,10 +264,10 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         )
     finally:
         if parent:
-            tracking.end_children(parent)
+            stage_runs.end_children(parent)
     if outcome.code != 0:
         raise _failure(stage, outcome)
-    outs, run = graph.outputs(name), tracking.stage_run_id(key)
+    outs, run = graph.outputs(name), stage_runs.stage_run_id(key)
     for path in stage.outs:
         facts = {"md5": outs.get(path), "stage_key": key, "mlflow_run": run}
         add_asset_metadata(asset(path), facts)
@@ -291,15 +291,15 @@ def find_runs(
         parent: MLflow run of the flow, empty where there is none.
     """
     remembered = [result["run"] for result in results.values()]
-    there = tracking.still_there(filter(None, remembered))
+    there = stage_runs.still_there(filter(None, remembered))
     for name, result in results.items():
         if result["run"] in there or not parent:
             continue
         stage, key = graph.find_stage(name), result["key"]
-        found = tracking.stage_run_id(key)
+        found = stage_runs.stage_run_id(key)
         if not found and not stage.frozen:
             params = settings.get(name, {})
-            found = tracking.log_again(stage, key, params, parent)
+            found = stage_runs.log_again(stage, key, params, parent)
         result["run"] = found
 
 

@@ -1,8 +1,4 @@
-"""MLflow: the record of every run.  The one file that imports mlflow.
-
-A flow is a parent run, each stage that does work a child of it; `dvc repro`
-alone makes the same stage runs without a parent.  The flow hands its run and
-the stage's key down by the environment (PARENT, KEY).
+"""MLflow: its runs, its models and its store.  The one file that imports it.
 
 A log must never cost a training run: whatever MLflow refuses is said once on
 standard error, and the stage continues (store.py).  The store is
@@ -27,12 +23,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import stylerl
-from stylerl import config, storage
-from stylerl.errors import DataError, StylerlError, require
-from stylerl.pipeline import graph, machine, process, reach
+from stylerl import storage
+from stylerl.errors import DataError, require
+from stylerl.pipeline import process, reach
 from stylerl.pipeline.store import (
     Unusable,
-    asked,
     best_effort,
     check,
     database,
@@ -45,9 +40,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
 
-PARENT = "STYLERL_PARENT_RUN"
-KEY = "STYLERL_STAGE_KEY"
-SCORES = {"base": "base", "before": "sft", "after": "ppo", "gain": "gain"}
 EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
@@ -114,7 +106,7 @@ class Run:
 
         values = [
             Param(name, str(value)[:LONGEST_VALUE])
-            for name, value in _flat(params)
+            for name, value in flat(params)
         ]
         self.client.log_batch(self.id, params=values)
 
@@ -139,7 +131,7 @@ class Run:
         now = int(time.time() * 1000)
         entries = [
             Metric(name, float(value), now, step or 0, model, *dataset)
-            for name, value in _flat(metrics)
+            for name, value in flat(metrics)
             if value is not None
         ]
         self.client.log_batch(self.id, metrics=entries)
@@ -199,71 +191,7 @@ class Run:
 
 
 @contextmanager
-def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
-    """The run of one stage, a child of the flow's run where there is one.
-
-    Recorded by itself: the stage's key, its parameters, the digests of its
-    inputs, the machine, the commit, time and peak memory.
-    """
-    tags = {"stage": stage, **_origin(f"python -m tasks.{stage}")}
-    digests: dict[str, str] = {}
-    try:
-        declared = graph.find_stage(stage)
-        tags["stage_key"] = os.environ.get(KEY) or graph.stage_key(declared)
-        digests = graph.datasets(declared)
-    except StylerlError:
-        tags["stage_key"] = "outside a pipeline"
-    with _experiment_run() as experiment_run:
-        parent = experiment_run.id if experiment_run else ""
-        if parent := parent or os.environ.get(PARENT, ""):
-            tags["mlflow.parentRunId"] = parent
-        with _running(stage, tags) as run, _system_metrics(run):
-            run.log_params(params)
-            run.log_inputs(digests)
-            yield run
-        if experiment_run and stage == "evaluate":
-            metrics = storage.read_json(Path("metrics/evaluate.json"))
-            experiment_run.log_metrics(scores(metrics))
-
-
-@contextmanager
-def _experiment_run() -> Iterator[Run | None]:
-    """The run of the DVC experiment that a stage works for, if it does.
-
-    The first stage makes it and each later one opens it again, so that it
-    ends as the last one did; the name and the commit that it began from are
-    DVC's.
-    """
-    name = os.environ.get("DVC_EXP_NAME")
-    if not name or os.environ.get(PARENT):
-        yield None
-        return
-    tags = {
-        "dvc.experiment": name,
-        "dvc.baseline": os.environ.get("DVC_EXP_BASELINE_REV", ""),
-        "dvc.params": storage.digest(Path("params.yaml"))[:16],
-    }
-    query = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
-    found = asked(lambda: _search(query), ())
-    tags |= {"flow": "dvc exp", **_origin("dvc exp run")}
-    again = found[0].info.run_id if found else ""
-    with _running(name, tags, again) as run:
-        if not again:
-            run.log_params(config.to_dict(config.load()))
-        yield run
-
-
-def scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What a parent run holds of an evaluation: before/, after/, gain/."""
-    return {
-        f"{name}/{key}": value
-        for name, model in SCORES.items()
-        for key, value in metrics[model].items()
-    }
-
-
-@contextmanager
-def _system_metrics(run: Run) -> Iterator[None]:
+def system_metrics(run: Run) -> Iterator[None]:
     """Let MLflow log CPU, memory and GPU every ten seconds, in a thread.
 
     MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false switches it off.
@@ -288,107 +216,10 @@ def _system_metrics(run: Run) -> Iterator[None]:
             best_effort(monitors[0].finish)  # asks first: it joins for 6 s
 
 
-@contextmanager
-def flow_run(
-    name: str, params: Mapping[str, Any], kind: str = "rlhf", parent: str = ""
-) -> Iterator[Run]:
-    """The parent run of one flow: all parameters, the lock, the machine.
-
-    A point of a sweep is such a run too, under the sweep's own.
-    """
-    tags = {"flow": kind, **_origin("flows/rlhf.py")}
-    if parent:
-        tags["mlflow.parentRunId"] = parent
-    with _running(name, tags) as run:
-        run.log_params(params)
-        if (lock := Path("requirements.lock")).exists():
-            run.log_file(lock)
-        yield run
-
-
-def stage_run_id(key: str) -> str | None:
-    """The latest finished run of a stage key, None where there is none."""
-    found = asked(lambda: _last_finished("stage_key", key), ())
-    return found[0].info.run_id if found else None
-
-
-def _last_finished(tag: str, value: str) -> Sequence[Any]:
-    """The latest finished run with a tag, if there is one."""
-    wanted = f"tags.{tag} = '{value}' and attributes.status = 'FINISHED'"
-    return _search(wanted, max_results=1)
-
-
-def _search(query: str, **options: Any) -> Sequence[Any]:
+def search(query: str, **options: Any) -> Sequence[Any]:
     """The runs of which a query holds, the latest first."""
     client = connect()
     return client.search_runs([experiment(client)], query, **options)
-
-
-def still_there(runs: Iterable[str]) -> set[str]:
-    """Those of some runs that the store has: it may be another one now."""
-    ids = ", ".join(f"'{run}'" for run in runs)
-    if not ids:
-        return set()
-    kept = asked(lambda: _search(f"attributes.run_id IN ({ids})"), ())
-    return {run.info.run_id for run in kept}
-
-
-def log_again(
-    stage: graph.Stage, key: str, params: Mapping[str, Any], parent: str
-) -> str:
-    """Log what a stage measured, from the files it left; the run's id.
-
-    For a store that did not answer when the stage ran, that lost the run,
-    or that is asked for the first time.
-    """
-    tags = {
-        "stage": stage.name,
-        "stage_key": key,
-        "logged": "afterwards",  # by another process than the stage's
-        "mlflow.parentRunId": parent,
-    }
-    with _running(stage.name, tags) as run:
-        run.log_params(params)
-        run.log_inputs(graph.datasets(stage))
-        for out in map(Path, stage.outs):
-            file = out / COMPLETIONS if out.is_dir() else out
-            if file.suffix == ".json":
-                run.log_metrics(_numbers(storage.read_json(file)))
-            small = file.suffix in (".json", ".csv", ".html")
-            if file.exists() and (small or file.name == COMPLETIONS):
-                run.log_file(file)
-    return run.id
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of a file of metrics that are numbers."""
-    return {
-        name: value
-        for name, value in _flat(metrics)
-        if isinstance(value, (int, float))
-    }
-
-
-def seconds_by_stage(last: bool = False) -> dict[str, float]:
-    """How long the execution of each stage took that its key names now.
-
-    With `last` its last execution, whatever its inputs were.  A stage is left
-    out where its latest finished run is none, or was logged afterwards.
-    """
-    found: dict[str, float] = {}
-
-    def search() -> None:
-        for stage in graph.load_stages():
-            tag, value = "stage", stage.name
-            if not last:
-                tag, value = "stage_key", graph.stage_key(stage)
-            for run in _last_finished(tag, value):
-                if "logged" not in run.data.tags:
-                    took = run.info.end_time - run.info.start_time
-                    found[stage.name] = took / 1000
-
-    best_effort(search)
-    return found
 
 
 def completions(run: str) -> "pd.DataFrame":
@@ -423,19 +254,6 @@ def completions(run: str) -> "pd.DataFrame":
             f"run {run} has no table of completions in {at}; one that "
             f"`stylerl run` evaluated has: {error}"
         ) from error
-
-
-def end_children(parent: str) -> None:
-    """Mark runs that were killed, and could not say so, as KILLED."""
-
-    def end() -> None:
-        for run in _search(
-            f"tags.mlflow.parentRunId = '{parent}' "
-            "and attributes.status = 'RUNNING'"
-        ):
-            connect().set_terminated(run.info.run_id, "KILLED")
-
-    best_effort(end)
 
 
 def save_pyfunc(
@@ -502,7 +320,7 @@ def external_model(name: str, run: str | None, tags: dict[str, str]) -> Any:
 
 def log_model_params(model: str, params: Mapping[str, Any]) -> None:
     """Record parameters of a LoggedModel, by dotted name."""
-    values = {k: str(v)[:LONGEST_VALUE] for k, v in _flat(params)}
+    values = {k: str(v)[:LONGEST_VALUE] for k, v in flat(params)}
     if values:
         connect().log_model_params(model, values)
 
@@ -600,37 +418,6 @@ def experiment(client: "MlflowClient") -> str:
     return client.create_experiment(name, artifacts, UI_LAYOUT)
 
 
-def _origin(source: str) -> dict[str, str]:
-    """Where a run comes from: program, machine, packages, commit."""
-    return {
-        "mlflow.source.name": source,
-        "mlflow.source.type": "LOCAL",
-        **machine.describe(),
-    }
-
-
-@contextmanager
-def _running(
-    name: str, tags: Mapping[str, str], again: str = ""
-) -> Iterator[Run]:
-    """Open a run and close it with the status of the block's outcome.
-
-    Args:
-        name: of a new run.
-        tags: of a new run.
-        again: the id of a run to open again instead.
-    """
-    run = Run(name, dict(tags), again)
-    try:
-        yield run
-    except BaseException as error:
-        failed = isinstance(error, Exception)
-        run.log_tag("error", f"{type(error).__name__}: {error}"[:5000])
-        run.close("FAILED" if failed else "KILLED")
-        raise
-    run.close("FINISHED")
-
-
 def _find_run(client: "MlflowClient", run: str) -> Any:
     """The run of an id or a name.
 
@@ -640,7 +427,7 @@ def _find_run(client: "MlflowClient", run: str) -> Any:
     if re.fullmatch("[0-9a-f]{32}", run):
         return client.get_run(run)
     name = run.replace("'", "")
-    found = _search(f"attributes.run_name = '{name}'")
+    found = search(f"attributes.run_name = '{name}'")
     if len(found) != 1:
         ids = ", ".join(each.info.run_id for each in found) or "none"
         raise DataError(
@@ -658,10 +445,10 @@ def _ui() -> str:
     return reach.shown(uri).rstrip("/") if shared else LOCAL_UI
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:
     """(dotted name, value) of each leaf."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

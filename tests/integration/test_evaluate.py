@@ -50,9 +50,9 @@ def log(monkeypatch):
     def stage_run(stage, params):
         yield kept
 
-    monkeypatch.setattr(evaluate.tracking, "stage_run", stage_run)
+    monkeypatch.setattr(evaluate.stage_runs, "stage_run", stage_run)
     monkeypatch.setattr(
-        report.tracking, "seconds_by_stage", lambda: {"sft": 41.0}
+        report.stage_runs, "seconds_by_stage", lambda: {"sft": 41.0}
     )
     return kept
 

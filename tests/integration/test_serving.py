@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from stylerl.errors import DataError, StylerlError
 from stylerl.evaluation.promotion import ALREADY, Decision
 from stylerl.lm import models, sampling
-from stylerl.pipeline import registry, serving, tracking
+from stylerl.pipeline import registry, serving, stage_runs, tracking
 from stylerl.pipeline.serving import Policy
 
 CHAMPION = "models:/stylerl@champion"
@@ -269,7 +269,7 @@ def test_through_a_server_that_keeps_the_files(
     try:
         wait_for(f"{url}/health", server)
         os.environ["MLFLOW_TRACKING_URI"] = url
-        with tracking.flow_run("flow", {"a": 1}) as run:
+        with stage_runs.flow_run("flow", {"a": 1}) as run:
             Path("curve.csv").write_text("1,2")
             run.log_file(Path("curve.csv"))
         version = registry.register(run.id, str(llama_folder), "d1", {})

@@ -55,6 +55,7 @@ from stylerl.judge import Judge
 from stylerl.pipeline import (
     child,
     graph,
+    stage_runs,
     store,
     tracking,
     workspace,
@@ -74,7 +75,7 @@ import pandas as pd
 from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.report import summary
-from stylerl.pipeline import process, tracking
+from stylerl.pipeline import process, stage_runs, tracking
 from stylerl.evaluation import display
 
 NAME = sys.argv[1]
@@ -105,7 +106,7 @@ def main():
     with Path("executed").open("a") as log:
         log.write(NAME + "\\n")
     params = config.load()
-    with tracking.stage_run(NAME, {"kl_coef": params.ppo.kl_coef}) as run:
+    with stage_runs.stage_run(NAME, {"kl_coef": params.ppo.kl_coef}) as run:
         obey()
         digest = hashlib.sha256()
         for folder in READS[NAME]:
@@ -476,7 +477,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     }
     table = pd.DataFrame([row | {"validation/kl": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
-    with tracking.flow_run("flow", {}, kind="alarms") as parent:
+    with stage_runs.flow_run("flow", {}, kind="alarms") as parent:
         story.publish(parent, storage.read_json(story.METRICS), None, {})
     artifact = Artifact.get("alarms")
     assert artifact is not None

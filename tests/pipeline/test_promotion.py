@@ -14,7 +14,7 @@ from stylerl.errors import DataError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.guards import Guard
 from stylerl.evaluation.promotion import Decision
-from stylerl.pipeline import registry, tracking
+from stylerl.pipeline import registry, stage_runs, tracking
 
 GOOD = metrics(gain=compliance(0.1, 0.05, 0.15))
 POOR = metrics(gain=compliance(0.1, -0.01, 0.2))
@@ -105,7 +105,7 @@ def folder(tmp_path_factory):
 def judged(table):
     """The id of a run that left this table."""
     storage.write_table(Path(tracking.COMPLETIONS), table)
-    with tracking.flow_run("evaluate", {}) as run:
+    with stage_runs.flow_run("evaluate", {}) as run:
         run.log_file(Path(tracking.COMPLETIONS))
     return run.id
 

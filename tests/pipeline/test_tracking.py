@@ -27,6 +27,7 @@ from stylerl.pipeline import (
     graph,
     logged_models,
     registry,
+    stage_runs,
     store,
     tracking,
 )
@@ -46,8 +47,8 @@ def folder(
     """An empty folder, over one store for the module (it takes seconds)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", STORE.format(database))
-    monkeypatch.delenv(tracking.PARENT, raising=False)
-    monkeypatch.delenv(tracking.KEY, raising=False)
+    monkeypatch.delenv(stage_runs.PARENT, raising=False)
+    monkeypatch.delenv(stage_runs.KEY, raising=False)
     monkeypatch.setattr(os, "environ", os.environ.copy())
     yield tmp_path
 
@@ -100,9 +101,10 @@ def test_a_stage_run_holds_everything(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline(folder)
-    with tracking.flow_run("flow", {"sft": {"lr": 0.5}, "seed": 3}) as parent:
-        monkeypatch.setenv(tracking.PARENT, parent.id)
-        with tracking.stage_run("sft", {"lr": 0.5, "texts": ["a"]}) as run:
+    given = {"sft": {"lr": 0.5}, "seed": 3}
+    with stage_runs.flow_run("flow", given) as parent:
+        monkeypatch.setenv(stage_runs.PARENT, parent.id)
+        with stage_runs.stage_run("sft", {"lr": 0.5, "texts": ["a"]}) as run:
             run.log_metrics({"loss": 2.0}, step=1)
             run.log_metrics({"loss": 1.0, "by": {"E501": 4}}, step=2)
             run.log_metrics({"undefined": None})
@@ -145,7 +147,7 @@ def test_a_stage_logs_the_load_of_its_machine(
     monkeypatch.setenv(tracking.SYSTEM_METRICS, wanted)
     pipeline(folder)
     watcher, client = "SystemMetricsMonitor", tracking.connect()
-    with tracking.stage_run("sft", {}) as run:
+    with stage_runs.stage_run("sft", {}) as run:
         watched = watcher in [thread.name for thread in enumerate_threads()]
         assert watched == (wanted == "true")
         deadline = time.monotonic() + 60
@@ -170,41 +172,41 @@ def test_seconds_are_of_an_execution(folder: Path) -> None:
     first = graph.stage_key(stage)
     for seed, seconds in ((3, 2), (4, 5)):
         (folder / "params.yaml").write_text(f"seed: {seed}\n")
-        with tracking.stage_run("sft", {}) as run:
+        with stage_runs.stage_run("sft", {}) as run:
             began = run.client.get_run(run.id).info.start_time
             ended = began + 1000 * seconds
             run.client.set_terminated(run.id, end_time=ended)
             run.client = None
-    assert tracking.seconds_by_stage(last=True) == {"sft": 5.0}
+    assert stage_runs.seconds_by_stage(last=True) == {"sft": 5.0}
     (folder / "params.yaml").write_text("seed: 3\n")
     assert graph.stage_key(stage) == first
-    assert tracking.seconds_by_stage() == {"sft": 2.0}
-    tracking.log_again(stage, first, {}, "")
-    assert tracking.seconds_by_stage() == {}
+    assert stage_runs.seconds_by_stage() == {"sft": 2.0}
+    stage_runs.log_again(stage, first, {}, "")
+    assert stage_runs.seconds_by_stage() == {}
 
 
 def test_runs_are_found_by_their_key(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline(folder)
-    with tracking.stage_run("sft", {}) as first:
+    with stage_runs.stage_run("sft", {}) as first:
         pass
     key = tracking.connect().get_run(first.id).data.tags["stage_key"]
     assert len(key) == 64
-    with pytest.raises(ValueError), tracking.stage_run("sft", {}):
+    with pytest.raises(ValueError), stage_runs.stage_run("sft", {}):
         raise ValueError("bad")
     # the failed run has the same key, and does not count
-    assert tracking.stage_run_id(key) == first.id
+    assert stage_runs.stage_run_id(key) == first.id
     (folder / "params.yaml").write_text("seed: 4\n")
-    with tracking.stage_run("sft", {}) as other:
+    with stage_runs.stage_run("sft", {}) as other:
         pass
-    assert tracking.stage_run_id(key) == first.id
+    assert stage_runs.stage_run_id(key) == first.id
     assert other.id != first.id
     # a key handed down by the flow is taken as it is
-    monkeypatch.setenv(tracking.KEY, "ab" * 32)
-    with tracking.stage_run("sft", {}) as handed:
+    monkeypatch.setenv(stage_runs.KEY, "ab" * 32)
+    with stage_runs.stage_run("sft", {}) as handed:
         pass
-    assert tracking.stage_run_id("ab" * 32) == handed.id
+    assert stage_runs.stage_run_id("ab" * 32) == handed.id
 
 
 def test_the_stages_of_a_dvc_experiment_have_one_parent(
@@ -223,12 +225,12 @@ def test_the_stages_of_a_dvc_experiment_have_one_parent(
         tags = client.get_run(run.id).data.tags
         return client.get_run(tags["mlflow.parentRunId"])
 
-    with tracking.stage_run("ppo", {}) as ppo:
+    with stage_runs.stage_run("ppo", {}) as ppo:
         assert parent_of(ppo).info.status == "RUNNING"
     first = parent_of(ppo)
     assert (first.info.run_name, first.info.status) == ("coy-crow", "FINISHED")
     assert first.data.params["seed"] == "3"
-    with tracking.stage_run("evaluate", {}) as evaluate:
+    with stage_runs.stage_run("evaluate", {}) as evaluate:
         pass
     again = parent_of(evaluate)
     assert again.info.run_id == first.info.run_id
@@ -236,12 +238,12 @@ def test_the_stages_of_a_dvc_experiment_have_one_parent(
     assert kl == {
         "base/kl": 0, "before/kl": 1, "after/kl": 2, "gain/kl": 3
     }  # fmt: skip
-    with pytest.raises(ValueError), tracking.stage_run("report", {}):
+    with pytest.raises(ValueError), stage_runs.stage_run("report", {}):
         raise ValueError
     assert parent_of(evaluate).info.status == "FAILED"
     # The same name, begun from another commit, is another experiment.
     monkeypatch.setenv("DVC_EXP_BASELINE_REV", "ffa1157")
-    with tracking.stage_run("ppo", {}) as other:
+    with stage_runs.stage_run("ppo", {}) as other:
         pass
     assert parent_of(other).info.run_id != first.info.run_id
 
@@ -267,7 +269,7 @@ def test_a_copy_that_dvc_drops_logs_to_the_checkout(
 def test_status_of_a_run_that_ends_badly(
     error: BaseException, status: str
 ) -> None:
-    with pytest.raises(type(error)), tracking.stage_run("sft", {}) as run:
+    with pytest.raises(type(error)), stage_runs.stage_run("sft", {}) as run:
         raise error
     ended = tracking.connect().get_run(run.id)
     assert ended.info.status == status
@@ -275,9 +277,9 @@ def test_status_of_a_run_that_ends_badly(
 
 
 def test_end_children_marks_what_was_killed() -> None:
-    with tracking.flow_run("flow", {}) as parent:
+    with stage_runs.flow_run("flow", {}) as parent:
         orphan = tracking.Run("sft", {"mlflow.parentRunId": parent.id})
-        tracking.end_children(parent.id)
+        stage_runs.end_children(parent.id)
     status = tracking.connect().get_run(orphan.id).info.status
     assert status == "KILLED"
 
@@ -313,12 +315,12 @@ def test_a_store_that_does_not_answer_is_asked_once(
     with socket.socket() as listener:
         uri = hang(listener) if uri == "hangs" else uri
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        with tracking.flow_run("flow", {"a": 1}) as run:
-            with tracking.stage_run("sft", {"lr": 1}) as child:
+        with stage_runs.flow_run("flow", {"a": 1}) as run:
+            with stage_runs.stage_run("sft", {"lr": 1}) as child:
                 child.log_metrics({"loss": 1.0})
             run.log_tag("a", "b")
         assert run.id == child.id == ""
-        assert tracking.stage_run_id("ab" * 32) is None
+        assert stage_runs.stage_run_id("ab" * 32) is None
         assert registry.register(None, "policy", "m1", {}) is None
         logged_models.log({}, config.Params(), {})
     said = capsys.readouterr().err
@@ -370,7 +372,7 @@ def test_what_is_no_store_is_said_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """MLflow itself would try for minutes, at every call."""
-    with tracking.flow_run("before", {}):
+    with stage_runs.flow_run("before", {}):
         pass  # the store that some of these are made of
     file = folder / "damaged.db"
     make(file)
@@ -396,12 +398,12 @@ def before_and_after_no_store(
     """What a run asks of a store that cannot be used, in one line."""
     capsys.readouterr()
     store.best_effort(tracking.connect)
-    with tracking.flow_run("flow", {"a": 1}) as run:
-        with tracking.stage_run("sft", {"lr": 1}) as child:
+    with stage_runs.flow_run("flow", {"a": 1}) as run:
+        with stage_runs.stage_run("sft", {"lr": 1}) as child:
             child.log_metrics({"loss": 1.0})
         run.log_tag("a", "b")
     assert run.id == child.id == ""
-    assert tracking.stage_run_id("ab" * 32) is None
+    assert stage_runs.stage_run_id("ab" * 32) is None
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "MLflow: not logged: " in said
@@ -428,7 +430,10 @@ def test_a_stage_is_told_that_the_store_does_not_answer(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv(store.GONE, "http://127.0.0.1:9")
-    code = "from stylerl.pipeline import tracking as t; t.stage_run_id('ab')"
+    code = (
+        "from stylerl.pipeline import stage_runs; "
+        "stage_runs.stage_run_id('ab')"
+    )
     asked = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -463,17 +468,17 @@ def test_a_server_that_dies_in_the_middle_is_left_alone(
             monkeypatch.delenv(store.GONE)
             time.sleep(0.2)
         capsys.readouterr()
-        with tracking.flow_run("flow", {"a": 1}) as run:
+        with stage_runs.flow_run("flow", {"a": 1}) as run:
             assert run.id
             os.killpg(server.pid, signal.SIGSTOP)
             for step in range(100):
                 run.log_metrics({"loss": 1.0}, step)
-            assert tracking.stage_run_id("ab" * 32) is None
+            assert stage_runs.stage_run_id("ab" * 32) is None
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and f"{uri} does not answer" in said
         monkeypatch.delenv(store.GONE)  # the next run asks it again
         os.killpg(server.pid, signal.SIGCONT)
-        with tracking.flow_run("flow", {"a": 1}) as run:
+        with stage_runs.flow_run("flow", {"a": 1}) as run:
             assert run.id
             os.killpg(server.pid, signal.SIGKILL)
             server.wait(30)
@@ -512,7 +517,7 @@ def test_a_store_on_a_full_disk_is_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """SQLite's words, as MLflow wraps them, after its own traceback."""
-    with tracking.flow_run("flow", {"a": 1}) as run:
+    with stage_runs.flow_run("flow", {"a": 1}) as run:
         # the database may not grow: what a full disk says
         import sqlalchemy
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -574,7 +579,7 @@ def made(folder: Path, key: str, updates: str) -> dict[str, dict[str, Any]]:
     for name in ("pretrain", "sft"):  # a new reward or policy, the same SFT
         found[name]["outs"] = {f"artifacts/{stages[name]}": f"{name}-md5"}
     for name in ("reward", "ppo", "evaluate"):
-        with tracking.flow_run(name, {}) as run:
+        with stage_runs.flow_run(name, {}) as run:
             found.setdefault(name, {})["run"] = run.id
     return found
 
@@ -660,8 +665,8 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
 def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:
     """A flow's run and that of its stage `evaluate`, which left a table."""
     storage.write_table(Path(tracking.COMPLETIONS), table)
-    with tracking.flow_run(name, {}) as flow:
-        with tracking.stage_run("evaluate", {}) as stage:
+    with stage_runs.flow_run(name, {}) as flow:
+        with stage_runs.stage_run("evaluate", {}) as stage:
             stage.log_file(Path(tracking.COMPLETIONS))
         flow.log_tag("run.evaluate", stage.id)
     return flow.id, stage.id
@@ -678,7 +683,7 @@ def test_completions_are_found_by_id_and_by_name() -> None:
 
 def test_a_run_that_is_not_one_run() -> None:
     evaluated("twin", pd.DataFrame({"a": [1]}))
-    with tracking.flow_run("twin", {}) as empty:
+    with stage_runs.flow_run("twin", {}) as empty:
         pass
     for run, words in (
         ("twin", "names 2"),
