@@ -684,10 +684,11 @@ def _doctor(_: argparse.Namespace) -> int:
     from rich.console import Console
 
     from stylerl.cli import doctor
+    from stylerl.cli.findings import Status, render
 
     findings = list(doctor.examine(Path()))
-    Console().print(doctor.render(findings))
-    return int(any(f.status is doctor.Status.FAIL for f in findings))
+    Console().print(render(findings))
+    return int(any(f.status is Status.FAIL for f in findings))
 
 
 @command("report")

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stylerl import config, storage
-from stylerl.cli import doctor, rehearsal
-from stylerl.cli.doctor import Status
+from stylerl.cli import doctor, model_checks, rehearsal
+from stylerl.cli.findings import Finding, Status, render
 from stylerl.cli.rehearsal import Rehearsal
 from stylerl.config import Params, PPOConfig
 from stylerl.lm.models import save_model
@@ -139,16 +139,16 @@ def test_a_good_model_passes(build, tokenizer, tmp_path):
     save_model(build(len(tokenizer)), tokenizer, folder)
 
     for check in (
-        doctor.check_model,
-        doctor.check_tokenizer,
-        doctor.check_attention,
+        model_checks.check_model,
+        model_checks.check_tokenizer,
+        model_checks.check_attention,
     ):
         found = check(str(folder), "main")
         assert found.status is Status.OK, found
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
-    found = doctor.check_model(str(tmp_path / "absent"), "main")
+    found = model_checks.check_model(str(tmp_path / "absent"), "main")
 
     assert found.status is Status.FAIL
     assert "dvc pull" in found.remedy
@@ -165,14 +165,14 @@ def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
     ).save_pretrained(tmp_path)
     storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
 
-    found = doctor.check_tokenizer(str(tmp_path), "main")
+    found = model_checks.check_tokenizer(str(tmp_path), "main")
 
     assert found.status is Status.FAIL
     assert "byte-level" in found.remedy
 
 
 def test_attention_that_differs_is_found(llama_folder, monkeypatch):
-    real = doctor.models.load_causal_lm
+    real = model_checks.models.load_causal_lm
 
     def load(name, revision, tokenizer, attention):
         model = real(name, revision, tokenizer, attention)
@@ -180,9 +180,9 @@ def test_attention_that_differs_is_found(llama_folder, monkeypatch):
             model.get_input_embeddings().weight.data.mul_(1.5)
         return model
 
-    monkeypatch.setattr(doctor.models, "load_causal_lm", load)
+    monkeypatch.setattr(model_checks.models, "load_causal_lm", load)
 
-    found = doctor.check_attention(str(llama_folder), "main")
+    found = model_checks.check_attention(str(llama_folder), "main")
 
     assert found.status is Status.FAIL
     assert "differ by" in found.detail
@@ -196,7 +196,9 @@ def rehearsed(folder, **changes):
     params = config.override(
         Params(), {"sft.base": str(folder / "base"), **settings}
     )
-    return {f.check: f for f in doctor.check_first_update(folder, params)}
+    return {
+        f.check: f for f in model_checks.check_first_update(folder, params)
+    }
 
 
 def test_a_rehearsal_of_a_good_model(tmp_path, tokenizer):
@@ -220,7 +222,7 @@ def test_what_a_baseline_could_explain_is_measured_on_sft(tmp_path, tokenizer):
     params = config.override(
         Params(), {"ppo.max_new_tokens": 8, "ppo.reward": {"linter": 1.0}}
     )
-    before = doctor.check_baseline(tmp_path, params)
+    before = model_checks.check_baseline(tmp_path, params)
     assert before.status is Status.OK
     assert "not known yet" in before.detail
 
@@ -237,7 +239,7 @@ def test_what_a_baseline_could_explain_is_measured_on_sft(tmp_path, tokenizer):
     )
     storage.write_table(tmp_path / "artifacts/label/labels.parquet", labels)
 
-    found = doctor.check_baseline(tmp_path, params)
+    found = model_checks.check_baseline(tmp_path, params)
 
     assert found.status is Status.OK
     assert found.detail.startswith("group; share of the variance between")
@@ -266,8 +268,10 @@ def test_what_a_rehearsal_finds_is_said_in_words(
     changes, check, status, remedy, tmp_path, monkeypatch
 ):
     measured = GOOD._replace(**changes)
-    monkeypatch.setattr(doctor.rehearsal, "rehearse", lambda *_: measured)
-    found = list(doctor.check_first_update(tmp_path, Params()))
+    monkeypatch.setattr(
+        model_checks.rehearsal, "rehearse", lambda *_: measured
+    )
+    found = list(model_checks.check_first_update(tmp_path, Params()))
     (bad,) = [f for f in found if f.status is not Status.OK]
     assert (bad.check, bad.status) == (check, status)
     assert remedy in bad.remedy
@@ -337,15 +341,15 @@ def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     name = str(llama_folder)
     assert memory.shape_of(name, "main").adapted == 1_088
     params = config.override(Params(), {"ppo.lora_rank": 2})
-    found = doctor.check_adapters(name, params)
+    found = model_checks.check_adapters(name, params)
     assert found.status is Status.OK
     assert "LoRA trains 2,176 of" in found.detail
     valued = config.override(params, {"ppo.baseline": "value"})
-    found = doctor.check_adapters(name, valued)
+    found = model_checks.check_adapters(name, valued)
     assert "LoRA trains 2,209 of" in found.detail
 
     params = config.override(params, {"ppo.lora_targets": ["c_attn"]})
-    found = doctor.check_adapters(name, params)
+    found = model_checks.check_adapters(name, params)
     assert found.status is Status.FAIL
     assert "q_proj" in found.detail
     assert "all-linear" in found.remedy
@@ -366,10 +370,10 @@ def test_a_separate_value_model_takes_memory_by_hand():
 
 def test_memory_that_does_not_suffice(llama_folder, monkeypatch):
     name, params = str(llama_folder), Params()
-    assert doctor.check_memory(name, params).status is Status.OK
+    assert model_checks.check_memory(name, params).status is Status.OK
 
     monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
-    found = doctor.check_memory(name, params)
+    found = model_checks.check_memory(name, params)
     assert found.status is Status.FAIL
     assert "ppo.micro_batch" in found.remedy
 
@@ -438,8 +442,8 @@ def test_details_are_not_read_as_markup(tmp_path):
     from rich.console import Console
 
     out = StringIO()
-    finding = doctor.Finding("x", "[/bold] a", "pip [dev]")
-    Console(file=out, width=80).print(doctor.render([finding]))
+    finding = Finding("x", "[/bold] a", "pip [dev]")
+    Console(file=out, width=80).print(render([finding]))
 
     assert "[/bold] a" in out.getvalue()
     assert "pip [dev]" in out.getvalue()
