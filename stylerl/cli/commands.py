@@ -14,10 +14,10 @@ from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
-from stylerl.cli.options import CHANGES, changes, command, option
-from stylerl.cli.options import parser as parser  # of all that are below
+from stylerl.cli.options import CHANGES, changes, command, option, parser
 from stylerl.errors import DataError, StylerlError, require
 
+__all__ = ["parser"]  # of all commands, which are registered here
 DATA = Path("data")
 LOCK = Path("requirements.lock")
 
