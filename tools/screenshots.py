@@ -98,7 +98,7 @@ def mlflow_pages() -> Iterator[Page]:
 
 
 def prefect_pages() -> Iterator[Page]:
-    """The last flow run, and its table of scores."""
+    """The last flow run, its table of scores, and what it materialised."""
     host, port = api.address()
     start = f"http://{host}:{port}"
     run = ask(
@@ -115,6 +115,8 @@ def prefect_pages() -> Iterator[Page]:
     )
     yield Page("prefect-run", f"{start}/runs/flow-run/{run}", 1000)
     yield Page("prefect-scores", f"{start}/artifacts/artifact/{scores}", 1000)
+    assets = f"{start}/events?events=prefect.asset.materialization.succeeded"
+    yield Page("prefect-assets", assets, 1200, width=1100)
 
 
 def report_pages() -> Iterator[Page]:
