@@ -248,7 +248,7 @@ def test_a_folder_s_broken_toml_is_named(folder: Path) -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server of another checkout, which serves pages."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("other"))
+        patch.chdir(tmp_path_factory.mktemp("50%41 a'b?c#ü"))
         patch.setattr(os, "environ", os.environ.copy())
         Path("pyproject.toml").write_text(OURS)
         own = f"http://127.0.0.1:{api.free_port()}/api"

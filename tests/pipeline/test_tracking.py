@@ -26,6 +26,7 @@ from stylerl.errors import DataError
 from stylerl.pipeline import (
     graph,
     logged_models,
+    reach,
     registry,
     stage_runs,
     store,
@@ -33,6 +34,7 @@ from stylerl.pipeline import (
 )
 
 STORE = "sqlite:///{}/mlflow.db"
+ODD = "50%41 a'b\"?c#ü"  # what an address would read otherwise
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,9 @@ def test_a_store_that_was_not_finished_is_made_again(
 ) -> None:
     """MLflow makes its tables in 438 statements.  Interrupted after
     either of these, its own file is one that it refuses ever after."""
-    uri = STORE.format(folder)
+    folder = folder / ODD
+    folder.mkdir()
+    uri = reach.sqlite(folder / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     make = tracking._client.__wrapped__  # as in a new process
     for last in (18, 137):

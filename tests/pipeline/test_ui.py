@@ -38,7 +38,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("store")
+    return tmp_path_factory.mktemp("50%41 a'b?c#ü")
 
 
 @pytest.fixture(scope="module")
