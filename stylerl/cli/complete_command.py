@@ -63,13 +63,8 @@ def complete(
         ModelError: none of the models exists, or one cannot be loaded; with
             a suffix, none knows what to do with it.
     """
-    try:
-        (prompt + (suffix or "")).encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(
-            f"a prompt must be UTF-8; got {shown(prompt)}: convert it, as "
-            "with iconv -f latin1"
-        ) from error
+    prompt = _decoded(prompt)
+    suffix = None if suffix is None else _decoded(suffix)
     if suffix is None:
         prompt = prompt.rstrip("\n")  # the line end is the completion's
     present = {
@@ -118,6 +113,17 @@ def complete(
             "sft.fim_share=0.5, or leave the suffix out"
         )
     return answers
+
+
+def _decoded(text: str) -> str:
+    """What was typed in UTF-8, whatever the locale took it for."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError as error:
+        raise ConfigError(
+            f"a prompt must be UTF-8; got {shown(text)}: convert it, as "
+            "with iconv -f latin1"
+        ) from error
 
 
 def _question(tokenizer: Any, prompt: str, suffix: str | None) -> str | None:

@@ -78,6 +78,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # of any locale
             stream.reconfigure(errors="backslashreplace")
     try:
+        if not os.path.isdir(os.curdir):
+            raise StylerlError(
+                "the working directory must exist; it was deleted: cd to "
+                "another"
+            )
         from stylerl.cli import commands
 
         options = commands.parser().parse_args(arguments)
@@ -98,7 +103,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         return READER_LEFT
     except OSError as error:
         silence()
-        say(" ".join(str(error).split()))
+        text = " ".join(str(error).split())
+        if "temporary directory" in text:
+            text += ": name one that can be written by TMPDIR"
+        say(text)
     return 2
 
 

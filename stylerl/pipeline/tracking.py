@@ -387,7 +387,7 @@ def _make_database(uri: str) -> None:
     MLflow needs some 400 statements for it, and after a kill among them
     neither goes on nor begins again.
     """
-    import mlflow
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     file = database(uri)
     if file is None or file.exists():
@@ -397,7 +397,9 @@ def _make_database(uri: str) -> None:
         prefix="unfinished-", dir=file.parent
     ) as folder:
         made = Path(folder, file.name).absolute()
-        mlflow.MlflowClient(reach.sqlite(made)).search_experiments()
+        # MLflow writes the place of artifacts into SQL as it is: a quote in
+        # a path would end it, but not in an address
+        SqlAlchemyStore(reach.sqlite(made), _artifacts())
         if not file.exists():  # another process was not faster
             made.replace(file)
 
@@ -414,8 +416,14 @@ def experiment(client: "MlflowClient") -> str:
             )
         return found.experiment_id
     local = store().startswith("sqlite:")
-    artifacts = (store_folder() / "artifacts").as_uri() if local else None
-    return client.create_experiment(name, artifacts, UI_LAYOUT)
+    return client.create_experiment(
+        name, _artifacts() if local else None, UI_LAYOUT
+    )
+
+
+def _artifacts() -> str:
+    """The address of the workspace's own artifacts."""
+    return (store_folder() / "artifacts").as_uri()
 
 
 def _find_run(client: "MlflowClient", run: str) -> Any:

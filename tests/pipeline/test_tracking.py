@@ -86,6 +86,7 @@ def test_a_store_that_was_not_finished_is_made_again(
     either of these, its own file is one that it refuses ever after."""
     folder = folder / ODD
     folder.mkdir()
+    monkeypatch.chdir(folder)
     uri = reach.sqlite(folder / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     make = tracking._client.__wrapped__  # as in a new process

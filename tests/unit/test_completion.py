@@ -53,6 +53,19 @@ def test_the_same_model_and_seed_give_the_same_answer(llama_folder):
     assert base.completion != other.completion
 
 
+def test_a_prompt_is_utf_8_whatever_the_locale(llama_folder):
+    """The locale C, of which an image may have no other, knows no letters
+    beyond ASCII: their bytes stay what they are, as surrogates."""
+    typed = PROMPT.replace("f(", "größe(").encode()
+    (found,) = complete(
+        typed.decode("ascii", "surrogateescape"),
+        {"base": str(llama_folder)},
+        Judge(JudgeConfig()),
+        options(),
+    )
+    assert found.prompt == "def größe(a, b):"
+
+
 def test_a_prompts_line_end_is_left_to_the_completion(llama_folder):
     judge = Judge(JudgeConfig())
 

@@ -1,5 +1,6 @@
 """How the command ends: one line and a number, whatever happens to it."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -183,6 +184,38 @@ def test_one_line_before_anything_starts(
     assert cli.main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("stylerl: ") and says in line
+
+
+@pytest.mark.parametrize("word", ["params", "--help", "doctor", "run"])
+def test_a_working_directory_that_was_deleted(
+    checkout: Path,
+    word: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = checkout / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.main([word]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("stylerl: the working directory must exist; ")
+
+
+def test_nowhere_to_write_temporary_files(
+    checkout: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none() -> str:
+        raise FileNotFoundError(
+            errno.ENOENT, "No usable temporary directory found in ['/tmp']"
+        )
+
+    monkeypatch.setattr(config, "render", lambda _: none())
+    assert cli.main(["params"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("name one that can be written by TMPDIR")
 
 
 def test_a_folder_called_params_yaml_is_not_replaced(
