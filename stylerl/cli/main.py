@@ -78,11 +78,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # of any locale
             stream.reconfigure(errors="backslashreplace")
     try:
-        if not os.path.isdir(os.curdir):
-            raise StylerlError(
-                "the working directory must exist; it was deleted: cd to "
-                "another"
-            )
+        _check_working_directory()
         from stylerl.cli import commands
 
         options = commands.parser().parse_args(arguments)
@@ -108,6 +104,18 @@ def _run(arguments: Sequence[str] | None) -> int:
             text += ": name one that can be written by TMPDIR"
         say(text)
     return 2
+
+
+def _check_working_directory() -> None:
+    """Raise StylerlError where it was deleted, which libraries die of."""
+    from stylerl.errors import StylerlError
+
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise StylerlError(
+            "the working directory must exist; it was deleted: cd to another"
+        ) from error
 
 
 def _flushed() -> bool:
