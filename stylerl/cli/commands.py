@@ -344,7 +344,7 @@ def _complete(options: argparse.Namespace) -> None:
     examples:
       stylerl complete "def add(a, b):"
       stylerl complete --model ~/policy "def add(a, b):"
-      stylerl complete --suffix "    return total" "def add(a, b):"
+      stylerl complete --suffix $'\\n    return n' $'def f(a):\\n    n = '
     """
     from rich.console import Console
 
