@@ -7,6 +7,7 @@ that names the key, the value and the rule.
 import dataclasses
 import inspect
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from stylerl.errors import ConfigError
 
 LARGEST = 2**18  # bytes of a parameter file; ours have ten thousand
 LINE = 200  # characters of what a message quotes
+AMBIGUOUS = re.compile(r"[-+]?0[\d_]+|[^:]+:.*")
 
 
 def load(path: Path = Path("params.yaml")) -> Params:
@@ -162,13 +164,24 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Say where a value is that its tag, or its digits, do not fit."""
+        """Say where a value is that its tag, or its digits, do not fit.
+
+        What is octal or of base 60 here is decimal or text to DVC, which
+        reads YAML 1.2.
+        """
+        kind = node.tag.rpartition(":")[2]
+        number = isinstance(node, yaml.ScalarNode) and kind in ("int", "float")
+        if number and AMBIGUOUS.fullmatch(node.value):
+            raise yaml.MarkedYAMLError(
+                problem=f"{shown(node.value)} is another number to YAML 1.1 "
+                "than to 1.2; write it without a leading 0 and colons",
+                problem_mark=node.start_mark,
+            )
         try:
             return super().construct_object(node, deep)
         except (yaml.YAMLError, RecursionError):
             raise
         except Exception as error:  # PyYAML lets each kind escape
-            kind = node.tag.rpartition(":")[2]
             raise yaml.MarkedYAMLError(
                 problem=f"{shown(node.value)} is no {kind}",
                 problem_mark=node.start_mark,
@@ -178,12 +191,14 @@ class _Loader(yaml.SafeLoader):
         """Refuse a key that was there before."""
         seen = set()
         for key, _ in node.value:
-            if key.value in seen and isinstance(key, yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # PyYAML says what it thinks of it
+            if key.value in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f"{shown(key.value)} is given twice; remove one",
                     problem_mark=key.start_mark,
                 )
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -216,4 +231,6 @@ def _read(path: Path) -> bytes:
         raise ConfigError(f"{rule}; got: {error.strerror}") from error
     if len(content) > LARGEST:
         raise ConfigError(f"{rule}; it is larger")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # not to DVC
+        raise ConfigError(f"{path} is not valid YAML here: it is UTF-16")
     return content
