@@ -24,7 +24,6 @@ from stylerl.config import JudgeConfig, Params, override
 from stylerl.errors import ConfigError, DataError, DiskError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import cores, shared_pool
-from stylerl.judge.ruff_engine import Ruff
 from stylerl.judge.verdict import Verdict, Violation
 
 LISTED = 10  # files that the engine could not read, named below the table
@@ -147,16 +146,7 @@ def judge_paths(
         ConfigError: flake8 refuses the configuration.
         DataError: there is no Python file below the paths.
     """
-    paths = list(paths)
-    files = ruff_files(paths, judge.ruff) if judge.ruff else None
-    if files is None:
-        several = len(paths) > 1 or os.path.isdir(paths[0])
-        options = shared_pool(judge.config, judge.identity).options(
-            (jobs or cores()) if several else 1
-        )
-        for warning in options["warnings"]:
-            say(f"warning: {warning}")
-        files = python_files(paths, options)
+    files = list_files(list(paths), judge, jobs)
     unreadable: list[Judged] = []
     opened: deque[str] = deque()
 
@@ -184,35 +174,33 @@ def judge_paths(
     yield from unreadable
 
 
-def python_files(
-    paths: Sequence[str], options: dict[str, list[str]]
-) -> list[str]:
-    """The files flake8 would check, sorted, each once.
+def list_files(paths: Sequence[str], judge: Judge, jobs: int) -> list[str]:
+    """The Python files that the engine would check, sorted, each once.
+
+    What it finds odd in its configuration is said first.
 
     Raises:
+        ConfigError: flake8 refuses the configuration.
         DataError: there is none.
     """
-    files = expand_paths(
-        paths=paths,
-        stdin_display_name=STDIN,
-        filename_patterns=options["filename"],
-        exclude=options["exclude"],
-    )
-    return _some(sorted(set(files)), paths)
-
-
-def ruff_files(paths: Sequence[str], ruff: Ruff) -> list[str]:
-    """The Python files that ruff would check, sorted, each once.
-
-    Raises:
-        DataError: there is none.
-    """
-    for warning in ruff.settings.warnings:
-        say(warning)
-    return _some(ruff.list_files(paths), paths)
-
-
-def _some(found: list[str], paths: Sequence[str]) -> list[str]:
+    if judge.ruff:
+        for warning in judge.ruff.settings.warnings:
+            say(warning)
+        found = judge.ruff.list_files(paths)
+    else:
+        several = len(paths) > 1 or os.path.isdir(paths[0])
+        options = shared_pool(judge.config, judge.identity).options(
+            (jobs or cores()) if several else 1
+        )
+        for warning in options["warnings"]:
+            say(f"warning: {warning}")
+        files = expand_paths(
+            paths=paths,
+            stdin_display_name=STDIN,
+            filename_patterns=options["filename"],
+            exclude=options["exclude"],
+        )
+        found = sorted(set(files))
     if not found:
         raise DataError(
             "there must be a Python file to judge; found none below "

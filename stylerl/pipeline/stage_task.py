@@ -67,12 +67,19 @@ def track_data() -> None:
     """
     if not Path("data").exists():
         raise DataError("data/ does not exist; `stylerl collect` builds it")
-    done = subprocess.run(
-        [*DVC, "commit", "--force", "data.dvc"], capture_output=True, text=True
-    )
+    done = _dvc("commit", "--force", "data.dvc")
+    _check(done, "track data/")
+
+
+def _dvc(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DVC, *words], capture_output=True, text=True)
+
+
+def _check(done: subprocess.CompletedProcess[str], what: str) -> None:
+    """Raise StageFailure where DVC could not do it, with what it says."""
     if done.returncode != 0:
         said = storage.refusal(done.stderr) or done.stderr.strip()
-        raise StageFailure(f"DVC cannot track data/: {said}")
+        raise StageFailure(f"DVC cannot {what}: {said}")
 
 
 def _cache_key(_: TaskRunContext, inputs: dict[str, Any]) -> str:
@@ -123,17 +130,11 @@ def stale(refill: bool = True) -> set[str]:
 def _status() -> dict[str, Any]:
     """What `dvc status` says is wrong, by stage and .dvc file."""
 
-    def ask() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*DVC, "status", "--json"], capture_output=True, text=True
-        )
-
     done = _retry_while_locked(
-        ask, lambda done: done.stderr if done.returncode else ""
+        lambda: _dvc("status", "--json"),
+        lambda done: done.stderr if done.returncode else "",
     )
-    if done.returncode != 0:
-        said = storage.refusal(done.stderr) or done.stderr.strip()
-        raise StageFailure(f"DVC cannot tell what is up to date: {said}")
+    _check(done, "tell what is up to date")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from stylerl.config import PPOConfig
 from stylerl.lm.attention import attention
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
-from stylerl.lm.precision import multiplies_bf16
+from stylerl.lm.precision import computes_in_bf16
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import MicroBatch, Rollouts, SampledRollouts
 
@@ -38,9 +38,7 @@ class Compute:
         Beside bf16, what is left in fp32 on a GPU (reward models, heads) may
         be multiplied in TF32, which is faster, and still finer than bf16.
         """
-        bf16 = config.precision == "bf16" or (
-            config.precision == "auto" and multiplies_bf16()
-        )
+        bf16 = computes_in_bf16(config.precision)
         if bf16 and device.type == "cuda":
             torch.set_float32_matmul_precision("high")
         return cls(bf16, config.micro_batch, config.temperature, device)

@@ -351,8 +351,7 @@ class PPOTrainer:
         self.best = None
         if best := found.state.get("best"):
             update, quality = best
-            weights = found.tensors["best"]
-            self.best = selection.Best(update, quality, weights)
+            self.best = selection.Best(update, quality, found.tensors["best"])
         checkpoint.restore_random_state(found.state["random"])
 
     def _step(self) -> Step:

@@ -19,7 +19,7 @@ from stylerl.evaluation.measurement import (
 from stylerl.evaluation.measurement.generations import LoadedModel, Source
 from stylerl.evaluation.measurement.heldout import Prompt, literal_prompts
 from stylerl.judge import Judge
-from stylerl.lm import sampling
+from stylerl.lm import precision, sampling
 from stylerl.lm.models import save_model
 
 CONFIG = EvaluateConfig(
@@ -263,12 +263,9 @@ def test_samples_of_a_prompt_are_drawn_by_number(sources):
 
 
 def test_precision_follows_the_hardware_unless_it_is_said(monkeypatch):
-    monkeypatch.setattr(generations, "multiplies_bf16", lambda: True)
+    monkeypatch.setattr(precision, "multiplies_bf16", lambda: True)
 
-    chosen = [
-        generations.computes_in_bf16(EvaluateConfig(precision=precision))
-        for precision in ("auto", "bf16", "fp32")
-    ]
+    chosen = [*map(precision.computes_in_bf16, ("auto", "bf16", "fp32"))]
 
     assert chosen == [True, True, False]
 

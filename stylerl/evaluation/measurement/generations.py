@@ -19,7 +19,7 @@ from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models, sampling
-from stylerl.lm.precision import multiplies_bf16
+from stylerl.lm.precision import computes_in_bf16
 
 REFERENCE = "sft"  # what KL is measured against
 SCORED = 64  # texts scored at once; 256 took twice the time on a CPU
@@ -139,7 +139,7 @@ def complete_prompts(
             for number, place in zip(samples, places, strict=True)
         ],
         batch_size=config.batch_size,
-        bf16=computes_in_bf16(config),
+        bf16=computes_in_bf16(config.precision),
         desc=f"evaluate: sample {name}",
     )
     return pd.DataFrame(
@@ -171,13 +171,6 @@ def count_tokens(
     return [
         len(tokenizer.encode(text, add_special_tokens=False)) for text in texts
     ]
-
-
-def computes_in_bf16(config: EvaluateConfig) -> bool:
-    """Whether the models compute in bfloat16 here."""
-    return config.precision == "bf16" or (
-        config.precision == "auto" and multiplies_bf16()
-    )
 
 
 def bits_per_byte(
@@ -226,8 +219,9 @@ def _kl(
         return [0.0] * len(drawn.ids)
     sums = []
     for model, tokenizer in (loaded, reference):
+        enabled = computes_in_bf16(config.precision)
         bf16 = torch.autocast(
-            model.device.type, torch.bfloat16, enabled=computes_in_bf16(config)
+            model.device.type, torch.bfloat16, enabled=enabled
         )
         with bf16:
             logprobs = sampling.response_logprobs(
