@@ -1,5 +1,6 @@
 """Which Prefect server is used, whose it must be, and who may ask it."""
 
+import asyncio
 import json
 import os
 import socket
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
 from stylerl.errors import StylerlError
 from stylerl.pipeline import reach
 from stylerl.pipeline import server as api
+from stylerl.pipeline.prefect_server import OwnPages
 
 TOML = '[api]\nurl = "http://a:1/api"\n'
 PROFILE = 'active = "x"\n[profiles.x]\nPREFECT_API_URL = "http://a:1/api"\n'
@@ -327,6 +330,38 @@ def test_a_foreign_page_is_refused(
     except urllib.error.HTTPError as refusal:
         assert refusal.code == status
         assert b"own pages" in refusal.read()
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "passed"),
+    [
+        (b"127.0.0.1:4200", b"http://127.0.0.1:4200", True),
+        (b"127.0.0.1:4200", None, True),
+        (b"127.0.0.1:4200", b"null", False),
+        (b"127.0.0.1:4200", b"http://evil.example", False),
+        (b"evil.example:4200", b"http://evil.example:4200", False),
+    ],
+)
+def test_a_foreign_page_s_websocket_is_closed(
+    host: bytes, origin: bytes | None, passed: bool
+) -> None:
+    """A browser opens one to anywhere, without asking the server."""
+    sent: list[Any] = []
+
+    async def app(*_: object) -> None:
+        sent.append("passed on")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {}
+
+    headers = [(b"host", host), *([(b"origin", origin)] if origin else [])]
+    scope = {"type": "websocket", "headers": headers}
+    asyncio.run(OwnPages(app, 4200)(scope, receive, send))
+    closed = {"type": "websocket.close", "code": 1008}
+    assert sent == (["passed on"] if passed else [closed])
 
 
 @pytest.mark.slow

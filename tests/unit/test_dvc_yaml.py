@@ -7,12 +7,15 @@ the rules of `has_no_effect`; no file is excused by its name.
 
 import ast
 import importlib.util
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
 from test_architecture import ROOT, STAGES, file_of, name_of, names_in
 
 from stylerl.pipeline.graph import Stage
@@ -278,3 +281,25 @@ def test_every_stage_can_use_the_run_cache() -> None:
         for out in stage["outs"]:
             for path, options in out.items():
                 assert options.get("cache", True), f"{name}: {path}"
+
+
+def test_a_damaged_base_is_not_taken(tmp_path, monkeypatch):
+    """DVC takes a remote's word for a file's digest unless told to look."""
+    monkeypatch.chdir(tmp_path)
+    with Repo.init(no_scm=True) as repo:
+        config = (ROOT / ".dvc/config").read_text()
+        Path(".dvc/config").write_text(
+            config.replace("[core]", "[core]\n    no_scm = true")
+        )
+    Path("base").write_text("weights")
+    with Repo() as repo:
+        repo.add("base")
+        repo.push(remote="base")
+    (blob,) = (path for path in Path("dvcstore").rglob("*") if path.is_file())
+    blob.chmod(0o644)
+    blob.write_text("weighty")
+    shutil.rmtree(".dvc/cache")
+    Path("base").unlink()
+    with Repo() as repo, pytest.raises(DvcException):
+        repo.pull(remote="base")
+    assert not Path("base").exists()
