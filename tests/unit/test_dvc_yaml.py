@@ -291,15 +291,20 @@ def test_a_damaged_base_is_not_taken(tmp_path, monkeypatch):
         Path(".dvc/config").write_text(
             config.replace("[core]", "[core]\n    no_scm = true")
         )
-    Path("base").write_text("weights")
+    Path("base").mkdir()
+    Path("base/model").write_text("weights")
     with Repo() as repo:
         repo.add("base")
         repo.push(remote="base")
-    (blob,) = (path for path in Path("dvcstore").rglob("*") if path.is_file())
+    (blob,) = (
+        path
+        for path in Path("dvcstore").rglob("*")
+        if path.is_file() and path.read_text() == "weights"
+    )
     blob.chmod(0o644)
     blob.write_text("weighty")
     shutil.rmtree(".dvc/cache")
-    Path("base").unlink()
+    shutil.rmtree("base")
     with Repo() as repo, pytest.raises(DvcException):
         repo.pull(remote="base")
     assert not Path("base").exists()
