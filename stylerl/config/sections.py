@@ -497,13 +497,13 @@ class PPOConfig(Section):
     )
     constraints: Mapping[str, float] = setting(
         {},
-        "what must be kept, at a price that is learned: substance, "
+        "what must be kept, at a price that is learned: substance, length, "
         "long_bodies, parses, distinct at least at this share of the "
         "reference's, kl at most at these nats a response",
         gt=0,
         pattern=(
-            "substance|long_bodies|parses|distinct|kl",
-            "substance, long_bodies, parses, distinct and kl",
+            "substance|length|long_bodies|parses|distinct|kl",
+            "substance, length, long_bodies, parses, distinct and kl",
         ),
     )
     missing_eos_penalty: float = setting(

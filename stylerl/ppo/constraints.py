@@ -7,6 +7,8 @@ first rollouts, which are its own.  What a completion contributes:
     substance    what its body says, in pairs (reward/substance.py; any free
                  name may be the module's), up to twice the reference's
                  mean: no line is worth a page
+    length       where its length stands among the reference's completions:
+                 0 below all of them, 1/2 at their median, 1 above all
     long_bodies  1 if it has as many tokens as the upper quartile of the
                  reference's completions, or more
     parses       1 if it parses, as Python
@@ -14,7 +16,7 @@ first rollouts, which are its own.  What a completion contributes:
                  of the batch has
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +40,15 @@ class Observation(NamedTuple):
     metrics: dict[str, float]
 
 
+class Reference(NamedTuple):
+    """What the reference has, as its first rollouts show."""
+
+    lengths: list[int]  # of its completions in tokens, ascending
+    page: float  # the size above which no more substance counts
+    sigma: float  # the scores' deviation, or 1 where that is 0
+    means: dict[str, float]  # of each contribution
+
+
 class Constraints:
     """The constraints of a run, with the price of each."""
 
@@ -45,26 +56,27 @@ class Constraints:
         """Nothing presses yet, so that every price is 0."""
         self.limits = dict(limits)
         self.prices = dict.fromkeys(limits, prices.Price())
-        self.reference: dict[str, float] = {}  # what it has, once measured
+        self.reference: Reference | None = None  # once measured
 
     def observe(self, batch: Rollouts) -> Observation:
         """Measure a batch; the first one is the reference's own."""
         if not self.limits:
             return Observation(torch.zeros(len(batch.prompts)), 0.0, {}, {})
         pairs = zip(batch.prompts, batch.completions, strict=True)
-        sizes = [substance.measure(*pair) for pair in pairs]
-        if not self.reference:
-            self.reference = _levels(batch, sizes)
+        found = [substance.measure(*pair) for pair in pairs]
+        if self.reference is None:
+            self.reference = _measure(batch, found)
         has = self.reference
+        contributions = _contributions(batch, found, has.lengths, has.page)
         gains = {
-            name: values / (has[name] or 1.0)
-            for name, values in _contributions(batch, sizes, has).items()
+            name: values / (has.means[name] or 1.0)
+            for name, values in contributions.items()
             if name in self.limits
         }
         held = {name: float(gain.mean()) for name, gain in gains.items()}
         # What the reference does not have at all cannot fall.
         shortfalls = {
-            name: self.limits[name] - share if has[name] else 0.0
+            name: self.limits[name] - share if has.means[name] else 0.0
             for name, share in held.items()
         }
         weight = 0.0
@@ -73,12 +85,12 @@ class Constraints:
             kl = ((batch.logprobs - batch.ref_logprobs) * batch.mask).sum(1)
             held[KL] = float(kl.mean()) / limit
             shortfalls[KL] = held[KL] - 1
-            weight = prices.kl_weight(self.prices[KL], limit, has["sigma"])
+            weight = prices.kl_weight(self.prices[KL], limit, has.sigma)
         metrics = {f"constraint/{name}": each for name, each in held.items()}
         metrics |= {f"price/{name}": p.now for name, p in self.prices.items()}
         bonus = torch.zeros(len(batch.prompts))
         if gains:
-            bonus = prices.bonus(self.prices, gains, has["sigma"])
+            bonus = prices.bonus(self.prices, gains, has.sigma)
         return Observation(bonus, weight, shortfalls, metrics)
 
     def move(self, shortfalls: Mapping[str, float]) -> None:
@@ -98,37 +110,42 @@ class Constraints:
             name: prices.Price(*price)
             for name, price in state["prices"].items()
         }
-        self.reference = state["reference"]
+        has = state["reference"]
+        self.reference = None if has is None else Reference(*has)
 
 
-def _levels(
-    batch: Rollouts, found: list[substance.Substance]
-) -> dict[str, float]:
-    """What the reference has: each contribution's mean, what counts as a
-    page and as long, and sigma, the scores' deviation, or 1 if that is 0."""
-    sizes = torch.tensor([float(each.size) for each in found])
-    lengths = batch.response_lengths.float()
-    levels = {
-        "page": PAGE * float(sizes.mean()),
-        "long": float(lengths.quantile(LONG)),
-        "sigma": float(batch.scores.std(correction=0)) or 1.0,
-    }
-    return levels | {
-        name: float(values.mean())
-        for name, values in _contributions(batch, found, levels).items()
-    }
+def _measure(batch: Rollouts, found: list[substance.Substance]) -> Reference:
+    """What a batch of the reference's own rollouts has."""
+    lengths = sorted(batch.response_lengths.tolist())
+    page = PAGE * float(_sizes(found).mean())
+    contributions = _contributions(batch, found, lengths, page)
+    return Reference(
+        lengths,
+        page,
+        sigma=float(batch.scores.std(correction=0)) or 1.0,
+        means={name: float(v.mean()) for name, v in contributions.items()},
+    )
 
 
 def _contributions(
     batch: Rollouts,
     found: list[substance.Substance],
-    levels: Mapping[str, float],
+    lengths: Sequence[int],
+    page: float,
 ) -> dict[str, Tensor]:
     """What each completion contributes to each floor, (B,) by name."""
-    sizes = torch.tensor([float(each.size) for each in found])
+    own = batch.response_lengths.float()
+    reference = torch.tensor(lengths, dtype=torch.float)
+    shorter = torch.searchsorted(reference, own)
+    no_longer = torch.searchsorted(reference, own, right=True)
     return {
-        "substance": sizes.clamp(max=levels["page"]),
-        "long_bodies": (batch.response_lengths >= levels["long"]).float(),
+        "substance": _sizes(found).clamp(max=page),
+        "length": (shorter + no_longer) / (2 * len(lengths)),
+        "long_bodies": (own >= reference.quantile(LONG)).float(),
         "parses": torch.tensor([float(each.parsed) for each in found]),
         "distinct": torch.tensor(gaming.unshared_ngrams(batch.completions)),
     }
+
+
+def _sizes(found: list[substance.Substance]) -> Tensor:
+    return torch.tensor([float(each.size) for each in found])

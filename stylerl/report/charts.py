@@ -39,6 +39,7 @@ CURVES = {
 }
 PRICES = {
     "price/substance": "price of substance",
+    "price/length": "price of length",
     "price/long_bodies": "price of long bodies",
     "price/parses": "price of parsing",
     "price/distinct": "price of diversity",

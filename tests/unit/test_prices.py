@@ -111,6 +111,7 @@ def lengths(prompts, completions):
 
 CONSTRAINTS = {
     "substance": 0.9,
+    "length": 0.9,
     "long_bodies": 0.8,
     "parses": 1.0,
     "distinct": 0.9,
@@ -135,8 +136,9 @@ def rollouts(completions, lengths):
 
 def test_what_completions_contribute():
     """First the reference: sizes 1, 1, 0, 2 (the names and sums that are
-    returned), of which three parse; the longest of lengths 2, 4, 6, 8 is
-    above their upper quartile of 6.5.  Then a batch that is worse."""
+    returned), of which three parse; lengths 2, 4, 6, 8 stand at 1/8, 3/8,
+    5/8, 7/8 of themselves, and the longest is above their upper quartile of
+    6.5.  Then a batch that is worse."""
     first = rollouts(
         [
             "    return a\n",
@@ -149,13 +151,17 @@ def test_what_completions_contribute():
     constraints = Constraints(CONSTRAINTS)
     seen = constraints.observe(first)
     has = constraints.reference
-    assert has["long"] == 6.5
-    assert has["parses"] == 0.75
-    assert has["sigma"] == pytest.approx(math.sqrt(5) / 2)
+    assert has is not None
+    assert has.lengths == [2, 4, 6, 8]
+    assert has.means["length"] == 0.5
+    assert has.means["long_bodies"] == 0.25
+    assert has.means["parses"] == 0.75
+    assert has.sigma == pytest.approx(math.sqrt(5) / 2)
     # KL is 1 nat a token: 5 a response, of 6
     metrics = {k: v for k, v in seen.metrics.items() if "constraint" in k}
     assert metrics == {
         "constraint/substance": 1.0,
+        "constraint/length": 1.0,
         "constraint/long_bodies": 1.0,
         "constraint/parses": 1.0,
         "constraint/distinct": 1.0,
@@ -164,11 +170,12 @@ def test_what_completions_contribute():
     assert not seen.bonus.any() and seen.kl_weight == 0
     constraints.move(seen.shortfalls)
     assert set(constraints.prices.values()) == {Price()}
-    # All of one kind, short, and none parses.
+    # All of one kind, as short as the shortest, and none parses.
     worse = constraints.observe(rollouts(["    return (\n"] * 4, [2] * 4))
     assert worse.shortfalls == pytest.approx(
         {
             "substance": 0.9,
+            "length": 0.9 - 0.125 / 0.5,  # all at 1/8
             "long_bodies": 0.8,
             "parses": 1.0,
             "distinct": 0.9,
@@ -254,7 +261,7 @@ def test_the_trainer_finds_the_optimum_under_a_ceiling_on_kl():
     assert sum(shares[-20:]) / 20 == pytest.approx(q, abs=0.04)
     # The price of a nat is what it would gain: 1 / (the change of log-odds).
     odds = math.log(q / (1 - q)) - math.log(p / (1 - p))
-    sigma = trainer.learner.constraints.reference["sigma"]
+    sigma = trainer.learner.constraints.reference.sigma
     weight = sigma * sum(prices[-20:]) / 20 / limit
     assert weight == pytest.approx(1 / odds, rel=0.25)
 
