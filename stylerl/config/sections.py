@@ -151,7 +151,7 @@ class FilterConfig(Section):
 class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
-    REMOVED: ClassVar = {"jobs": 0, "engine": "local"}
+    REMOVED: ClassVar = {"jobs": 0, "engine": ("local", "dask")}
 
     snippets: int = setting(12000, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(

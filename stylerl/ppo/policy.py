@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -20,9 +19,6 @@ from stylerl.lm.adapters import Adapters
 from stylerl.lm.logprobs import response_states, token_scores
 from stylerl.lm.models import fuse_gelu, vocabulary_size, write_model
 from stylerl.storage import replacing
-
-VALUE_HEAD = "value_head.safetensors"
-VALUE_TRUNK = "value_trunk.safetensors"
 
 
 class ResponseScores(NamedTuple):
@@ -162,24 +158,13 @@ class PolicyWithValue(nn.Module):
         return found
 
     def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """Write a stock model folder with the value head beside it.
+        """Write a stock model folder: adapters merged, no value head.
 
-        Adapters are merged into the weights.
+        The critic belongs to the training; a checkpoint has it.
         """
         model = self.adapters.merged() if self.adapters else self.model
         with replacing(Path(folder)) as scratch:
             write_model(model, tokenizer, scratch)
-            if self.value_head is not None:
-                save_file(self.value_head.state_dict(), scratch / VALUE_HEAD)
-            if self.value_trunk is not None:
-                save_file(self.value_trunk.state_dict(), scratch / VALUE_TRUNK)
-
-    def load_value_head(self, folder: Path) -> None:
-        """Take the value head, and its trunk, that `save` left in `folder`."""
-        if self.value_head is not None:
-            self.value_head.load_state_dict(load_file(folder / VALUE_HEAD))
-        if self.value_trunk is not None:
-            self.value_trunk.load_state_dict(load_file(folder / VALUE_TRUNK))
 
     def _check_logits(self) -> None:
         """Some families scale or cap their logits after the embedding."""

@@ -77,7 +77,6 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
     ppo.main()
     tokenizer = models.load_tokenizer(tmp_path / "artifacts/ppo")
     models.load_causal_lm(tmp_path / "artifacts/ppo", tokenizer=tokenizer)
-    assert load_file(tmp_path / "artifacts/ppo/value_head.safetensors")
     settings = storage.read_json(tmp_path / "artifacts/ppo/config.json")
     assert settings["judge"] == Judge(config.JudgeConfig()).identity
     table = pd.read_csv(tmp_path / "metrics/ppo.csv")
@@ -132,7 +131,6 @@ def test_the_same_stage_writes_the_same_bytes(workspace, tmp_path):
                 (tmp_path / name).read_bytes()
                 for name in (
                     "artifacts/ppo/model.safetensors",
-                    "artifacts/ppo/value_head.safetensors",
                     "artifacts/ppo/rollouts.jsonl",
                     "metrics/ppo.csv",
                     "metrics/ppo.json",
@@ -204,13 +202,13 @@ def test_the_reference_and_the_value_model_are_chosen(
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
     params = workspace(credit="token", reward={"linter": 2.0})
-    assert ppo.make_trainer(params).credit.weight == 2.0
+    assert ppo.make_trainer(params).sampler.feedback.credit.weight == 2.0
     params = workspace(credit="token", reward={"substance": 1.0})
     with pytest.raises(ConfigError, match="`linter` must be a part"):
         ppo.make_trainer(params)
     params = workspace(reward={"substance": 1.0})
     assert params.ppo.credit == "auto"
-    assert ppo.make_trainer(params).credit is None
+    assert ppo.make_trainer(params).sampler.feedback.credit is None
 
 
 def test_a_reference_with_another_tokenizer_is_one_clear_error(

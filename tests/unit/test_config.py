@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.reward", {"linter": float("nan")}, "must be a finite number"),
         ("judge.select", "E", "judge.select must be a list of strings"),
         ("judge.config", 3, "judge.config must be str or null; got 3"),
-        ("label.engine", "dask", "no longer a parameter, and always 'local'"),
+        ("label.engine", "spark", "no longer a parameter, and always 'local'"),
         ("sft.fim_share", 1.5, "sft.fim_share must be at most 1; got 1.5"),
         ("seed", True, "seed must be int; got True"),
         ("sft", 3, "sft is a section, and its values are set one by one"),
@@ -205,6 +205,13 @@ def test_a_removed_parameter_may_have_the_value_that_is_left(capsys):
     )
     with pytest.raises(ConfigError, match="always None; got 3.0: remove it"):
         settings.build(Whole, {"ppo": {"dual_clip": 3.0}}, "")
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_the_scheduler_alone_says_who_labels(engine):
+    address = "tcp://127.0.0.1:8786"
+    old = {"label": {"engine": engine, "scheduler": address}}
+    assert settings.build(config.Params, old, "").label.scheduler == address
 
 
 def test_override_takes_an_old_name(monkeypatch, capsys):
