@@ -91,7 +91,7 @@ def complete(
         tokenizer = models.load_tokenizer(name, revision)
         asked = _question(tokenizer, prompt, suffix)
         if asked is None:
-            said = f"passed over: {name} has no fill-in-the-middle tokens"
+            said = f"passed over: {name} cannot fill in the middle"
             print(f"stylerl: {said}", file=sys.stderr, flush=True)
             continue
         drawn = sampling.generate(
@@ -103,9 +103,9 @@ def complete(
         assessment = judge_between(
             judge, prompt, drawn.judged[0], suffix or "", drawn.finished[0]
         )
-        answers.append(
-            Answer(label, prompt, drawn.texts[0], assessment, suffix or "")
-        )
+        # Beside a suffix, rows count only for what was judged.
+        text = drawn.judged[0] if suffix else drawn.texts[0]
+        answers.append(Answer(label, prompt, text, assessment, suffix or ""))
     if not answers:
         raise ModelError(
             "--suffix needs a model with fill-in-the-middle tokens; "
@@ -116,13 +116,13 @@ def complete(
 
 
 def _decoded(text: str) -> str:
-    """What was typed in UTF-8, whatever the locale took it for."""
+    """What was typed in UTF-8, also in the locale C, which has ASCII alone."""
     try:
         return text.encode("utf-8", "surrogateescape").decode()
     except UnicodeError as error:
         raise ConfigError(
-            f"a prompt must be UTF-8; got {shown(text)}: convert it, as "
-            "with iconv -f latin1"
+            f"a prompt or suffix must be UTF-8; got {shown(text)}: convert "
+            "it, as with iconv -f latin1"
         ) from error
 
 
@@ -132,7 +132,7 @@ def _question(tokenizer: Any, prompt: str, suffix: str | None) -> str | None:
         return prompt
     from stylerl.supervised import fim
 
-    tokens = fim.find(tokenizer)
+    tokens = fim.usable(tokenizer)
     return fim.ask(tokens, prompt, suffix) if tokens else None
 
 

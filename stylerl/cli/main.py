@@ -67,7 +67,8 @@ def _keep_standard_numbers() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+            # takes the lowest number that is free; for children as well
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -151,7 +151,10 @@ class FilterConfig(Section):
 class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
-    REMOVED: ClassVar = {"jobs": 0, "engine": ("local", "dask")}
+    REMOVED: ClassVar = {
+        "jobs": 0,
+        "engine": lambda label: "dask" if label.get("scheduler") else "local",
+    }
 
     snippets: int = setting(12000, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(

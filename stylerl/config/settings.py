@@ -122,8 +122,8 @@ def use_current_names(
 
     A renamed parameter (`setting(was=...)`) is read under its new name.  One
     that the section lists as REMOVED is left out where it has the value that
-    is now always used, or one of several that mean nothing now.  Either is
-    said in one line, once.
+    is now always used, or that follows from the others (a function of the
+    section's content).  Either is said in one line, once.
 
     Raises:
         ConfigError: the old and the new name are both given, or a removed
@@ -144,13 +144,13 @@ def use_current_names(
                 f"are given; remove {prefix}{key}"
             )
         if isinstance(key, str) and key in removed:
-            allowed = removed[key]
-            if not isinstance(allowed, tuple):
-                allowed = (allowed,)
-            if value not in allowed:
+            kept = removed[key]
+            if callable(kept):
+                kept = kept(content)
+            if value != kept:
                 raise ConfigError(
                     f"{prefix}{key} is no longer a parameter, and always "
-                    f"{allowed[0]!r}; got {shown(value)}: remove it"
+                    f"{kept!r}; got {shown(value)}: remove it"
                 )
             _tell(f"{prefix}{key} is no longer a parameter; left out")
             continue

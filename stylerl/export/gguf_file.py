@@ -345,7 +345,7 @@ def modelfile(
     """
     stops = [tokenizer.eos_token, *sampling["stop_strings"]]
     template = prompt = "{{ .Prompt }}"
-    if (tokens := fim.find(tokenizer)) is not None:
+    if (tokens := fim.usable(tokenizer)) is not None:
         asked = fim.ask(tokens, prompt, "{{ .Suffix }}")
         template = f"{{{{ if .Suffix }}}}{asked}{{{{ else }}}}{prompt}"
         template += "{{ end }}"

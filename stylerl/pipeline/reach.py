@@ -54,9 +54,9 @@ def spare_loopback() -> None:
         os.environ[variable] = ",".join(names)
 
 
-def shown(url: str) -> str:
-    """An address without its user and password, for messages and links."""
-    return re.sub(r"//[^/@]*@", "//", url)
+def shown(text: str) -> str:
+    """Its addresses without user and password, for messages and links."""
+    return re.sub(r"//\S*@", "//", text)
 
 
 def sqlite(file: Path) -> str:

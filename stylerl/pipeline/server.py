@@ -31,6 +31,7 @@ from stylerl.pipeline.child import end_session
 
 DEFAULT = "http://127.0.0.1:4200/api"
 NAME = "PREFECT_API_URL"
+DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 STARTUP = 120.0  # seconds a server may take
 PATIENCE = 2.0  # seconds that an answer may take
 LONGEST = 2**20  # bytes of an answer
@@ -151,10 +152,11 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
             f"http://127.0.0.1:{free_port()}/api` in every shell"
         )
     records = {"PREFECT_HOME": str(home())}
-    if {*"%?"} & {*str(home())}:  # which Prefect does not quote
+    named = DATABASE in os.environ
+    if not named and {*"%?"} & {*str(home())}:  # which Prefect does not quote
         database = reach.sqlite(home() / "prefect.db")
         database = database.replace("sqlite", "sqlite+aiosqlite", 1)
-        records["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database
+        records[DATABASE] = database
     print(f"starting Prefect on http://{host}:{port} ...", file=sys.stderr)
     child = subprocess.Popen(
         [

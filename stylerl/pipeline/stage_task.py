@@ -342,8 +342,9 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if stage.frozen:
         return StageFailure(
-            f"{prefix}: {', '.join(stage.outs)} is neither in DVC's cache "
-            "nor in its remote; `make base` trains it\n" + outcome.tail
+            f"{prefix}: {', '.join(stage.outs)} is not whole in DVC's cache "
+            "or its remote; `git checkout dvcstore` brings the repository's, "
+            "or `make base` trains it again, in hours\n" + outcome.tail
         )
     if code == process.USER_ERROR:
         return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")

@@ -71,18 +71,18 @@ def best_effort(call: Callable[[], object]) -> bool:
         call()
     except Exception as error:
         said = f"{error!s:.300}"
-        where = reach.shown(uri)
+        where = uri
         gone = process.from_network(error)
         if gone:
             os.environ[GONE] = uri
-        if reason := storage.refusal(error):
+        if database(uri) and (reason := storage.refusal(error)):
             said = f"{where} cannot be written: {reason}"
         elif gone:
             what = "does not answer"
             if isinstance(error, Unusable):
                 what = "cannot be used"
             said = f"{where} {what}, and is asked no more: {said}"
-        line = " ".join(said.split())
+        line = " ".join(reach.shown(said).split())
         print(f"MLflow: not logged: {line}", file=sys.stderr)
         return False
     _heard[uri] = time.monotonic()
@@ -181,8 +181,11 @@ def _look_into(file: Path) -> None:
     if not file.is_file():
         raise Unusable(f"{file} is no file")
     try:
-        address = f"{file.as_uri()}?mode=ro"
+        # Not read-only: SQLite takes back what a killed writer left half done.
+        address = f"{file.as_uri()}?mode=rw"
         with closing(sqlite3.connect(address, PATIENCE, uri=True)) as found:
             found.execute("SELECT name FROM sqlite_master").fetchall()
     except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return  # another writes: MLflow waits for it
         raise Unusable(f"{file}: {error}") from error

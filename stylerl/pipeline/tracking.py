@@ -249,11 +249,11 @@ def completions(run: str) -> "pd.DataFrame":
             path = client.download_artifacts(stage, COMPLETIONS, folder)
             return storage.read_table(Path(path))
     except (MlflowException, OSError) as error:
-        at = reach.shown(store())
-        raise DataError(
-            f"run {run} has no table of completions in {at}; one that "
+        message = (
+            f"run {run} has no table of completions in {store()}; one that "
             f"`stylerl run` evaluated has: {error}"
-        ) from error
+        )
+        raise DataError(reach.shown(message)) from error
 
 
 def save_pyfunc(
@@ -373,7 +373,7 @@ def _client(uri: str) -> "MlflowClient":
     try:
         _make_database(uri)
         client = mlflow.MlflowClient(uri)
-        client.get_experiment_by_name(EXPERIMENT)
+        client.get_experiment_by_name(_experiment_name())
     except Exception as error:
         if process.from_network(error):
             raise
@@ -404,9 +404,13 @@ def _make_database(uri: str) -> None:
             made.replace(file)
 
 
+def _experiment_name() -> str:
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+
+
 def experiment(client: "MlflowClient") -> str:
     """The experiment's id; it is made where it does not exist."""
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+    name = _experiment_name()
     if found := client.get_experiment_by_name(name):
         if found.lifecycle_stage == "deleted":
             raise Unusable(

@@ -56,6 +56,7 @@ from stylerl.reward.functions import Credit
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
+FORMAT = 2  # of a checkpoint's state; another one is another version's
 VALIDATE = "validate"  # the phase that is not part of training
 
 
@@ -301,6 +302,7 @@ class PPOTrainer:
         tensors = self.learner.tensors()  # collective, so on every rank
         if self.ranks.is_main:
             state: dict[str, Any] = {
+                "format": FORMAT,
                 "identity": self._identity,
                 "learner": self.learner.state(),
                 "history": self.history,
@@ -338,7 +340,8 @@ class PPOTrainer:
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         """Take up the state of a checkpoint."""
         changed = "it was made by another version"
-        if before := found.state.get("identity"):
+        if found.state.get("format") == FORMAT:
+            before = found.state["identity"]
             changed = identity.differences(before, self._identity)
         if changed:
             raise ConfigError(

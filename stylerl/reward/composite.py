@@ -321,7 +321,8 @@ def assess_all(
     """
     verdicts = judge.completions(prompts, completions, JOBS, "ppo: judge")
     done = [True] * len(prompts) if finished is None else finished
-    return [*map(assess, prompts, done, verdicts)]
+    judged = zip(prompts, done, verdicts, strict=True)
+    return [assess(*each) for each in judged]
 
 
 def expected_sizes(

@@ -67,6 +67,14 @@ def find(tokenizer: PreTrainedTokenizerBase) -> Tokens | None:
     return None
 
 
+def usable(tokenizer: PreTrainedTokenizerBase) -> Tokens | None:
+    """The tokens to ask with; None where `find` finds or allows none."""
+    try:
+        return find(tokenizer)
+    except ModelError:
+        return None
+
+
 def find_or_add(tokenizer: PreTrainedTokenizerBase) -> Tokens:
     """The tokens of a tokenizer; one that has none gets the first of KNOWN.
 

@@ -207,11 +207,25 @@ def test_a_removed_parameter_may_have_the_value_that_is_left(capsys):
         settings.build(Whole, {"ppo": {"dual_clip": 3.0}}, "")
 
 
-@pytest.mark.parametrize("engine", ["local", "dask"])
-def test_the_scheduler_alone_says_who_labels(engine):
-    address = "tcp://127.0.0.1:8786"
-    old = {"label": {"engine": engine, "scheduler": address}}
-    assert settings.build(config.Params, old, "").label.scheduler == address
+@pytest.mark.parametrize(
+    ("engine", "scheduler", "kept"),
+    [
+        ("local", None, "local"),
+        ("dask", "tcp://127.0.0.1:8786", "dask"),
+        ("dask", None, "local"),
+        ("local", "tcp://127.0.0.1:8786", "dask"),
+    ],
+)
+def test_an_old_engine_must_be_what_its_scheduler_says(
+    engine, scheduler, kept
+):
+    old = {"label": {"engine": engine, "scheduler": scheduler}}
+    if engine == kept:
+        made = settings.build(config.Params, old, "")
+        assert made.label.scheduler == scheduler
+    else:
+        with pytest.raises(ConfigError, match=f"always '{kept}'; got"):
+            settings.build(config.Params, old, "")
 
 
 def test_override_takes_an_old_name(monkeypatch, capsys):

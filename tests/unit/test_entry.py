@@ -148,7 +148,11 @@ def test_no_file_gets_the_number_of_a_closed_stream(checkout: Path) -> None:
         "import os, sys; from stylerl.cli import main; sys.argv[1:] = ['-h']\n"
         "try: main.main()\n"
         "except SystemExit: pass\n"
-        "with open('code.py') as file: sys.exit(file.fileno() < 3)"
+        "file = open('code.py')\n"
+        "child = 'import sys; sys.exit(open(\"code.py\").fileno() < 3)'\n"
+        "import subprocess\n"
+        "words = [sys.executable, '-c', child]\n"
+        "sys.exit(file.fileno() < 3 or subprocess.call(words))"
     )
     done = subprocess.run(
         ["bash", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
@@ -159,7 +163,10 @@ def test_no_file_gets_the_number_of_a_closed_stream(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["complete", "\udcff"], "a prompt must be UTF-8; got '\\udcff'"),
+        (
+            ["complete", "\udcff"],
+            "a prompt or suffix must be UTF-8; got '\\udcff'",
+        ),
         (["complete", "x"], "there is no model to complete with"),
         (["complete", "x", "--model", "."], ". has no config.json"),
         (["run", "--rounds", "0"], "rounds must be at least 1"),

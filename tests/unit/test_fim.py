@@ -245,6 +245,6 @@ def test_a_tuned_model_fills_in_what_is_missing(
     assert [(each.label, each.suffix) for each in found] == [("SFT", "\n")]
     assert "<|fim" not in found[0].completion
     said = capsys.readouterr().err
-    assert f"passed over: {base} has no fill-in-the-middle tokens" in said
+    assert f"passed over: {base} cannot fill in the middle" in said
     with pytest.raises(ModelError, match=r"sft\.fim_share=0\.5"):
         complete(asked[0], {"base": base}, judge, options, suffix="\n")

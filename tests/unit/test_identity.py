@@ -41,9 +41,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path):
-    """As 0.1.0 wrote them, under other names."""
-    checkpoint.save(tmp_path, checkpoint.Checkpoint(1, {}, {"run": 3}))
+@pytest.mark.parametrize("state", [{"run": 3}, {"identity": {}}])
+def test_a_checkpoint_of_another_version_is_refused(tmp_path, state):
+    """As 0.1.0 wrote them, under other names, or without a format."""
+    checkpoint.save(tmp_path, checkpoint.Checkpoint(1, {}, state))
     with pytest.raises(ConfigError, match="it was made by another version"):
         trainer(tmp_path).resume()
 
