@@ -4,6 +4,8 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# A repository that a test begins has not yet said so itself.
+os.environ.setdefault("DVC_NO_ANALYTICS", "1")
 # Tiny models gain nothing from a second thread, and two of them spin when
 # another process wants the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
