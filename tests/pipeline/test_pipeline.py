@@ -777,7 +777,8 @@ def test_data_that_is_nowhere(folder: Path) -> None:
 def test_base_that_is_nowhere(folder: Path) -> None:
     for path in ("artifacts/base", ".dvc/cache", "dvcstore"):
         shutil.rmtree(path)
-    with pytest.raises(stages.StageFailure, match="`git checkout dvcstore` brings"):
+    remedy = "`git checkout dvcstore` brings"
+    with pytest.raises(stages.StageFailure, match=remedy):
         rlhf()
 
 

@@ -101,9 +101,7 @@ def test_the_library_page_says_what_python_says() -> None:
         example = doctest.DocTestParser().get_doctest(
             block, {}, "library.md", None, 0
         )
-        flags = doctest.IGNORE_EXCEPTION_DETAIL
-        runner = doctest.DocTestRunner(optionflags=flags)
-        assert runner.run(example).failed == 0
+        assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_every_statistic_of_ppo_is_defined_once() -> None:
