@@ -138,7 +138,7 @@ def _evaluated(
     """Base, SFT and PPO on the prompts of the stage `evaluate`."""
     basis = dict(storage.read_table(COMPLETIONS).attrs)
     split = "literal" if basis.get("prompt_texts") else basis["split"]
-    dataset = _dataset(f"{split} prompts", basis)
+    dataset = _dataset(split, basis)
     base = settings.sft.base
     digest = results["pretrain"]["outs"].get(base)
     revision = digest or f"{base}@{settings.sft.revision}"
@@ -193,7 +193,7 @@ def _validated(results: Results, settings: Params) -> Iterator[Scored]:
         "reference": results["sft"]["outs"][FOLDERS["sft"]],
         **ppo.sampling,
     }
-    dataset = _held_out("ppo", "PPO's validation prompts", basis)
+    dataset = _held_out("ppo", "PPO's validation", basis)
     for row in pd.read_csv(UPDATES).to_dict("records"):
         scores = {
             str(name).removeprefix(VALIDATED): value
@@ -223,6 +223,10 @@ def _held_out(
 
 
 def _dataset(name: str, basis: Mapping[Any, Any]) -> tuple[str, str]:
-    """Name and digest; scores on one digest compare."""
+    """Name and digest; scores on one digest compare.
+
+    MLflow draws together what has one name, so the digest is in the name.
+    """
     text = json.dumps(basis, sort_keys=True, default=str)
-    return name, hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{name} {digest[:4]}", digest

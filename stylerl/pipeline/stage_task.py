@@ -118,7 +118,7 @@ def stale(refill: bool = True) -> set[str]:
     _mark_altered()
     found = _status()
     if refill and "not in cache" in str(found) and (put := _refill_cache()):
-        get_run_logger().warning(
+        get_run_logger().info(
             "DVC's cache lacked what is in the workspace as dvc.lock has it; "
             "put back, not made again: %s",
             ", ".join(put),

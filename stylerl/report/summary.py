@@ -228,7 +228,8 @@ def gain_table(
     table = Table(title=title, title_justify="left")
     table.add_column("metric", no_wrap=True)
     for label, _ in columns:
-        table.add_column(label, justify="right", overflow="fold")
+        broken = label.replace("-", "-\n")  # fantastic-cricket, a run
+        table.add_column(broken, justify="right", overflow="fold")
     table.add_column(heading, justify="right", no_wrap=True)
     colours = {1: "green", -1: "red", 0: ""}
     known = [gain, *(own for _, own in columns)]

@@ -602,7 +602,11 @@ def logged(name: str = "") -> dict[str, Any]:
 
 def scores(model: Any) -> set[tuple[str, str, float, int]]:
     """Dataset, name, value and step of each score."""
-    return {(m.dataset_name, m.key, m.value, m.step) for m in model.metrics}
+    for metric in model.metrics:
+        assert metric.dataset_name.endswith(" " + metric.dataset_digest[:4])
+    return {
+        (m.dataset_name[:-5], m.key, m.value, m.step) for m in model.metrics
+    }
 
 
 VALIDATED = """update,objective/kl,validation/score,validation/compliance
@@ -629,7 +633,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
             ("classifier", "/classifier"), ("pairwise", "/pairwise"),
         )),
     }  # fmt: skip
-    test, valid = "test prompts", "PPO's validation prompts"
+    test, valid = "test", "PPO's validation"
     held_out = "valid labels and pairs"
     for name, expected in (
         ("base pretrain-md5", {(test, "compliance", 0.25, 0)}),
@@ -649,7 +653,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
     assert kept.params["learning_rate"] == str(settings.ppo.learning_rate)
     assert "folder" not in found["ppo-0002 p1@2"].tags  # its weights are gone
     assert found["base pretrain-md5"].params == {}  # made by settings unknown
-    # one dataset has one digest, and another basis is another column
+    # one dataset has one digest; another basis has another, and other charts
     (digest,) = {m.dataset_digest for m in sft.metrics}
     assert digest in {m.dataset_digest for m in kept.metrics}
     table = storage.read_table(logged_models.COMPLETIONS)
@@ -658,6 +662,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
     logged_models.log(other, settings, METRICS)
     again = logged("sft")["sft sft-md5"]
     assert len({m.dataset_digest for m in again.metrics}) == 2
+    assert len({m.dataset_name for m in again.metrics}) == 2
     # the scores are a run below that of the stage that measured
     client = tracking.connect()
     run = client.get_run(again.metrics[0].run_id)
@@ -677,13 +682,16 @@ def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:
     return flow.id, stage.id
 
 
-def test_completions_are_found_by_id_and_by_name() -> None:
+def test_completions_are_found_by_id_and_by_name(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     table = pd.DataFrame({"model": ["ppo"]})
     table.attrs = {"judge": "0123"}
     flow, stage = evaluated("brave-newt", table)
     for run in (flow, stage, "brave-newt"):
         found = tracking.completions(run)
         assert found.attrs == table.attrs and found.equals(table)
+    assert "Downloading" not in capfd.readouterr().err  # no bar a file
 
 
 def test_a_run_that_is_not_one_run() -> None:

@@ -90,11 +90,12 @@ def test_the_printed_table():
     differences = comparison.compare(evaluation("a"), evaluation(*"abcd"))
     console = Console(file=io.StringIO(), width=80)
     for model, before, after, gain in differences:
-        columns = [("one", before), ("two", after)]
+        columns = [("fantastic-cricket", before), ("two", after)]
         table = summary.gain_table(model, columns, "difference [95%]", gain)
         console.print(table)
     text = console.file.getvalue()
     assert text.count("│ compliance %  ") == 2  # SFT and PPO
+    assert "fantastic- ┃" in text and "cricket ┃" in text  # no "crick-et"
     # differences 0, 1, 1, 1 by prompt: 75 points; resampled means of four
     # fall to 0.25 with probability 1/256 + 12/256 > 2.5%, to 0 with 1/256
     assert "25.0 │ 100.0 │   +75.0 [+25.0, +100.0]" in text
