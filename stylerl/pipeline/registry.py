@@ -142,4 +142,10 @@ def _add(
         tags=labels,
         model_id=model.model_id,
     )
+    # `mlflow.register_model` would add this, by which the model's page shows
+    # that it is registered.
+    link = [{"name": MODEL, "version": version.version}]
+    client.set_logged_model_tags(
+        model.model_id, {"mlflow.modelVersions": json.dumps(link)}
+    )
     return str(version.version)

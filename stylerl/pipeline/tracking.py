@@ -45,7 +45,11 @@ COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
 MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
-UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
+UI_LAYOUT = {
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.note.content": "One run for each run of the flow, and below it "
+    "one for each stage. The page Models has base, SFT and PPO side by side.",
+}
 SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
 

@@ -1,5 +1,6 @@
 """The gate, case by case, and the alias that it moves in a real store."""
 
+import json
 import os
 from functools import partial
 from pathlib import Path
@@ -141,6 +142,11 @@ def test_a_policy_is_registered_once_with_its_lineage(folder):
     expected = {"digest": "m1", "folder": "policy", "judge": "j1"}
     assert expected.items() <= tags_of(first).items()
     assert tags_of(first)["data"] == "d1"
+    client = tracking.connect()
+    source = client.get_model_version(registry.MODEL, first).source
+    model = client.get_logged_model(source.removeprefix("models:/"))
+    (link,) = json.loads(model.tags["mlflow.modelVersions"])  # on its page
+    assert (link["name"], str(link["version"])) == (registry.MODEL, first)
     assert champion() == "None"
     model = tracking.connect().get_registered_model(registry.MODEL)
     assert "`champion`" in model.description
