@@ -129,19 +129,22 @@ def report_pages() -> Iterator[Page]:
 
 
 def check(tab: Connection, page: Page) -> None:
-    """Stop where the page on show loads something or is too wide."""
+    """Stop where the page on show loads something or is too wide, or where a
+    wide page hides a column of a table."""
     script = """[
         document.documentElement.scrollWidth,
         performance.getEntriesByType('resource').length,
+        [...document.querySelectorAll('.scroll')]
+            .filter(e => e.scrollWidth > e.clientWidth).length,
     ]"""
     found = tell(
         tab, "Runtime.evaluate", expression=script, returnByValue=True
     )
-    width, loaded = found["result"]["value"]
-    if width > page.width or loaded:
+    width, loaded, cut = found["result"]["value"]
+    if width > page.width or loaded or (cut and page.width >= 1280):
         sys.exit(
             f"{page.name}: {width} of {page.width} pixels wide, {loaded} "
-            "things loaded"
+            f"things loaded, {cut} tables cut off"
         )
 
 
