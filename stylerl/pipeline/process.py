@@ -42,6 +42,7 @@ def run_main(main: Callable[[], None]) -> None:
     traceback.
     """
     die_with_parent()
+    gc.freeze()  # what the stage imported, see `importing`
     try:
         main()
     except Exception as error:

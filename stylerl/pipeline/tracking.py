@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -359,10 +359,12 @@ def connect() -> "MlflowClient":
     require("pipeline", "mlflow")
     # what SQLite refuses is said once, by `best_effort`, in one line
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    import mlflow
+    first = "mlflow" not in sys.modules
+    with process.importing() if first else nullcontext():
+        import mlflow
 
-    mlflow.set_tracking_uri(store())  # where `models:/` is looked up
-    return _client(store())
+        mlflow.set_tracking_uri(store())  # where `models:/` is looked up
+        return _client(store())
 
 
 @functools.lru_cache(maxsize=1)
