@@ -1,6 +1,24 @@
 """Tiny models and a tokenizer, built in-process: no file, no network."""
 
+import gc
 import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:  # what runs no test itself, as xdist's first process, waits
+    from transformers import (
+        GPT2LMHeadModel,
+        LlamaForCausalLM,
+        PreTrainedModel,
+        PreTrainedTokenizerFast,
+    )
+
+    from stylerl.judge import Verdict
+    from stylerl.judge.pool import WorkerPool
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -9,25 +27,6 @@ os.environ.setdefault("DVC_NO_ANALYTICS", "1")
 # Tiny models gain nothing from a second thread, and two of them spin when
 # another process wants the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-import random
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-
-import pytest
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
-
-from stylerl.judge import Verdict, pool
-from stylerl.lm.models import save_model
 
 CORPUS = [
     'def add(a, b):\n    """Return the sum."""\n    return a + b\n',
@@ -54,8 +53,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
-def build_tokenizer(vocabulary: int = 320) -> PreTrainedTokenizerFast:
+def pytest_collectstart() -> None:
+    """Search for no garbage while the test files are imported."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Search no more for garbage in torch, Prefect, MLflow and the tests.
+
+    They leave millions of objects that live as long as the worker; what a
+    test makes from here on is searched as ever.
+    """
+    gc.freeze()
+    gc.enable()
+
+
+def build_tokenizer(vocabulary: int = 320) -> "PreTrainedTokenizerFast":
     """A byte-level BPE with `<|pad|>` (id 0) and `<|eos|>` (id 1)."""
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        trainers,
+    )
+    from transformers import PreTrainedTokenizerFast
+
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -77,8 +100,11 @@ def build_tokenizer(vocabulary: int = 320) -> PreTrainedTokenizerFast:
 
 def build_llama(
     vocabulary: int, *, hidden: int = 32, layers: int = 2, seed: int = 0
-) -> LlamaForCausalLM:
+) -> "LlamaForCausalLM":
     """The embedded base's architecture, in little."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocabulary,
@@ -99,8 +125,11 @@ def build_llama(
 
 def build_gpt2(
     vocabulary: int, *, hidden: int = 32, layers: int = 2, seed: int = 0
-) -> GPT2LMHeadModel:
+) -> "GPT2LMHeadModel":
     """codeparrot-small's architecture, in little: absolute positions."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     torch.manual_seed(seed)
     config = GPT2Config(
         vocab_size=vocabulary,
@@ -122,27 +151,27 @@ def build_gpt2(
 
 
 @pytest.fixture(scope="session")
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer() -> "PreTrainedTokenizerFast":
     """The tiny byte-level tokenizer; do not change it in a test."""
     return build_tokenizer()
 
 
 @pytest.fixture
-def tiny_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+def tiny_llama(tokenizer: "PreTrainedTokenizerFast") -> "LlamaForCausalLM":
     """A fresh two-layer Llama with random weights."""
     return build_llama(len(tokenizer))
 
 
 @pytest.fixture
-def tiny_gpt2(tokenizer: PreTrainedTokenizerFast) -> GPT2LMHeadModel:
+def tiny_gpt2(tokenizer: "PreTrainedTokenizerFast") -> "GPT2LMHeadModel":
     """A fresh two-layer GPT-2 with random weights."""
     return build_gpt2(len(tokenizer))
 
 
 @pytest.fixture(params=[build_llama, build_gpt2], ids=["llama", "gpt2"])
 def tiny_lm(
-    request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast
-) -> PreTrainedModel:
+    request: pytest.FixtureRequest, tokenizer: "PreTrainedTokenizerFast"
+) -> "PreTrainedModel":
     """Each of the two architectures in turn."""
     build: Callable[[int], PreTrainedModel] = request.param
     return build(len(tokenizer))
@@ -150,10 +179,12 @@ def tiny_lm(
 
 @pytest.fixture(scope="session")
 def llama_folder(
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: "PreTrainedTokenizerFast",
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """A model folder as `artifacts/base` is one."""
+    from stylerl.lm.models import save_model
+
     folder = tmp_path_factory.mktemp("models") / "base"
     save_model(build_llama(len(tokenizer)), tokenizer, folder)
     return folder
@@ -168,12 +199,14 @@ def rng() -> random.Random:
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Every source that flake8 sees from here on."""
+    from stylerl.judge import pool
+
     seen: list[bytes] = []
     judge = pool.WorkerPool.judge
 
     def record(
-        pool: pool.WorkerPool, sources: Iterable[tuple[bytes, str]], jobs: int
-    ) -> Iterator[Verdict]:
+        pool: "WorkerPool", sources: Iterable[tuple[bytes, str]], jobs: int
+    ) -> "Iterator[Verdict]":
         sources = list(sources)
         seen.extend(source for source, _ in sources)
         return judge(pool, sources, jobs)
