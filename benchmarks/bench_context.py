@@ -1,35 +1,44 @@
 """A body judged in its file: the same verdict, at which price?
 
     python benchmarks/bench_context.py --cases 1000
+    python benchmarks/bench_context.py --cases 300 --real artifacts
 
-Puts bodies into the files of data/corpus.parquet: the authors' own, corrupted
-ones, those of other functions (whose names are not there), and broken ones.
-Each is judged in the whole file and as `Place.put` would have it judged, and
-each verdict must be the same in row, column and code, under every rule of
-flake8's own plugins.  Prints milliseconds of one core a completion beside
-those of the judge without a file.
+Puts bodies into the files of data/corpus.parquet, some of them in a branch or
+under a star import: the authors' own, corrupted ones, those of other functions
+(whose names are not there), and broken ones.  Each is judged in the whole file
+and as `Place.put` would have it judged, and what the body is charged with must
+be the same in row, column, code and words, under every rule of flake8's own
+plugins.  Prints milliseconds of one core a completion beside those of the
+judge without a file, and why some take the whole file.
+
+With `--real`, a folder of a run's artifacts, it measures the completions that
+its models wrote in the stage `evaluate`, and what its stage `label` judged.
 """
 
 import argparse
 import ast
+import dataclasses
 import random
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import pyarrow.parquet as pq
 
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corrupt import corrupt_style
 from stylerl.corrupt.syntax_errors import break_syntax
-from stylerl.data import corpus
+from stylerl.data import corpus, places
 from stylerl.judge.engine import Engine
-from stylerl.judge.outline import outline
+from stylerl.judge.outcome import attribute
+from stylerl.judge.outline import outline, parse
 from stylerl.judge.place import File, Place, Placed
-from stylerl.judge.verdict import Verdict
+from stylerl.judge.verdict import Verdict, Violation
 
 RULES = """[flake8]
 select = E,W,F,C90
@@ -39,6 +48,13 @@ max-doc-length = 72
 """
 FILES = 300  # of the corpus, drawn at random
 LOOKS: list[float] = []  # seconds an outline took
+# What the functions of a file may stand in, and under.
+BRANCH = "if TYPE_CHECKING:\n{text}else:\n    import os, re, json, t\n"
+OTHERWISE = "if t:\n    np = json = None\nelif os:\n{text}"
+CAUGHT = "try:\n{text}except (Any, ImportError):\n    import os, re\n"
+UNDER = [BRANCH, OTHERWISE, CAUGHT, "with np:\n{text}", "for t in os:\n{text}"]
+FLUSH = ["\n# a", '\n    """a\nb\n    """', '\n    x = """\ny = 1\n"""']
+STAR = "from os.path import *\n{text}"
 
 
 class Case(NamedTuple):
@@ -55,7 +71,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--real", type=Path, help="a run's artifacts")
     options = parser.parse_args()
+    if options.real:
+        drawn = [*real(options.real, options.cases, options.seed)]
+        return measure(drawn, Engine(JudgeConfig()))
     every = [*cases(Path("data/corpus.parquet"), options.seed)]
     rng = random.Random(options.seed)
     drawn = rng.sample(every, min(options.cases, len(every)))
@@ -78,10 +98,10 @@ def cases(path: Path, seed: int) -> Iterator[Case]:
     rows = sorted(rng.sample(range(table.num_rows), FILES))
     found = []
     for row in table.take(rows).to_pylist():
-        extraction = corpus.extract(row["content"], FilterConfig())
+        text = nested(row["content"].decode().replace("\r\n", "\n"), rng)
+        extraction = corpus.extract(text.encode(), FilterConfig())
         if not extraction.snippets:
             continue
-        text = row["content"].decode().replace("\r\n", "\n")
         start = time.process_time()
         whole = outline(ast.parse(text), text, row["path"])
         LOOKS.append(time.process_time() - start)
@@ -92,14 +112,63 @@ def cases(path: Path, seed: int) -> Iterator[Case]:
             found.append((place, cut.text, cut.body_start))
     others = [text[start:] for _, text, start in found]
     for place, text, start in found:
-        for kind, body in bodies(text, start, others, rng):
+        bound = [n for n, row in place.file.outline.names.items() if row]
+        for kind, body in bodies(text, start, others, bound, rng):
             yield Case(place, kind, text[:start], body)
 
 
+def real(run: Path, count: int, seed: int) -> Iterator[Case]:
+    """Completions by each model of a run, and its labelled functions.
+
+    As many of either as `count`.
+    """
+    wrote = pd.read_parquet(run / "evaluate" / "completions.parquet")
+    named = wrote.rename(columns={"prompt_id": "source_id", "model": "kind"})
+    labels = pd.read_parquet(run / "label" / "labels.parquet")
+    labels = labels[labels["body_start"] > 0].assign(kind="labelled")
+    labels["completion"] = [
+        text[start:]
+        for text, start in zip(
+            labels["text"], labels["body_start"], strict=True
+        )
+    ]
+    some = (
+        pd.concat([named, labels])
+        .groupby("kind")
+        .sample(count, replace=True, random_state=seed)
+    )
+    cut = pd.read_parquet(run / "filter" / "snippets.parquet")
+    cut = cut[cut["id"].isin(some["source_id"])].set_index("id", drop=False)
+    found = places.places(run / "filter" / "files.parquet", cut)
+    for row in some.drop_duplicates(["kind", "completion"]).itertuples():
+        if place := found.get(row.source_id):
+            text = "\n".join(place.file.lines)  # by this version's outline
+            seen = outline(parse(text), text, place.file.path)
+            place.file = dataclasses.replace(place.file, outline=seen)
+            snippet = cut.loc[row.source_id]
+            prompt = snippet["text"][: snippet["body_start"]]
+            yield Case(place, row.kind, prompt, row.completion)
+
+
+def nested(text: str, rng: random.Random) -> str:
+    """A file, one in eight within a statement, one in eight under a star."""
+    kind = rng.randrange(8)
+    if kind > 1 or "__future__" in text:
+        return text
+    if kind:
+        return STAR.format(text=text)
+    inside = textwrap.indent(text.rstrip("\n") + "\n", "    ")
+    return rng.choice(UNDER).format(text=inside)
+
+
 def bodies(
-    text: str, start: int, others: list[str], rng: random.Random
+    text: str,
+    start: int,
+    others: list[str],
+    bound: list[str],
+    rng: random.Random,
 ) -> Iterator[tuple[str, str]]:
-    """One body of each kind for a function."""
+    """One body of each kind for a function; `bound` is what it may hide."""
     own = text[start:]
     other = rng.choice(others)
     yield "author", own
@@ -111,23 +180,29 @@ def bodies(
     broken = break_syntax(text, start, rng)
     yield "broken", broken[start:] if broken else own + "    ("
     yield "runs on", own + rng.choice(["\n\n", ""]) + "x = undefined\n"
-    yield "shadows", shadowing(own, others, rng)
+    yield "shadows", shadowing(own, bound, rng)
+    yield "hides", shadowing(own, bound and rng.sample(bound, 1) * 2, rng)
+    yield "at column 0", rng.choice(FLUSH) + own
 
 
-def shadowing(own: str, others: list[str], rng: random.Random) -> str:
+def shadowing(own: str, bound: list[str], rng: random.Random) -> str:
     """A body that binds names which the modules around may bind."""
-    names = [
-        "os",
-        "sys",
-        "re",
-        "json",
-        "logging",
-        "warnings",
-        "Any",
-        "np",
-        "typing",
-        "t",
-    ]
+    names = (
+        bound
+        if len(bound) > 1
+        else [
+            "os",
+            "sys",
+            "re",
+            "json",
+            "logging",
+            "warnings",
+            "Any",
+            "np",
+            "typing",
+            "t",
+        ]
+    )
     name, second = rng.sample(names, 2)
     first = rng.choice(
         [
@@ -144,16 +219,15 @@ def shadowing(own: str, others: list[str], rng: random.Random) -> str:
 
 
 def differs(case: Case, engine: Engine) -> bool:
-    """Whether the whole file's verdict is another."""
-    rows = case.prompt.count("\n") + 1
-    settled = [
-        settle(case.place.put(case.completion, whole=whole), engine)
-        for whole in (True, False)
-    ]
-    whole, quick = (
-        [v[:3] for v in found.violations if v.row > rows] for found in settled
-    )
-    return whole != quick or settled[0].parsed != settled[1].parsed
+    """Whether it is charged with another thing in the whole file."""
+
+    def charged(whole: bool) -> tuple[bool, tuple[Violation, ...]]:
+        placed = case.place.put(case.completion, whole=whole)
+        verdict = settle(placed, engine)
+        found = attribute(case.prompt, True, verdict.violations)
+        return verdict.parsed, found.completion
+
+    return charged(True) != charged(False)
 
 
 def settle(placed: Placed, engine: Engine) -> Verdict:
@@ -173,19 +247,24 @@ def measure(drawn: list[Case], engine: Engine) -> None:
     def in_file(case: Case) -> None:
         settle(case.place.put(case.completion, whole=True), engine)
 
-    print(f"{1000 * sum(LOOKS) / len(LOOKS):6.2f} ms  an outline, once a file")
+    if LOOKS:
+        print(f"{1000 * sum(LOOKS) / len(LOOKS):6.2f} ms  an outline, a file")
     few = drawn[:: max(1, len(drawn) // 60)]
-    for _ in range(2):
-        for name, way, some in (
-            ("without a file, as before", alone, drawn),
-            ("in place", placed, drawn),
-            ("in the whole file", in_file, few),
-        ):
-            print(f"{milliseconds(way, some):6.2f} ms  {name}")
+    for name, way, some in (
+        ("without a file, as before", alone, drawn),
+        ("in place", placed, drawn),
+        ("in the whole file", in_file, few),
+        ("without a file, again", alone, drawn),
+    ):
+        print(f"{milliseconds(way, some):6.2f} ms  {name}", flush=True)
     print("in place, by kind:")
     for kind in sorted({case.kind for case in drawn}):
         same = [case for case in drawn if case.kind == kind]
-        print(f"{milliseconds(placed, same):6.2f} ms  {kind}")
+        print(f"{milliseconds(placed, same):6.2f} ms  {len(same)} {kind}")
+    whole = Counter(c.place.put(c.completion).whole for c in drawn)
+    for why, count in whole.most_common():
+        share = f"{100 * count / len(drawn):6.2f} %"
+        print(share, f"the whole file: {why}" if why else "a skeleton")
 
 
 def milliseconds(way: Callable[[Case], None], drawn: Iterable[Case]) -> float:

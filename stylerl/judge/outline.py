@@ -1,26 +1,24 @@
 """What of a file the bodies of its functions depend on, as rows of code.
 
-flake8's own rules look beyond a function for four things: what its module
+flake8's own rules look beyond a function for five things: what its module
 binds its names to (pyflakes), whether the module's annotations are postponed,
-the character that indents the file (pycodestyle), and the names of the
-classes around it (mccabe).  An outline states these and leaves the rest out.
-Where another thing could count it has no answer, and the file is judged
-whole.  It is plain data, made once a file.
+the character that indents the file (pycodestyle), the classes and branches
+around it, and whether a later function has its name (mccabe).  An outline
+states these and leaves the rest out.  Where another thing could count it has
+no answer, and the file is judged whole.  It is plain data, made once a file.
 """
 
 import ast
 import json
-import re
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pyflakes.checker import (
     Annotation,
     Builtin,
     Checker,
-    ClassDefinition,
     ClassScope,
-    FunctionDefinition,
     FutureImportation,
     Importation,
     StarImportation,
@@ -28,15 +26,30 @@ from pyflakes.checker import (
 
 UNKNOWN = "?"  # of a name: what it is bound to depends on the order
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-INDENTED = re.compile(r"^[ \t]", re.MULTILINE)
+# Statements that functions stand in, as pyflakes and mccabe tell them apart.
+HEADERS = {
+    ast.If: "if 0:",
+    ast.While: "if 0:",
+    ast.For: "for 0[0] in 0:",
+    ast.Try: "for 0[0] in 0:",
+    ast.With: "with 0:",
+}
 
 
 class Nest(NamedTuple):
-    """The classes around a function."""
+    """The classes, and other statements, around a function."""
 
     headers: list[str]  # their rows, outermost first
-    own: str  # what the outermost of them, or the function, is called
-    hiding: list[str]  # names of theirs that the module imports
+    own: str  # what the outermost class, or the function, is called
+    hiding: list[str]  # names of the classes that the module imports
+    again: str = ""  # its name, if mccabe sees a later one of that name
+
+    @property
+    def forks(self) -> bool:
+        """Whether it is in one of several branches, or may be."""
+        return any(
+            not row.lstrip().startswith("class") for row in self.headers
+        )
 
 
 class Outline(NamedTuple):
@@ -44,7 +57,7 @@ class Outline(NamedTuple):
 
     first: list[str]  # rows of every skeleton
     names: dict[str, str]  # the module's: the row that binds it so; "" any
-    functions: dict[int, Nest]  # by their row; those in nothing but classes
+    functions: dict[int, Nest]  # by their row
 
     @property
     def known(self) -> frozenset[str] | None:
@@ -54,31 +67,43 @@ class Outline(NamedTuple):
         return frozenset(self.names)
 
     def skeleton(
-        self, nest: Nest, mentioned: set[str], bound: set[str]
-    ) -> list[str] | None:
+        self,
+        nest: Nest,
+        mentioned: set[str],
+        bound: set[str],
+        is_used: Callable[[str], bool],
+    ) -> list[str] | str:
         """The rows that stand for all above a function.
 
         Args:
             nest: the classes around it.
             mentioned: the names that the function mentions.
             bound: those of them that its body binds.
+            is_used: whether the rest of the file uses an import.
 
         Returns:
-            rows; None where they might say something else than the file.
+            rows; a text where they might say something else than the file:
+            why.
         """
-        if not mentioned.isdisjoint(nest.hiding):
-            return None
-        rows, values = [], []
+        parts, values = [], []
         for name in sorted(mentioned & self.names.keys() - {nest.own}):
             binding = self.names[name]
-            if binding == UNKNOWN or (binding and name in bound):
-                return None
-            if binding:
-                rows.append(binding)
-            else:
+            if binding == UNKNOWN:
+                return "a name that only `global` binds"
+            # A function's binding meets the class's before the module's.
+            if not binding or name in nest.hiding:
                 values.append(name)
+                continue
+            parts.append(binding)
+            if name in bound:
+                if nest.forks:
+                    return "in a branch, and binds an import"
+                if is_used(name):
+                    parts.append(name)
         if values:
-            rows.append(" = ".join([*values, "0"]))
+            parts.append(" = ".join([*values, "0"]))
+        # One row: pycodestyle's time goes by logical lines.
+        rows = ["; ".join(parts)] if parts else []
         return [*self.first, *rows, *nest.headers]
 
     def dumps(self) -> str:
@@ -118,8 +143,6 @@ def outline(tree: ast.Module, text: str, path: str) -> Outline:
         for binding in module.values()
         if isinstance(binding, kind)
     ]
-    if indented := INDENTED.search(text):
-        first.insert(0, f"{indented[0]}#")
     names = {
         name: _row(name, binding)
         for name, binding in module.items()
@@ -129,26 +152,44 @@ def outline(tree: ast.Module, text: str, path: str) -> Outline:
     imported = {n for n, b in module.items() if isinstance(b, Importation)}
     lines = text.split("\n")
     functions: dict[int, Nest] = {}
-    for node, classes in around:
+    last = {_qualified(*each): each[0].lineno for each in around}
+    for node, nest in around:
+        classes = [each for each in nest if isinstance(each, ast.ClassDef)]
         own = (classes or [node])[0].name
         scopes = checker.around.get(node.lineno, [])
         inner = {n: b for s in scopes for n, b in s.items()}
+        hiding = sorted(inner.keys() & imported)
         if (
             len(scopes) == len(classes)
             and all(isinstance(scope, ClassScope) for scope in scopes)
-            and isinstance(
-                module.get(own), ClassDefinition | FunctionDefinition
-            )
+            and names.get(own) == ""
             and not any(isinstance(b, Importation) for b in inner.values())
+            and not any(_is_declared(inner[name]) for name in hiding)
         ):
-            headers = [
-                f"{lines[each.lineno - 1][: each.col_offset]}"
-                f"class {each.name}:"
-                for each in classes
-            ]
-            hiding = sorted(inner.keys() & imported)
-            functions[node.lineno] = Nest(headers, own, hiding)
+            again = last[_qualified(node, nest)] > node.lineno
+            functions[node.lineno] = Nest(
+                _headers(nest, lines), own, hiding, node.name if again else ""
+            )
     return Outline(first, names, functions)
+
+
+def is_used(name: str, text: str, row: int = 0) -> bool:
+    """Whether a module uses a name that it binds.
+
+    Args:
+        name: the name.
+        text: the module.
+        row: the first row of a function whose body does not count.
+    """
+    tree = parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, FUNCTIONS) and node.lineno == row:
+            node.body = [ast.Pass()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = _Watching(tree, filename="").module
+    exported = getattr(module.get("__all__"), "names", ())
+    return bool(name in exported or (name in module and module[name].used))
 
 
 def parse(source: str) -> ast.Module:
@@ -160,7 +201,7 @@ def parse(source: str) -> ast.Module:
 
 def _row(name: str, binding: Any) -> str:
     """A row that binds a name as the module does."""
-    if isinstance(binding.source, ast.Global | ast.Nonlocal):
+    if _is_declared(binding):
         return UNKNOWN
     if isinstance(binding, Annotation):
         return f"{name}: 0"
@@ -171,35 +212,57 @@ def _row(name: str, binding: Any) -> str:
     return ""
 
 
+def _is_declared(binding: Any) -> bool:
+    """Whether a global or nonlocal statement made a binding."""
+    return isinstance(binding.source, ast.Global | ast.Nonlocal)
+
+
+def _headers(nest: list[Any], lines: list[str]) -> list[str]:
+    """Rows for the statements around a function, outermost first."""
+    found: dict[str, str] = {}  # by indentation, which an elif has from its if
+    for each in nest:
+        indent = lines[each.lineno - 1][: each.col_offset]
+        header = HEADERS.get(type(each)) or f"class {each.name}:"
+        found[indent] = indent + header
+    return [*found.values()]
+
+
+def _qualified(node: Any, nest: list[Any]) -> tuple[str, ...]:
+    """What mccabe calls a function; it has no name for one in a branch."""
+    if any(not isinstance(each, ast.ClassDef | ast.With) for each in nest):
+        return ("", str(node.lineno))
+    return *(e.name for e in nest if isinstance(e, ast.ClassDef)), node.name
+
+
 def _without_bodies(
     tree: ast.Module, has_globals: bool
-) -> list[tuple[Any, list[ast.ClassDef]]]:
-    """Empty all functions; those in nothing but classes, and the classes.
+) -> list[tuple[Any, list[Any]]]:
+    """Empty all functions; each, by row, with the statements around it.
 
-    What is declared global in one stays in it.
+    What is declared global in one stays in it.  Those in statements that are
+    neither classes nor in HEADERS are left out.
     """
     found = []
-    waiting: list[tuple[ast.AST, list[ast.ClassDef] | None]] = [(tree, [])]
+    waiting: list[tuple[ast.AST, list[ast.AST] | None]] = [(tree, [])]
     while waiting:
-        node, classes = waiting.pop()
+        node, nest = waiting.pop()
         for child in ast.iter_child_nodes(node):
             if isinstance(child, FUNCTIONS):
-                if classes is not None:
-                    found.append((child, classes))
+                if nest is not None:
+                    found.append((child, nest))
                 kept = [
                     each
                     for each in (ast.walk(child) if has_globals else ())
                     if isinstance(each, ast.Global | ast.Nonlocal)
                 ]
                 child.body = [*kept] or [ast.Pass()]
-            elif isinstance(child, ast.ClassDef):
-                inner = None if classes is None else [*classes, child]
+            elif isinstance(child, ast.excepthandler):
+                waiting.append((child, nest))
+            elif isinstance(child, ast.stmt | ast.match_case):
+                known = isinstance(child, (ast.ClassDef, *HEADERS))
+                inner = [*nest, child] if known and nest is not None else None
                 waiting.append((child, inner))
-            elif isinstance(
-                child, ast.stmt | ast.excepthandler | ast.match_case
-            ):
-                waiting.append((child, None))
-    return found
+    return sorted(found, key=lambda each: each[0].lineno)
 
 
 class _Watching(Checker):

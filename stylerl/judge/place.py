@@ -16,6 +16,8 @@ that it mentions are bound to, the classes around it, and where it goes on.
 """
 
 import ast
+import contextlib
+import itertools
 import re
 import sys
 import unicodedata
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from stylerl.judge.outline import Outline, parse
+from stylerl.judge.outline import Outline, is_used, parse
 from stylerl.judge.positions import LINE_END
 from stylerl.judge.verdict import SYNTAX, Verdict, Violation
 
@@ -36,8 +38,11 @@ ATTRIBUTE = re.compile(
 )
 # Where a row that is not blank begins; a form feed takes it to column 0.
 BEGIN = re.compile(r"(?:\r\n|\r|\n)\f*(?=[^\r\n]*\S)")
+# How a text names another row.
+LINE = re.compile(r"\bline (\d+)\b")
 # Found at a function's first row for what stands before it, or the file.
 OF_THE_REST = ("E30", "E117", "F811", "D100", "EXE", "INP", "N999")
+TRIED = 8  # functions that may show a use of an import, before all are read
 # Found at the statement after the body, for blank lines at its end.
 OF_THE_JOINT = "E303"
 
@@ -56,6 +61,38 @@ class File:
         found = ATTRIBUTE.finditer("\n".join(self.lines))
         return frozenset(sys.intern(f".{m[1] or m[2]}") for m in found)
 
+    def reads(self, name: str, but: int) -> bool:
+        """Whether one of the first functions that mention an import uses it.
+
+        Args:
+            name: of the import.
+            but: the row of a function that does not count.
+        """
+        word, tried = re.compile(rf"(?<![\w.]){name}\b"), 0
+        for row, nest in self.outline.functions.items():
+            if row == but or name in nest.hiding or tried == TRIED:
+                continue
+            rows = self._function(row)
+            if any(map(word.search, rows)):
+                tried += 1
+                branch = ["if 0:"] * bool(_indent(rows[0]))
+                text = "\n".join([f"import {name}", *branch, *rows, ""])
+                with contextlib.suppress(SyntaxError):
+                    if is_used(name, text):
+                        return True
+        return False
+
+    def _function(self, row: int) -> list[str]:
+        """The rows of a function, if none of its lines begins before it."""
+        depth = len(_indent(self.lines[row - 1]))
+        rows = self.lines[row - 1 : row]
+        for line in itertools.islice(self.lines, row, None):
+            code = line.lstrip(" \t\f")
+            if code and len(line) - len(code) <= depth and code[0] != "#":
+                break
+            rows.append(line)
+        return rows
+
 
 class Placed(NamedTuple):
     """A source to judge, and how its rows become the function's."""
@@ -66,6 +103,7 @@ class Placed(NamedTuple):
     rows: int  # of the function
     indent: int  # characters before each of its rows
     joint: int  # rows after it that its blank lines may offend; 0 for none
+    whole: str = ""  # why this is the whole file and no skeleton of it
 
     def settle(self, found: Verdict) -> Verdict:
         """What of the file's verdict is the function's."""
@@ -73,18 +111,23 @@ class Placed(NamedTuple):
         return Verdict(tuple(sorted(own)), found.parsed, found.reason)
 
     def _own(self, found: Violation) -> Violation | None:
-        row, code = found.row - self.above, found.code
-        beyond = found._replace(row=self.rows + 1, col=1)
-        if code.startswith(SYNTAX):
-            if not 1 <= row <= self.rows:
-                return beyond
-        elif self.rows < row <= self.rows + self.joint:
-            return beyond if code == OF_THE_JOINT else None
-        elif not 1 <= row <= self.rows:
+        row, col, code, text = found
+        row, col = row - self.above, max(1, col - self.indent)
+        if not 1 <= row <= self.rows:
+            at_joint = self.rows < row <= self.rows + self.joint
+            if not (
+                code.startswith(SYNTAX) or (at_joint and code == OF_THE_JOINT)
+            ):
+                return None
+            row, col = self.rows + 1, 1
+        elif row == 1 and code.startswith(OF_THE_REST):
             return None
-        if row == 1 and code.startswith(OF_THE_REST):
-            return None
-        return found._replace(row=row, col=max(1, found.col - self.indent))
+        return Violation(row, col, code, LINE.sub(self._line, text))
+
+    def _line(self, named: re.Match[str]) -> str:
+        """A row of the function, by its number there, or another."""
+        row = int(named[1]) - self.above
+        return f"line {row}" if 1 <= row <= self.rows else "another line"
 
 
 class Place:
@@ -106,7 +149,8 @@ class Place:
         self._body = row + head.removesuffix("\n").count("\n")
         self._end = self._start + function.count("\n")
         first = file.lines[self._start]
-        self.indent = first[: len(first) - len(first.lstrip(" \t"))]
+        self.indent = _indent(first)
+        self._used: dict[str, bool] = {}
 
     @property
     def known(self) -> frozenset[str] | None:
@@ -132,9 +176,10 @@ class Place:
         """
         body = self._lead + completion.removesuffix("\n")
         ends_blank = not body.rpartition("\n")[2].strip(" \t\f")
+        rows = "asked for" if whole else self._skeleton(body)
         before, after = self._before, self._after
-        if not whole and (rows := self._skeleton(body)) is not None:
-            before, after = rows
+        if not isinstance(rows, str):
+            (before, after), rows = rows, ""
         source = "\n".join([*before, *self._head])
         source += _indented(body, self.indent) + "\n"
         source += "\n".join(after)
@@ -145,6 +190,7 @@ class Place:
             len(self._head) + len(LINE_END.findall(body)),
             len(self.indent),
             len(self._next) if ends_blank else 0,
+            rows,
         )
 
     @property
@@ -170,15 +216,17 @@ class Place:
                 return [*after[:number], stub, ""]
         return after
 
-    def _skeleton(self, body: str) -> tuple[list[str], list[str]] | None:
-        """Rows that stand for all above and below; None for the file's.
+    def _skeleton(self, body: str) -> tuple[list[str], list[str]] | str:
+        """Rows that stand for all above and below, or why the file is needed.
 
         Where a body does not parse, flake8 stops at the parser's error, for
         which nothing above counts but the classes around.
         """
         nest = self.file.outline.functions.get(self._start + 1)
-        if nest is None or "\r" in body:
-            return None
+        if nest is None:
+            return "in a statement or a class of a rare kind"
+        if "\r" in body:
+            return "a carriage return"
         prompt = [row.removeprefix(self.indent) for row in self._head]
         text = "\n".join(prompt) + body + "\n"
         tree = _parse(text)
@@ -188,14 +236,37 @@ class Place:
             placed = f"{_indented(body, self.indent)}\n{below}"
             if _parse("\n".join(rows) + placed) is None:
                 return nest.headers, self._after
-            return None
-        if any(r.strip() and r[0] not in " \t" for r in body.split("\n")[1:]):
-            return None  # a row leaves the function
+            return "the rows below complete it"
+        if len(tree.body) > 1:
+            return "a statement leaves the function"
         if not text.isascii():
             text = unicodedata.normalize("NFKC", text)
         mentioned = set(IDENTIFIER.findall(text))
-        above = self.file.outline.skeleton(nest, mentioned, _bound(tree))
-        return None if above is None else (above, self._next)
+        above = self.file.outline.skeleton(
+            nest, mentioned, _bound(tree), self._is_used
+        )
+        if isinstance(above, str):
+            return above
+        above = [*self._indented_by, *above]
+        if nest.again:
+            later = f"{self.indent}def {nest.again}(): pass"
+            return above, [*self._next, *nest.headers, later, ""]
+        return above, self._next
+
+    @cached_property
+    def _indented_by(self) -> list[str]:
+        """A row that says which character indents the file, if one does."""
+        above = (row[0] for row in self._before if row[:1] in (" ", "\t"))
+        return [f"{character}#" for character in itertools.islice(above, 1)]
+
+    def _is_used(self, name: str) -> bool:
+        """Whether the rest of the file uses an import."""
+        if name not in self._used:
+            own = self._start + 1
+            self._used[name] = self.file.reads(name, own) or is_used(
+                name, "\n".join(self.file.lines), own
+            )
+        return self._used[name]
 
 
 def _parse(text: str) -> ast.Module | None:
@@ -229,6 +300,11 @@ def _bound(tree: ast.Module) -> set[str]:
             case ast.alias(name=name, asname=other):
                 names.add(other or name.partition(".")[0])
     return names
+
+
+def _indent(row: str) -> str:
+    """The blanks and tabs that a row begins with."""
+    return row[: len(row) - len(row.lstrip(" \t"))]
 
 
 def _indented(body: str, indent: str) -> str:

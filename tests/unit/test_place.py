@@ -49,6 +49,50 @@ FILE = textwrap.dedent("""\
             return x
     """)
 GO, PLAIN, INSIDE = "def go(self, x):", "def plain(x):", "def inside(x):"
+# copy and re are used nowhere else; the class has a copy of its own.
+BOX = textwrap.dedent("""\
+    from copy import copy
+    import json
+    import os
+    import re
+
+
+    class Box:
+        copy = 1
+
+        def one(self, x):
+            return json
+
+        def two(self, x):
+            return 2
+
+        @property
+        def three(self, x):
+            return 3
+
+        @three.setter
+        def three(self, x):
+            return 3
+
+
+    if os:
+        def four(x):
+            return 4
+    elif os.sep:
+        def five(x):
+            return 5
+    else:
+        import re
+
+    try:
+        with os:
+            def six(x):
+                return 6
+    except OSError:
+        pass
+    """)
+TWO, THREE = "def two(self, x):", "def three(self, x):"
+FOUR, FIVE, SIX = "def four(x):", "def five(x):", "def six(x):"
 
 
 def test_an_outline_does_not_hang_on_the_order_of_a_set() -> None:
@@ -153,6 +197,81 @@ def test_charged_is_what_stands_on_the_bodys_rows(
 
     charged = assess(prompt, True, verdict).violations
     assert [v[:3] for v in charged] == expected
+
+
+# header, body, (row, column, code, words)
+ANOTHER = "redefinition of unused 're' from another line"
+BOXED = {
+    "binds what another function uses": (TWO, "json = x\n    json()", []),
+    "binds what none uses": (
+        TWO,
+        "re = x\n    re()",
+        [(2, 5, "F811", ANOTHER)],
+    ),
+    "the class hides what it binds": (TWO, "copy = x\n    copy()", []),
+    # only in a branch: there pyflakes lets a deletion be
+    "deletes in an if": (FOUR, "del nothing", []),
+    "deletes in an elif": (FIVE, "del nothing", []),
+    "deletes in a with": (
+        SIX,
+        "del nothing",
+        [(2, 9, "F821", "undefined name 'nothing'")],
+    ),
+    "a string at column 0": (TWO, 'return """a\nb"""', []),
+    "a comment at column 0": (TWO, "x += 1\n# a\n    return x", []),
+    "a row of its own is named": (
+        TWO,
+        "import sys\n    import sys\n    return sys",
+        [(3, 5, "F811", "redefinition of unused 'sys' from line 2")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BOXED)
+def test_a_skeleton_has_what_a_body_depends_on(
+    case: str, judge: Judge
+) -> None:
+    header, body, expected = BOXED[case]
+    prompt, where = place(BOX, header)
+    for whole in (False, True):
+        placed = where.put(f"\n    {body}\n", whole=whole)
+        verdict = placed.settle(judge.verdict(placed.source, placed.path))
+        assert bool(placed.whole) == whole
+        assert [*assess(prompt, True, verdict).violations] == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "why"),
+    [
+        (FOUR, "re = x\n    re()", "in a branch, and binds an import"),
+        (TWO, "return x\nnothing()", "a statement leaves the function"),
+        (TWO, "x += 1\r    return x", "a carriage return"),
+    ],
+)
+def test_why_the_whole_file_is_judged(
+    header: str, body: str, why: str
+) -> None:
+    assert place(BOX, header)[1].put(f"\n    {body}\n").whole == why
+
+
+def test_mccabe_knows_the_last_of_a_name(tmp_path: Path) -> None:
+    style = tmp_path / "setup.cfg"
+    style.write_text("[flake8]\nselect = C\nmax-complexity = 1\n")
+    judge = Judge(JudgeConfig(config=str(style)))
+    body = "\n    if x:\n        return 1\n    return 2\n"  # complexity 2
+    # a later three is seen instead, and in an if the if is
+    for header, codes in ((TWO, ["C901"]), (THREE, []), (FOUR, [])):
+        prompt, where = place(BOX, header)
+        (verdict,) = judge.in_place([(where, prompt, body)])
+        assert [v.code for v in verdict.violations] == codes
+        assert not where.put(body).whole
+
+
+def test_the_first_indented_row_may_be_the_bodys(judge: Judge) -> None:
+    """Then it says which character indents the file: no E101 for a tab."""
+    prompt, where = place("def f(x):\n    return x\n", "def f")
+    (verdict,) = judge.in_place([(where, prompt, "\n\treturn x\n")])
+    assert [v.code for v in verdict.violations] == ["W191"]
 
 
 def test_the_last_functions_end_is_the_files(judge: Judge) -> None:
