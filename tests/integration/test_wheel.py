@@ -194,28 +194,38 @@ def test_a_trainer(
     assert done.stdout == "1 update\n"
 
 
-@pytest.mark.parametrize(
-    "command", ["run", "sweep", "serve", "collect", "report", "complete x"]
-)
+def refusals(
+    environment: Path, folder: Path, commands: list[str]
+) -> list[str]:
+    """What each command says, of which every one is a refusal in a line."""
+    code = f"""
+from stylerl.cli.main import main
+print({{main(command.split()) for command in {commands}}})"""
+    done = run(environment, folder, "python", "-c", code)
+    assert done.stdout == "{2}\n", done.stderr
+    return done.stderr.splitlines()
+
+
 def test_what_needs_a_checkout_says_so_in_one_line(
-    environment: Path, tmp_path: Path, command: str
+    environment: Path, tmp_path: Path
 ) -> None:
-    done = run(environment, tmp_path, "stylerl", *command.split())
-    (said,) = done.stderr.splitlines()
+    """The first as a process, the others one after the other in another."""
+    names = ["run", "sweep", "serve", "collect", "report", "complete"]
+    done = run(environment, tmp_path, "stylerl", "run")
     assert done.returncode == 2
-    name = command.split()[0]
-    assert said.startswith(f"stylerl: `stylerl {name}` needs a checkout")
+    others = [*names[1:-1], "complete x"]
+    said = [done.stderr, *refusals(environment, tmp_path, others)]
+    for name, line in zip(names, said, strict=True):
+        assert line.startswith(f"stylerl: `stylerl {name}` needs a checkout")
 
 
-@pytest.mark.parametrize("command", ["run --preset smoke", "serve"])
 def test_in_a_checkout_the_missing_extra_is_named(
-    environment: Path, tmp_path: Path, command: str
+    environment: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "dvc.yaml").touch()
     (tmp_path / "flows").mkdir()
-    done = run(environment, tmp_path, "stylerl", *command.split())
-    assert done.returncode == 2
-    assert done.stderr == (
+    commands = ["run --preset smoke", "serve"]
+    assert refusals(environment, tmp_path, commands) == 2 * [
         "stylerl: this needs prefect, which is not installed: pip install "
-        "'stylerl[pipeline]'\n"
-    )
+        "'stylerl[pipeline]'"
+    ]
