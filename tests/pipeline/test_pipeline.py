@@ -64,6 +64,7 @@ from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parent.parent.parent
+NO_STORE = "http://127.0.0.1:9"  # refused before MLflow is imported
 STAGES = ["filter", "pretrain", "sft", "ppo", "evaluate"]
 
 STAGE_SCRIPT = """
@@ -226,7 +227,7 @@ def new_workspace(folder: Path) -> None:
     with Path("data.dvc").open("a") as file:
         file.write("  push: false\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
+        patch.setenv("MLFLOW_TRACKING_URI", NO_STORE)
         dvc("repro", "-q", "pretrain")
     dvc("push", "-q", "pretrain")
     Path("dvc.yaml").write_text(declared())
@@ -605,9 +606,10 @@ def test_a_second_clone_pulls_and_trains_nothing(
         assert run() == CACHED
 
 
-def test_data_changed(folder: Path) -> None:
+def test_data_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NO_STORE)
     Path("data/corpus").write_text("other code")
-    run()
+    rlhf()
     # the base is frozen: data that changes does not train it again
     assert executed() == ["filter", "sft", "ppo", "evaluate"]
     assert "up to date" in dvc("status")
