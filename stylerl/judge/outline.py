@@ -22,6 +22,7 @@ from pyflakes.checker import (
     FutureImportation,
     Importation,
     StarImportation,
+    TypeScope,
 )
 
 UNKNOWN = "?"  # of a name: what it is bound to depends on the order
@@ -276,7 +277,12 @@ class _Watching(Checker):
     def FUNCTIONDEF(self, node: Any) -> None:  # noqa: N802 - pyflakes' name
         """Note the scopes before the function is looked at."""
         self.module, *inner = self.scopeStack
-        self.around[node.lineno] = inner
+        # From Python 3.12 on each class has one, for its type parameters.
+        self.around[node.lineno] = [
+            scope
+            for scope in inner
+            if scope or not isinstance(scope, TypeScope)
+        ]
         super().FUNCTIONDEF(node)
 
     ASYNCFUNCTIONDEF = FUNCTIONDEF
