@@ -29,8 +29,6 @@ def main() -> None:
     """Train with the parameters of params.yaml."""
     params = config.load()
     settings = params.pretrain
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     snippets = storage.read_table(SNIPPETS)
     # The same data, settings and seed resume from the same folder, whatever
     # the budget.

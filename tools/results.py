@@ -304,10 +304,12 @@ def base() -> str:
 
 def describe(card: dict) -> str:
     """The embedded base's shape and training, as Markdown."""
-    shape, curve = card["config"], card["curve"]
+    shape = storage.read_json(ROOT / "artifacts/base/config.json")
+    curve = card["curve"]
     return (
-        f"- Llama, {shape['layers']} blocks, width {shape['hidden']}, "
-        f"{shape['heads']} heads, vocabulary {shape['vocabulary']}.\n"
+        f"- Llama, {shape['num_hidden_layers']} blocks, width "
+        f"{shape['hidden_size']}, {shape['num_attention_heads']} heads, "
+        f"vocabulary {shape['vocab_size']}.\n"
         f"- Read: {card['snippets']:,} functions of "
         f"{len(card['distributions'])} distributions "
         f"(digest {card['digest']}), {curve[-1]['tokens']:,} tokens in all; "

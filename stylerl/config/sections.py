@@ -15,6 +15,7 @@ from stylerl.errors import ConfigError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
+HEAD_WIDTH = 64  # of an attention head of the embedded base
 LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
 TWICE = 2  # of what the reference has; more can hardly be asked
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
@@ -175,12 +176,18 @@ class LabelConfig(Section):
 class PretrainConfig(Section):
     """The embedded base model: tokenizer and language model from scratch."""
 
-    REMOVED: ClassVar = {"weight_decay": 0.1, "warmup": 0.02, "decay": 0.3}
+    REMOVED: ClassVar = {
+        "weight_decay": 0.1,
+        "warmup": 0.02,
+        "decay": 0.3,
+        "learning_rate": 3e-3,
+        "heads": lambda old: max(1, old.get("hidden", 256) // HEAD_WIDTH),
+        "threads": lambda old: old["threads"],  # the machine's, in any number
+    }
 
     vocabulary: int = setting(4096, "tokens of the byte-level BPE", ge=300)
     hidden: int = setting(256, "width of the model", ge=12, le=LARGE)
     layers: int = setting(8, "transformer blocks", ge=1, le=1000)
-    heads: int = setting(4, "attention heads", ge=1, le=1000)
     context: int = setting(512, "longest sequence, tokens", ge=32)
     corrupt_share: float = setting(
         0.7,
@@ -195,12 +202,8 @@ class PretrainConfig(Section):
     batch_tokens: int = setting(
         8192, "tokens an optimiser step", ge=1, le=MANY
     )
-    learning_rate: float = setting(3e-3, "peak of AdamW's rate", gt=0, le=1)
     compile: bool = setting(
         True, "fuse the model with torch.compile (needs a C++ compiler)"
-    )
-    threads: int = setting(
-        1, "CPU threads; 0 leaves torch's choice", ge=0, le=1024
     )
     checkpoint_every: int = setting(
         100, "steps between checkpoints to resume from; 0 writes none", ge=0
@@ -208,12 +211,18 @@ class PretrainConfig(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hidden % (2 * self.heads):
+        part = 2 if self.hidden < HEAD_WIDTH else HEAD_WIDTH
+        if self.hidden % part:
             raise ConfigError(
-                "pretrain.hidden must be an even multiple of pretrain.heads, "
-                f"{self.heads}, since positions turn pairs; got "
-                f"{self.hidden}: change either"
+                f"pretrain.hidden must be a multiple of {HEAD_WIDTH}, the "
+                "width of an attention head, or an even number below it, the "
+                f"width of the only one; got {self.hidden}"
             )
+
+    @property
+    def heads(self) -> int:
+        """Attention heads."""
+        return max(1, self.hidden // HEAD_WIDTH)
 
 
 @dataclass(frozen=True)

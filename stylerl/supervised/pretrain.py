@@ -41,6 +41,7 @@ from stylerl.lm import checkpoint
 
 PAD, EOS = "<|pad|>", "<|eos|>"
 MUON_RATE = 0.02  # of the matrices, at the peak
+ADAM_RATE = 0.003  # of the rest, at the peak
 WEIGHT_DECAY = 0.1  # of the matrices alone
 WARMUP = 250_000  # tokens over which the rate rises
 DECAY = 0.3  # share of the tokens over which it falls to zero
@@ -220,7 +221,7 @@ def train(
     fast_loss = loss_of
     if config.compile:
         fast_loss = torch.compile(loss_of, dynamic=True)
-    optimizers = _optimizers(model, config)
+    optimizers = _optimizers(model)
     # 2. Where the last checkpoint was, or at the beginning.
     start = Place(1, 0, random.Random(seed).getstate())
     state = State(start, 0, 0, math.log(config.vocabulary), [])
@@ -409,9 +410,7 @@ def check_budget(seen: int, before: int, budget: int) -> None:
         )
 
 
-def _optimizers(
-    model: LlamaForCausalLM, config: PretrainConfig
-) -> list[torch.optim.Optimizer]:
+def _optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the blocks, AdamW for all the rest."""
     inner = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = set(map(id, inner))
@@ -423,8 +422,8 @@ def _optimizers(
         weight_decay=WEIGHT_DECAY,
     )
     adam = torch.optim.AdamW(
-        [{"params": rest, "peak": config.learning_rate}],
-        lr=config.learning_rate,
+        [{"params": rest, "peak": ADAM_RATE}],
+        lr=ADAM_RATE,
         betas=(0.9, 0.95),
         weight_decay=0.0,
     )

@@ -194,8 +194,8 @@ def test_what_is_no_parameter_file(
         ("judge: {select: [e1]}", "judge.select knows no 'e1'; it takes rule"),
         ("judge: {ignore: ['E1 ']}", "judge.ignore knows no 'E1 '"),
         ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
-        ("pretrain: {heads: 3}", "an even multiple of pretrain.heads, 3"),
-        ("pretrain: {hidden: 12}", "even multiple of pretrain.heads, 4"),
+        ("pretrain: {hidden: 96}", "must be a multiple of 64, the width of"),
+        ("pretrain: {hidden: 33}", "or an even number below it, the width"),
         ("filter: {min_chars: 401}", "at most filter.max_chars, 400; got 401"),
         ("filter: {valid_share: .5, test_share: .5}", "a share to train on"),
         (
@@ -203,7 +203,6 @@ def test_what_is_no_parameter_file(
             "at most 1000000; got 1000000000",
         ),
         ("ppo: {batch_size: 1000000000}", "ppo.batch_size must be at most"),
-        ("pretrain: {threads: 1000000000}", "must be at most 1024"),
         ("sft: {learning_rate: 1.5}", "sft.learning_rate must be at most 1"),
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),

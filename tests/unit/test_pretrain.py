@@ -21,7 +21,6 @@ TINY = PretrainConfig(
     vocabulary=300,
     hidden=32,
     layers=1,
-    heads=2,
     context=64,
     tokens=6000,
     batch_tokens=512,
