@@ -181,7 +181,11 @@ class PretrainConfig(Section):
         "warmup": 0.02,
         "decay": 0.3,
         "learning_rate": 3e-3,
-        "heads": lambda old: max(1, old.get("hidden", 256) // HEAD_WIDTH),
+        "heads": lambda old: (
+            _heads(hidden)
+            if isinstance(hidden := old.get("hidden", 256), int)
+            else old["heads"]  # the width is what is wrong
+        ),
         "threads": lambda old: old["threads"],  # the machine's, in any number
     }
 
@@ -222,7 +226,12 @@ class PretrainConfig(Section):
     @property
     def heads(self) -> int:
         """Attention heads."""
-        return max(1, self.hidden // HEAD_WIDTH)
+        return _heads(self.hidden)
+
+
+def _heads(hidden: int) -> int:
+    """Attention heads of a width."""
+    return max(1, hidden // HEAD_WIDTH)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Outline(NamedTuple):
         """The rows that stand for all above a function.
 
         Args:
-            nest: the classes around it.
+            nest: the classes and statements around it.
             mentioned: the names that the function mentions.
             bound: those of them that its body binds.
             is_used: whether the rest of the file uses an import.

@@ -32,7 +32,6 @@ LIMITS = {  # MLflow's own: 120 seconds, and 7 retries of each call
     TIMEOUT: "3",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of a connection gone stale
     "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # an hour, say
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # for each file
 }
 RATE = 2**20  # bytes a second, at the least, of a file on its way
 _heard: dict[str, float] = {}  # when each store answered last

@@ -356,6 +356,8 @@ def overload(message: str, seconds: int) -> Exception:
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    # one for each file
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     require("pipeline", "mlflow")
     # what SQLite refuses is said once, by `best_effort`, in one line
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)

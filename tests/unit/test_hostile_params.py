@@ -195,6 +195,7 @@ def test_what_is_no_parameter_file(
         ("judge: {ignore: ['E1 ']}", "judge.ignore knows no 'E1 '"),
         ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
         ("pretrain: {hidden: 96}", "must be a multiple of 64, the width of"),
+        ("pretrain: {hidden: wide, heads: 4}", "hidden must be int; got"),
         ("pretrain: {hidden: 33}", "or an even number below it, the width"),
         ("filter: {min_chars: 401}", "at most filter.max_chars, 400; got 401"),
         ("filter: {valid_share: .5, test_share: .5}", "a share to train on"),
