@@ -66,11 +66,14 @@ data: data/manifest.json
 data/manifest.json: | $(STAMP)
 	$(BIN)/stylerl collect
 
+# One shell, which freezes the stage again however the training ends.  The
+# signals are named because dash runs no trap on EXIT when one ends it.
 base: $(STAMP) data
 	$(BIN)/dvc repro filter
-	$(BIN)/dvc unfreeze pretrain
-	$(BIN)/dvc repro --single-item pretrain
-	$(BIN)/dvc freeze pretrain
+	trap '$(BIN)/dvc freeze pretrain || exit 1' EXIT; \
+		trap 'exit 1' HUP INT TERM; \
+		$(BIN)/dvc unfreeze pretrain && \
+		$(BIN)/dvc repro --single-item pretrain
 	$(BIN)/dvc push pretrain
 
 results: $(STAMP)

@@ -2,20 +2,24 @@
 
     make gpu       # or: python benchmarks/bench_gpu.py [--toy] [--seconds N]
 
-Needs a checkout, torch, transformers, accelerate, peft, pandas and pyarrow,
-and no network: what else it imports comes as wheels (`make wheels`).  Prefect,
-DVC and MLflow are not needed.  Three parts, each in processes of its own:
+Needs a checkout, pytest, torch, transformers, accelerate, peft, pandas and
+pyarrow, and no network: what else it imports comes as wheels (`make wheels`).
+Prefect, DVC and MLflow are not needed.  Three parts, each in processes of its
+own:
 
-1. tests: those that run on whatever device there is (mark `device`);
+1. tests: those that run on whatever device there is (mark `device`), in the
+   files that need the trainer alone;
 2. trainer: PPO of a GPT-2 of 110 million parameters and of a Qwen2 of half a
    billion, random weights, 64 rows of 64 + 256 tokens, 2 epochs, beside TRL's
    RLOO on as many episodes.  The first update warms up and is not counted;
 3. pipeline: the stages filter, label, sft, reward and ppo of params.yaml on
-   the embedded base, where data/ or artifacts/ is at hand.
+   the embedded base, where data/ and artifacts/base are at hand.  They write
+   artifacts/ and metrics/ of this checkout, and DVC does not know.
 
-What does not fit into the seconds is left out and named.  The floor is that
-of bench_ppo.py.  `--toy` is the same at a size for a CPU.  Results go to
-benchmarks/results/gpu.md, or where --out says.
+What does not fit into the seconds is left out and named; where something
+failed, the command ends with 1.  The floor is that of bench_ppo.py.  `--toy`
+is for a CPU: tiny models, and no part 3.  Results go to
+benchmarks/results/gpu.md, or where --out says, which --toy needs.
 """
 
 import argparse
@@ -34,7 +38,9 @@ import bench_ppo
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results" / "gpu.md"
+TESTS = ("tests/unit/test_device.py", "tests/unit/test_static_decoding.py")
 STAGES = ("filter", "label", "sft", "reward", "ppo")
+NEEDED = ("data/corpus.parquet", "artifacts/base")  # by the stages
 UPDATES = 3  # counted, after one that warms up
 EPOCHS = 2
 
@@ -46,6 +52,7 @@ class Size(NamedTuple):
     layers: int
     width: int
     heads: int
+    key_heads: int
     inner: int  # of the feed-forward part
     vocabulary: int
     rows: int = 64
@@ -54,14 +61,15 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "gpt2-110m": Size("gpt2", 12, 768, 12, 3072, 32_768),
-    "qwen2-0.5b": Size("qwen2", 24, 896, 14, 4864, 151_936),
+    "gpt2-110m": Size("gpt2", 12, 768, 12, 12, 3072, 32_768),
+    "qwen2-0.5b": Size("qwen2", 24, 896, 14, 2, 4864, 151_936),
 }
 TOYS = {
     name: size._replace(
         layers=2,
         width=32,
         heads=2,
+        key_heads=2,
         inner=64,
         vocabulary=512,
         rows=4,
@@ -105,7 +113,7 @@ def model_of(size: Size) -> Any:
                 num_hidden_layers=size.layers,
                 hidden_size=size.width,
                 num_attention_heads=size.heads,
-                num_key_value_heads=2,
+                num_key_value_heads=size.key_heads,
                 intermediate_size=size.inner,
                 max_position_embeddings=size.prompt + size.new,
                 tie_word_embeddings=True,
@@ -229,21 +237,27 @@ def child(case: str, toy: bool) -> None:
     print(json.dumps(found))
 
 
+def block(size: Size) -> int:
+    """Weights of the matrices of one layer."""
+    keys = size.width * size.key_heads // size.heads  # as wide are the values
+    products = 2 if size.kind == "gpt2" else 3  # of the feed-forward part
+    columns = 2 * size.width + 2 * keys + products * size.inner
+    return size.width * columns
+
+
 def floor(size: Size) -> float:
     """What an update computes at the least, operations."""
-    block = 4 * size.width**2 + (2 if size.kind == "gpt2" else 3) * (
-        size.width * size.inner
-    )
-    body = block * size.layers * (size.prompt + size.new)
+    body = block(size) * size.layers * (size.prompt + size.new)
     head = size.vocabulary * size.width * size.new
     return 2.0 * (body + head) * (1 + 2 + 3 * EPOCHS) * size.rows
 
 
 class Clock:
-    """What is left of the seconds."""
+    """What is left of the seconds, and whether something failed in them."""
 
     def __init__(self, seconds: float) -> None:
         self.end = time.monotonic() + seconds
+        self.failed = False
 
     @property
     def left(self) -> float:
@@ -252,7 +266,11 @@ class Clock:
 
 
 def run(command: list[str], clock: Clock) -> tuple[str | None, str]:
-    """Run a command within the time; what failed, if anything, and stdout."""
+    """Run a command within the time; what failed, if anything, and stdout.
+
+    What has not ended in time may hang, and has failed; what could not begin
+    has not.
+    """
     if clock.left < 10:
         return "no time was left", ""
     path = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
@@ -266,8 +284,10 @@ def run(command: list[str], clock: Clock) -> tuple[str | None, str]:
             timeout=clock.left,
         )
     except subprocess.TimeoutExpired:
+        clock.failed = True
         return f"did not end in time: {' '.join(command[1:])}", ""
     if done.returncode:
+        clock.failed = True
         sys.stderr.write(done.stdout[-2000:] + done.stderr[-4000:])
         lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
         return f"failed: {lines[-1] if lines else done.returncode}", ""
@@ -275,8 +295,8 @@ def run(command: list[str], clock: Clock) -> tuple[str | None, str]:
 
 
 def tests(clock: Clock) -> Iterator[str]:
-    """Part 1."""
-    options = ["-q", "-m", "device", "-p", "no:cacheprovider", "-n", "0"]
+    """Part 1.  To collect other files, Prefect and others are imported."""
+    options = ["-q", "-m", "device", "-p", "no:cacheprovider", *TESTS]
     begin = time.monotonic()
     fault, out = run([sys.executable, "-m", "pytest", *options], clock)
     said = fault or out.strip().splitlines()[-1].strip("= ")
@@ -317,9 +337,15 @@ def trainers(clock: Clock, toy: bool) -> Iterator[str]:
     yield from faults and ["", *faults]
 
 
-def pipeline(clock: Clock) -> Iterator[str]:
+def pipeline(clock: Clock, toy: bool) -> Iterator[str]:
     """Part 3."""
-    yield from ("", "## The pipeline", "", "| stage | seconds |", "|---|---|")
+    yield from ("", "## The pipeline", "")
+    lacking = [path for path in NEEDED if not (ROOT / path).exists()]
+    if toy or lacking:
+        named = f"there is no {' and no '.join(lacking)}"
+        yield f"Left out: {'--toy has no such part' if toy else named}."
+        return
+    yield from ("| stage | seconds |", "|---|---|")
     faults = []
     for stage in STAGES:
         begin = time.monotonic()
@@ -333,18 +359,21 @@ def pipeline(clock: Clock) -> Iterator[str]:
     yield from faults or [f"Last updates: `{metrics.read_text().strip()}`"]
 
 
-def main() -> None:
-    """Run the parts and write the page, as far as it came."""
+def main() -> int:
+    """Run the parts and write the page, as far as it came; 1: one failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--toy", action="store_true", help="at a CPU's size")
     parser.add_argument("--seconds", type=float, default=530)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help=f"default: {RESULTS}")
     parser.add_argument("--only", choices=("tests", "trainer", "pipeline"))
     parser.add_argument("--case", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.case:
         child(args.case, args.toy)
-        return
+        return 0
+    if args.toy and not args.out:
+        parser.error("--toy needs --out: its figures are not a GPU's")
+    out = args.out or RESULTS
     clock = Clock(args.seconds)
     lines = [
         "# On a GPU",
@@ -357,15 +386,16 @@ def main() -> None:
     parts = {
         "tests": tests(clock),
         "trainer": trainers(clock, args.toy),
-        "pipeline": pipeline(clock),
+        "pipeline": pipeline(clock, args.toy),
     }
     for name, part in parts.items():
         for line in part if args.only in (None, name) else ():
             print(line, flush=True)
             lines.append(line)
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            args.out.write_text("\n".join(lines) + "\n")
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text("\n".join(lines) + "\n")
+    return int(clock.failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

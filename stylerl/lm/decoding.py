@@ -54,7 +54,8 @@ class PreallocatedLayer(DynamicLayer):
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep only these rows, in this order."""
         count, end = len(indices), self.used
-        moved = (indices != torch.arange(count)).nonzero().flatten()
+        stay = torch.arange(count, device=indices.device)
+        moved = (indices != stay).nonzero().flatten()
         taken = indices[moved]
         self.columns[moved, ..., :end] = self.columns[taken, ..., :end]
         self.rows[moved, :, :end] = self.rows[taken, :, :end]

@@ -5,14 +5,15 @@ step (forward pass, draw, bookkeeping) is captured once as a CUDA graph and
 then replayed; the host looks at what was drawn every `LOOK` tokens.  Once
 half of the rows have ended, the rest move to a step of half the size.  Graphs,
 caches and a copy of the weights in bfloat16 are kept from one call to the
-next.  On a CPU the same steps run uncaptured, for the tests.
+next, the last used ones, for as long as the model lives.  On a CPU the same
+steps run uncaptured, for the tests.
 
 Notation: B rows, R tokens of a response, S places of the cache, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from stylerl.lm.models import bf16_copy
 ROOM = 64  # caches have a multiple of this many places, so that few are made
 LOOK = 16  # tokens between two looks of the host
 WARM_UP = 3  # steps before a capture: libraries choose their kernels
+KEPT = 24  # steps of a model; one call takes 8 for 128 rows, 9 for 256
 
 
 def is_supported(model: PreTrainedModel) -> bool:
@@ -185,14 +187,20 @@ class StaticDecoder:
     """The steps of one model, made as they are needed and kept."""
 
     def __init__(self, model: PreTrainedModel, bf16: bool) -> None:
-        """Decode with `model` itself or with a copy in bfloat16."""
-        self.model = bf16_copy(model) if bf16 else model
-        self.steps: dict[Shape, Step] = {}
+        """Decode with `model` itself or with a copy in bfloat16.
+
+        The model itself is held weakly: this decoder is kept for as long as
+        the model lives, which would be for ever.
+        """
+        itself: Any = proxy(model)
+        self.model = bf16_copy(model) if bf16 else itself
+        self.copied = bf16
+        self.steps: dict[Shape, Step] = {}  # the last used one last
 
     @torch.no_grad()
     def refresh(self, model: PreTrainedModel) -> None:
         """Take over the weights that `model` has by now."""
-        if self.model is not model:
+        if self.copied:
             pairs = zip(
                 self.model.parameters(), model.parameters(), strict=True
             )
@@ -238,9 +246,14 @@ class StaticDecoder:
                 step.advance()
 
     def _step(self, shape: Shape) -> Step:
-        if shape not in self.steps:
-            self.steps[shape] = Step(self.model, shape)
-        return self.steps[shape]
+        step = self.steps.pop(shape, None)
+        if step is None:
+            # Room is made first; the step that a call is at was used last.
+            while len(self.steps) >= KEPT:
+                del self.steps[next(iter(self.steps))]
+            step = Step(self.model, shape)
+        self.steps[shape] = step
+        return step
 
 
 _DECODERS: WeakKeyDictionary[PreTrainedModel, dict[bool, StaticDecoder]] = (

@@ -16,14 +16,10 @@ PACKAGES = (
 
 def describe(root: Path = Path()) -> dict[str, str]:
     """What one would want to know when two runs differ; takes ~20 ms."""
-    versions = {
-        f"version.{name}": importlib.metadata.version(name)
-        for name in PACKAGES
-    }
     return {
         **commit(root),
         "version.python": platform.python_version(),
-        **versions,
+        **{f"version.{name}": _version(name) for name in PACKAGES},
         "machine.platform": platform.platform(),
         "machine.cpu": _cpu(),
         "machine.cores": str(len(os.sched_getaffinity(0)))
@@ -46,6 +42,14 @@ def commit(root: Path = Path()) -> dict[str, str]:
         "mlflow.source.git.commit": head,  # the UI has a column for it
         "git.dirty": str(bool(changes)).lower(),
     }
+
+
+def _version(package: str) -> str:
+    """An installed package's version, `none` without it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 def _cpu() -> str:

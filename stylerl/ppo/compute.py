@@ -37,6 +37,7 @@ class Compute:
 
         Beside bf16, what is left in fp32 on a GPU (reward models, heads) may
         be multiplied in TF32, which is faster, and still finer than bf16.
+        This is set for the whole process, and stays set.
         """
         bf16 = computes_in_bf16(config.precision)
         if bf16 and device.type == "cuda":

@@ -121,6 +121,7 @@ def new_model(
             intermediate_size=8 * config.hidden // 3 // 32 * 32,
             num_hidden_layers=config.layers,
             num_attention_heads=config.heads,
+            num_key_value_heads=1,  # what decoding reads a token, a quarter
             max_position_embeddings=config.context,
             tie_word_embeddings=True,
             pad_token_id=tokenizer.pad_token_id,
@@ -331,6 +332,11 @@ def _endless(
         order = rng.getstate()
         texts = corrupted(snippets, config.corrupt_share, seed, epoch)
         documents = encode(tokenizer, texts, config.context)
+        if not documents:
+            raise DataError(
+                f"none of {len(texts)} training texts fits pretrain.context = "
+                f"{config.context} tokens: raise it, or lower filter.max_chars"
+            )
         shuffled = batches(documents, config.batch_tokens, rng)
         for taken, batch in enumerate(shuffled, start=1):
             if taken > done:

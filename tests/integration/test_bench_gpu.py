@@ -1,30 +1,51 @@
-"""`make gpu` at a toy size: every part of it runs on a CPU."""
+"""`make gpu` at a toy size: what of it runs on a CPU, and what it says."""
 
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
 
-def page(tmp_path, *options):
-    """The page that the benchmark writes."""
-    out = tmp_path / "gpu.md"
-    script = ROOT / "benchmarks" / "bench_gpu.py"
-    command = [sys.executable, str(script), "--toy", "--out", str(out)]
-    subprocess.run([*command, *options], check=True)
-    return out.read_text()
-
-
-def test_both_trainers_give_a_line_for_each_model(monkeypatch, capsys):
+@pytest.fixture
+def bench_gpu(monkeypatch):
+    """The script, imported."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    bench_gpu = importlib.import_module("bench_gpu")
+    return importlib.import_module("bench_gpu")
 
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The script in a folder that has no tests, data or models."""
+    folder = tmp_path / "checkout"
+    (folder / "benchmarks").mkdir(parents=True)
+    for name in ("bench_gpu.py", "bench_ppo.py"):
+        shutil.copy(ROOT / "benchmarks" / name, folder / "benchmarks")
+    return folder
+
+
+def bench(root, *options):
+    """The exit status of the script of a checkout, and what it printed."""
+    script = root / "benchmarks" / "bench_gpu.py"
+    done = subprocess.run(
+        [sys.executable, str(script), *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode, done.stdout
+
+
+def test_both_trainers_give_a_line_for_each_model(
+    bench_gpu, monkeypatch, capsys
+):
     def here(command, _):
         """A case in this process, which has imported everything."""
         bench_gpu.child(command[command.index("--case") + 1], toy=True)
@@ -38,5 +59,58 @@ def test_both_trainers_give_a_line_for_each_model(monkeypatch, capsys):
 
 
 def test_what_there_is_no_time_for_is_named(tmp_path):
-    text = page(tmp_path, "--seconds", "5")
-    assert text.count("no time was left") == 1 + 4 + 1
+    out = tmp_path / "gpu.md"
+    status, _ = bench(ROOT, "--toy", "--out", out, "--seconds", "5")
+    assert status == 0
+    text = out.read_text()
+    assert text.count("no time was left") == 1 + 4
+    assert "Left out: --toy has no such part." in text
+
+
+def test_what_failed_is_on_the_page_and_in_the_exit_status(elsewhere):
+    out = elsewhere / "out" / "gpu.md"
+    status, _ = bench(elsewhere, "--toy", "--out", out, "--only", "tests")
+    assert status == 1
+    assert "`pytest -m device`: failed: " in out.read_text()
+
+
+def test_a_pipeline_without_its_inputs_is_left_out(elsewhere):
+    status, printed = bench(elsewhere, "--only", "pipeline")
+    assert status == 0
+    named = "Left out: there is no data/corpus.parquet and no artifacts/base."
+    assert named in printed
+    page = elsewhere / "benchmarks" / "results" / "gpu.md"
+    assert named in page.read_text()
+
+
+def test_a_toy_is_not_taken_for_a_gpu(elsewhere):
+    status, printed = bench(elsewhere, "--toy", "--only", "tests")
+    assert status == 2
+    *_, said = printed.splitlines()
+    assert said.endswith(
+        "error: --toy needs --out: its figures are not a GPU's"
+    )
+    assert not (elsewhere / "benchmarks" / "results").exists()
+
+
+def test_every_file_with_tests_of_the_device_is_named(bench_gpu):
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("*.py")
+        if re.search(r"pytest\.mark\.device\b", path.read_text())
+    }
+    assert set(bench_gpu.TESTS) == marked
+
+
+@pytest.mark.parametrize("toy", [False, True])
+@pytest.mark.parametrize("name", ["gpt2-110m", "qwen2-0.5b"])
+def test_the_floor_counts_the_matrices_of_the_model(bench_gpu, name, toy):
+    size = (bench_gpu.TOYS if toy else bench_gpu.SIZES)[name]
+    with torch.device("meta"):
+        model = bench_gpu.model_of(size)
+    matrices = [
+        weight.numel()
+        for name, weight in model.named_parameters()
+        if weight.ndim == 2 and re.search(r"\.\d+\.", name)  # in a layer
+    ]
+    assert sum(matrices) == size.layers * bench_gpu.block(size)

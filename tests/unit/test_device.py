@@ -22,6 +22,14 @@ PROMPTS = ["def add(a, b):\n", "x", "def f():\n", "names = "]
 ATOL = 1e-5 if CUDA else 0.0
 
 
+@pytest.fixture(autouse=True)
+def _products_in_fp32():
+    """On a GPU, PPO in bf16 lets the whole process multiply in TF32."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
 def trainer(model=None, checkpoints=None, **changes):
     """Four updates of 8 episodes of 12 tokens."""
     tokenizer = build_tokenizer()

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from stylerl.config import PretrainConfig
+from stylerl.config import PretrainConfig, from_preset, presets
 from stylerl.errors import DataError
 from stylerl.supervised import pretrain
 
@@ -48,6 +48,18 @@ def snippets(count=40):
             ],
         }
     )
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_dvcstore_may_hold_the_base_model(preset, tokenizer):
+    settings = from_preset(preset).pretrain
+    lacking = settings.vocabulary - len(tokenizer)
+    tokenizer.add_tokens([f"<{number}>" for number in range(lacking)])
+    with torch.device("meta"):
+        model = pretrain.new_model(settings, tokenizer)
+    assert model.get_input_embeddings().weight.shape[0] == settings.vocabulary
+    in_bf16 = 2 * sum(weight.numel() for weight in model.parameters())
+    assert in_bf16 <= 25 * 2**20
 
 
 @pytest.mark.parametrize(
@@ -252,6 +264,13 @@ def test_a_checkpoint_from_before_the_decay_serves_another_budget(
 def test_a_budget_with_other_rates_is_refused(seen, before, budget):
     with pytest.raises(DataError, match=f"pretrain.tokens = {before}"):
         pretrain.check_budget(seen, before, budget)
+
+
+def test_snippets_that_no_context_holds_are_one_clear_error():
+    table = snippets()
+    table["text"] *= 40
+    with pytest.raises(DataError, match="none of 30 .*pretrain.context = 64"):
+        next(pretrain.train(table, TINY, 0))
 
 
 def test_no_held_out_snippets_is_one_clear_error():

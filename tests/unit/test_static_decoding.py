@@ -3,12 +3,17 @@
 On a machine with a GPU these tests run there, and the steps are captured.
 """
 
+import gc
+import weakref
+
 import pytest
 import torch
 from conftest import build_gpt2, build_llama
+from torch.fx.experimental import _config
 from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 from stylerl.lm import static_decoding
+from stylerl.lm.decoding import PreallocatedLayer
 from stylerl.lm.sampling import generate
 
 pytestmark = pytest.mark.device
@@ -65,6 +70,46 @@ def test_the_steps_follow_the_weights(bf16, tokenizer):
     again.load_state_dict(model.state_dict())
     assert got == sample(again, tokenizer, static=True, bf16=bf16)
     assert got != before
+
+
+def test_the_steps_last_used_are_kept(tokenizer, monkeypatch):
+    monkeypatch.setattr(static_decoding, "KEPT", 4)  # a call's: 8, 4, 2, 1
+    model = built(build_llama, tokenizer, factor=3)
+    for temperature in (0.5, 0.7, 0.9, 0.5):
+        options = {"temperature": temperature}
+        got = sample(model, tokenizer, static=True, **options)
+        assert got == sample(model, tokenizer, static=False, **options)
+        steps = static_decoding.decoder_of(model, False).steps
+        assert len(steps) <= 4
+        assert [*steps][-1].temperature == temperature
+
+
+def test_a_call_keeps_all_of_its_steps():
+    rows, used = 256, 1
+    while rows > 1:
+        rows, used = -(-rows // 2), used + 1
+    assert used < static_decoding.KEPT
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("static", [False, True])
+def test_a_model_that_nobody_holds_is_freed(static, bf16, tokenizer):
+    model = built(build_llama, tokenizer)
+    sample(model, tokenizer, static=static, bf16=bf16)
+    freed = weakref.ref(model)
+    del model
+    gc.collect()
+    assert freed() is None
+
+
+def test_the_cache_of_the_plain_loop_stays_on_its_device():
+    """The device meta stands for a GPU: no CPU tensor mixes with it."""
+    layer = PreallocatedLayer(capacity=8)
+    states = torch.zeros(4, 2, 3, 16, device="meta")
+    layer.update(states, states)
+    with _config.patch(meta_nonzero_assume_all_nonzero=True):
+        layer.batch_select_indices(torch.tensor([0, 3], device="meta"))
+    assert layer.columns.shape == (2, 2, 16, 8)
 
 
 def test_a_model_that_counts_its_keys_decodes_in_the_plain_loop(tokenizer):
