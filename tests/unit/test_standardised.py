@@ -11,7 +11,7 @@ from test_metrics import broken, row
 from stylerl.evaluation.measurement import metrics, standardised
 from stylerl.evaluation.measurement.evaluation import LENGTHS
 
-SHORT, LONG = 5, 60  # tokens: the first stratum, and the last
+SHORT, LONG = 5, 160  # tokens: the first stratum, and the last
 
 
 def table(model: str, *bodies: tuple[str, int, bool]) -> pd.DataFrame:
@@ -42,8 +42,10 @@ def counts(*strata: tuple[int, int]) -> Any:
         (20, "up_to_20"),
         (21, "up_to_30"),
         (45, "up_to_45"),
-        (46, "above_45"),
-        (900, "above_45"),
+        (46, "up_to_70"),
+        (110, "up_to_110"),
+        (111, "above_110"),
+        (900, "above_110"),
     ],
 )
 def test_an_edge_is_the_last_of_its_stratum(tokens: int, name: str) -> None:
@@ -182,4 +184,4 @@ def test_the_authors_lengths_are_told_beside_the_models() -> None:
 
     assert list(found) == list(standardised.NAMES)
     assert found["up_to_15"] == {"share": 0.666667, "compliance": 0.5}
-    assert found["above_45"] == {"share": 0.333333, "compliance": 1}
+    assert found["above_110"] == {"share": 0.333333, "compliance": 1}

@@ -25,10 +25,10 @@ from stylerl.judge.outcome import Outcome
 
 Floats = NDArray[np.float64]
 
-EDGES = (10, 15, 20, 30, 45)  # tokens; each is the last of its stratum
-LONG = EDGES[-1]  # a body above it is long
+EDGES = (10, 15, 20, 30, 45, 70, 110)  # tokens, the last of each stratum
+LONG = 45  # a body above it is long
 DIGITS = 6
-NAMES = (*(f"up_to_{edge}" for edge in EDGES), f"above_{LONG}")
+NAMES = (*(f"up_to_{edge}" for edge in EDGES), f"above_{EDGES[-1]}")
 
 
 def tally(rows: pd.DataFrame, prompts: pd.Index) -> Floats:
