@@ -81,6 +81,14 @@ kind("complex and bytes", "return b'a' + b'b', 1j * 2j, 3.0 / 4.0, 0x10")
 kind("ellipses", "return ..., ..., ..., ..., ..., ...")
 kind("isinstance of constants", "return isinstance(1, int) and callable(len)")
 
+# ---- operators between an input and a constant ----------------------------
+kind("sums of a parameter", "return X + 1, X - 2, X * 3, X // 4, X % 5")
+kind("a chain of operators", "return ((X + 1) * 2 - 3) // 4 % 5")
+kind("comparisons of a parameter", "return X == 1, X < 2, X > 3, X != 4")
+kind(
+    "operators in turn", "X = X + 1", "X = X * 2", "X = X - 3", "return X % 4"
+)
+
 # ---- names that carry nothing ----------------------------------------------
 kind("numbered zeros", *chain("a# = 0", 10))
 kind(

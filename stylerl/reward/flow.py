@@ -95,6 +95,7 @@ class Flow:
     def _statement(self, node: ast.stmt, at: At) -> None:
         """Add what one statement binds, decides or does."""
         match node:
+            # What binds names, or decides whether a block runs.
             case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
                 if node.value is not None:
                     made_of = self.reads(node.value) | {at.under}
@@ -126,6 +127,7 @@ class Flow:
                 self._try(node, at)
             case ast.Match():
                 self._match(node, at)
+            # What does nothing, and then all that has an effect.
             case ast.Pass() | ast.Break() | ast.Continue():
                 pass
             case ast.Expr(value) if not _acts(value):

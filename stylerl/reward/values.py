@@ -86,6 +86,7 @@ class Values:
 
     def _operation(self, node: ast.expr) -> str:
         match node:
+            # What stands for itself, or for what is in it.
             case ast.Constant():
                 return CONSTANT
             case ast.Name(name):
@@ -105,6 +106,7 @@ class Values:
                 label = self.value(inner)
                 self.labels[target.id] = label
                 return label
+            # An operation and its parts, which are read below.
             case ast.Compare(left, ops, comparators):
                 parts = [left, *comparators]
                 name = type(ops[0]).__name__
@@ -155,6 +157,8 @@ class Values:
         if all(label == CONSTANT for label in labels):
             return CONSTANT
         self._fold(labels)
+        if isinstance(node, (ast.BinOp, ast.Compare)) and CONSTANT in labels:
+            name = f"{type(node).__name__} of a constant"  # whichever it is
         if isinstance(node, ast.BoolOp) and len(set(labels)) == 1:
             return labels[0]
         if isinstance(node, ast.IfExp) and labels[1] == labels[2]:
