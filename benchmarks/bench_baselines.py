@@ -11,7 +11,7 @@ the same number of episodes and the settings of params.yaml:
     PPO, linter  what the stage `ppo` has made
     PPO, STYLE   our trainer, with the classifier or the pairwise model in
                  the linter's place
-    TRL RLOO     TRL's RLOOTrainer with the reward of params.yaml, and its own
+    TRL RLOO     TRL's RLOOTrainer with our trainer's reward, and its own
                  defaults where params.yaml has no such setting
     RAFT         of GENERATIONS completions of each prompt the best by the
                  reward of params.yaml, then SFT on these; again and again
@@ -44,17 +44,17 @@ from transformers import get_linear_schedule_with_warmup
 from stylerl import config, draws, storage
 from stylerl.cli import evaluate_command
 from stylerl.config import Params
+from stylerl.data.places import places_of_labels
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.lm import batching
 from stylerl.lm.models import save_model
-from stylerl.lm.sampling import Completions, generate
+from stylerl.lm.sampling import Completions, generate, whole_lines
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS
-from stylerl.reward import trl_reward
-from stylerl.reward.composite import expected_sizes
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
+FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
@@ -126,7 +126,10 @@ def run_ppo(params: Params) -> LoadedModel:
 
 def untrained(params: Params) -> PPOTrainer:
     """What the stage `ppo` puts together, before its first update."""
-    return build_trainer(SFT, params, storage.read_table(LABELS))
+    labels = storage.read_table(LABELS)
+    return build_trainer(
+        SFT, params, labels, places=places_of_labels(FILTER, labels)
+    )
 
 
 def run_rloo(params: Params) -> LoadedModel:
@@ -139,22 +142,19 @@ def run_rloo(params: Params) -> LoadedModel:
     begin = tokenizer.bos_token or tokenizer.eos_token  # as encode_prompt
     minibatch = settings.batch_size // settings.num_minibatches
 
-    # The sizes that our trainer goes by, for the same reward.
-    sizes = expected_sizes(
-        ours.policy.model, tokenizer, ours.prompts, settings,
-        draws.seed_of(params.seed, "reference"), bf16=ours.compute.bf16,
-    )  # fmt: skip
+    def reward(prompts: list[str], **sampled: Any) -> list[float]:
+        return trl_rewards(
+            ours, [p.removeprefix(begin) for p in prompts], **sampled
+        )
+
     # As many steps on as many episodes as ours.
     with tempfile.TemporaryDirectory() as folder:
         trainer = RLOOTrainer(
             model=ours.policy.model,
             processing_class=tokenizer,
-            reward_funcs=trl_reward(params, tokenizer),
+            reward_funcs=reward,
             train_dataset=Dataset.from_dict(
-                {
-                    "prompt": [begin + prompt for prompt in ours.prompts],
-                    "size": [sizes[prompt] for prompt in ours.prompts],
-                }
+                {"prompt": [begin + prompt for prompt in ours.prompts]}
             ),
             args=RLOOConfig(
                 output_dir=folder,
@@ -190,6 +190,23 @@ def run_rloo(params: Params) -> LoadedModel:
     return LoadedModel(model.eval(), tokenizer)
 
 
+def trl_rewards(
+    ours: PPOTrainer,
+    prompts: list[str],
+    completions: list[str],
+    completion_ids: list[list[int]],
+    **_: Any,
+) -> list[float]:
+    """What our trainer would give the completions that TRL's has sampled."""
+    eos = ours.tokenizer.eos_token_id
+    finished = [ids[-1:] == [eos] for ids in completion_ids]
+    judged = [
+        text if done else whole_lines(text)
+        for text, done in zip(completions, finished, strict=True)
+    ]
+    return total_rewards(ours, prompts, judged, finished)
+
+
 def total_rewards(
     ours: PPOTrainer,
     prompts: list[str],
@@ -197,7 +214,7 @@ def total_rewards(
     finished: list[bool],
 ) -> list[float]:
     """What our trainer would give each episode, its parts summed."""
-    parts = dict(ours.reward(prompts, judged))  # type: ignore[arg-type]
+    parts = dict(ours.sampler.feedback.reward(prompts, judged))  # type: ignore
     totals = [sum(each) for each in zip(*parts.values(), strict=True)]
     missing = ours.config.missing_eos_penalty
     return [

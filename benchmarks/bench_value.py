@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from stylerl import config, storage
+from stylerl.data.places import places_of_labels
 from stylerl.lm.logprobs import response_states, right_pad
 from stylerl.ppo import formulas
 from stylerl.ppo.factory import build_trainer
@@ -50,10 +51,12 @@ def main() -> None:
     settings = dataclasses.replace(
         params.ppo, baseline="value", checkpoint_every=0
     )
+    labels = storage.read_table(Path("artifacts/label/labels.parquet"))
     trainer = build_trainer(
         "artifacts/sft",
         dataclasses.replace(params, ppo=settings),
-        storage.read_table(Path("artifacts/label/labels.parquet")),
+        labels,
+        places=places_of_labels(Path("artifacts/filter"), labels),
     )
     batches = []
     for trainer.learner.done in range(count):

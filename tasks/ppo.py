@@ -25,8 +25,7 @@ from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
 from stylerl.reward import functions
 
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
-FILES = Path("artifacts/filter/files.parquet")
+FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT = Path("artifacts/sft")
 CHECKPOINTS = Path("checkpoints/ppo")
@@ -124,15 +123,13 @@ def _sources(reward: Iterable[str]) -> Iterator[Path]:
 
 def make_trainer(params: config.Params) -> PPOTrainer:
     """The trainer of this stage, with its checkpoints."""
-    labels, snippets = map(storage.read_table, (LABELS, SNIPPETS))
-    cut = snippets[snippets["id"].isin(labels["source_id"])]
-    by_id = places.places(FILES, cut)
+    labels = storage.read_table(LABELS)
     return build_trainer(
         SFT,
         params,
         labels,
         checkpoints=CHECKPOINTS / _key()[:16],
-        places=places.places_of_prompts(by_id, labels),
+        places=places.places_of_labels(FILTER, labels),
     )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from stylerl import config, storage
 from stylerl.config import EvaluateConfig, Params
+from stylerl.data.places import places_of_labels
 from stylerl.evaluation.measurement.bootstrap import (
     Floats,
     Interval,
@@ -29,6 +30,7 @@ from stylerl.evaluation.measurement.bootstrap import (
 from stylerl.ppo.factory import build_trainer
 
 PROMPTS, SAMPLES = 64, 4
+FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT = Path("artifacts/sft")
 REWARD_MODELS = Path("artifacts/reward")
@@ -62,13 +64,16 @@ def measure(root: Path, params: Params) -> Signal:
             "ppo.validate_every": 0,
             "ppo.keep": "last",
             "ppo.monitor": "none",
+            "ppo.on_alarm": "warn",
         },
     )
+    labels = storage.read_table(root / LABELS)
     trainer = build_trainer(
         root / SFT,
         wanted,
-        storage.read_table(root / LABELS),
+        labels,
         reward_models=root / REWARD_MODELS,
+        places=places_of_labels(root / FILTER, labels),
     )
     batch = trainer.rollout(trainer.prompts)
     both = (batch.monitored["compliance"], batch.scores)

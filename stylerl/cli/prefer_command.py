@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -181,7 +182,11 @@ def sample(params: Params, count: int) -> list[Pair]:
             f"pairs are sampled from {POLICIES[0]}, which does not exist; "
             "`stylerl run` makes it, or name a file: --from pairs.jsonl"
         )
-    prompts = training_prompts(storage.read_table(LABELS), count, params.seed)
+    fits = sampling.fits_all(
+        [(folder, "main") for folder in present], params.ppo.max_new_tokens
+    )
+    labels = storage.read_table(LABELS)
+    prompts = training_prompts(labels, count, params.seed, fits)
     # One completion a prompt from each model, by random streams of their own.
     drawn = []
     for side, folder in enumerate((present[0], present[-1])):
@@ -213,20 +218,23 @@ def sample(params: Params, count: int) -> list[Pair]:
     return pairs
 
 
-def training_prompts(labels: pd.DataFrame, count: int, seed: int) -> list[str]:
-    """Draw prompts of compliant training functions.
+def training_prompts(
+    labels: pd.DataFrame, count: int, seed: int, fits: Callable[[str], bool]
+) -> list[str]:
+    """Draw prompts of compliant training functions that fit the models.
 
     Raises:
         DataError: there are none.
     """
-    prompts = compliant_prompts(labels, "train", seed)
+    drawn = compliant_prompts(labels, "train", seed)
+    prompts = [*islice(filter(fits, drawn), count)]
     if not prompts:
         raise DataError(
             "pairs need prompts: compliant functions of the training split; "
-            f"{LABELS} has none: raise label.snippets, or name a file: "
-            "--from pairs.jsonl"
+            f"{LABELS} has none that fits: raise label.snippets, lower "
+            "ppo.max_new_tokens, or name a file: --from pairs.jsonl"
         )
-    return prompts[:count]
+    return prompts
 
 
 def report(answers: Sequence[Answer]) -> Group:

@@ -225,7 +225,7 @@ class PretrainConfig(Section):
 
     @property
     def heads(self) -> int:
-        """Attention heads."""
+        """Attention heads, which share one key and one value."""
         return _heads(self.hidden)
 
 
@@ -571,6 +571,7 @@ class PPOConfig(Section):
                 "ppo.reward must map names to numbers, such as {linter: 1.0}; "
                 "got none: name one part at least"
             )
+        # What a batch must be divisible by, or hold.
         if self.batch_size % self.copies:
             raise ConfigError(
                 "with ppo.baseline: group, ppo.batch_size must be a multiple "
@@ -588,6 +589,7 @@ class PPOConfig(Section):
                 f"ppo.num_minibatches must be at most ppo.batch_size, "
                 f"{self.batch_size}; got {self.num_minibatches}: change either"
             )
+        # What must name something.
         _check_stop_strings("ppo.stop_strings", self.stop_strings)
         if not any(self.reward.values()):
             raise ConfigError(
@@ -605,6 +607,7 @@ class PPOConfig(Section):
                     f"ppo.constraints.{name} must be at most {TWICE}, a share "
                     f"of the reference's; got {share}: lower it"
                 )
+        # What needs another setting.
         if self.kl_control == "proportional" and self.kl_coef == 0:
             raise ConfigError(
                 "ppo.kl_coef must be above 0 where ppo.kl_control is "

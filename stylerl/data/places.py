@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
+from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.judge.outline import Outline, outline, parse
 from stylerl.judge.place import File, Place
@@ -113,6 +114,21 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
         for row in rows
         if (file := found.get((row["distribution"], row["path"])))
     }
+
+
+def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
+    """The places of the labelled functions' prompts, by prompt.
+
+    Args:
+        folder: what the stage filter has written, artifacts/filter.
+        labels: rows of artifacts/label/labels.parquet.
+
+    Raises:
+        DataError: a table of the folder is missing.
+    """
+    snippets = storage.read_table(folder / "snippets.parquet")
+    cut = snippets[snippets["id"].isin(labels["source_id"])]
+    return places_of_prompts(places(folder / "files.parquet", cut), labels)
 
 
 def places_of_prompts(

@@ -15,6 +15,7 @@ from stylerl.evaluation.display import (
 )
 
 CUT = metric_of("non_compliance_cut")
+RUFF = metric_of("ruff")
 STANDARDISED = metric_of("standardised_compliance")
 KL_LIMIT = 15.0  # nats a response; docs/ppo-log.md, alarm "KL explosion"
 SIZE_LIMIT = 0.2  # of SFT's length and statements
@@ -47,14 +48,17 @@ def goals(metrics: Metrics) -> list[Guard]:
     """What a run sets out to reach, as far as its evaluation measured it."""
     gain, cut = metrics["gain"], non_compliance_cut(metrics)
     words = ("reached", "missed")
-    found = [
-        Guard(
-            "non-compliance cut",
-            cut is not None and cut >= CUT_GOAL,
-            f"{show(CUT, cut)}%; the goal is at least {100 * CUT_GOAL:.0f}%",
-            words,
+    found = []
+    if cut is not None:  # else SFT left nothing to cut
+        found.append(
+            Guard(
+                "non-compliance cut",
+                cut >= CUT_GOAL,
+                f"{show(CUT, cut)}%; the goal is at least "
+                f"{100 * CUT_GOAL:.0f}%",
+                words,
+            )
         )
-    ]
     if STANDARDISED.key in gain:
         found.append(
             Guard(
@@ -62,6 +66,16 @@ def goals(metrics: Metrics) -> list[Guard]:
                 gain_sign(STANDARDISED, gain) > 0,
                 f"{show_gain(STANDARDISED, gain)} points; the goal is an "
                 "interval above zero",
+                words,
+            )
+        )
+    if RUFF.key in gain:
+        found.append(
+            Guard(
+                "ruff, which no reward has seen",
+                gain_sign(RUFF, gain) >= 0,
+                f"{show_gain(RUFF, gain)} findings in 10 lines; the goal is "
+                "that it is not clearly worse",
                 words,
             )
         )

@@ -270,7 +270,7 @@ def _add_vocabulary(
     }
     known = {i: token for token, i in tokenizer.get_vocab().items()}
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(_splitter(parts))
+    writer.add_tokenizer_pre(splitter(parts))
     writer.add_vocab_size(rows)
     writer.add_token_list([known.get(i, f"[unused {i}]") for i in range(rows)])
     writer.add_token_types(
@@ -295,7 +295,7 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Any:
     return backend
 
 
-def _splitter(parts: Mapping[str, Any]) -> str:
+def splitter(parts: Mapping[str, Any]) -> str:
     """llama.cpp's name of how a text is split before the merges.
 
     Raises:

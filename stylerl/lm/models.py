@@ -209,6 +209,17 @@ def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:
     model.config.judge = judge
 
 
+def positions(name: str | Path, revision: str = "main") -> int | None:
+    """How many tokens a model can hold; None where it does not say.
+
+    Raises:
+        ModelError: it cannot be found.
+    """
+    config = _from_pretrained(AutoConfig, name, revision)
+    limit: int | None = getattr(config, "max_position_embeddings", None)
+    return limit
+
+
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a prompt, begun as every document in training was.
 

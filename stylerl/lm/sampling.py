@@ -6,8 +6,9 @@ comparing two models "on the same seeds" means something.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
+from stylerl.lm import models
 from stylerl.lm.decoding import decode_batch, draw_uniforms
 from stylerl.lm.logprobs import response_states, right_pad, token_scores
 from stylerl.lm.models import bf16_copy, encode_prompt
@@ -200,6 +202,25 @@ def response_logprobs(
                 result[i] = logprobs.clone()
             bar.update(len(rows))
     return result
+
+
+def fits_all(
+    names: Iterable[tuple[str | Path, str]], new: int
+) -> Callable[[str], bool]:
+    """Whether a prompt and `new` tokens fit every model, by name and revision.
+
+    Raises:
+        ModelError: a model cannot be found.
+    """
+    rooms = [
+        (models.load_tokenizer(*each), limit - new)
+        for each in names
+        if (limit := models.positions(*each)) is not None
+    ]
+    return lambda prompt: all(
+        len(encode_prompt(tokenizer, prompt)) <= room
+        for tokenizer, room in rooms
+    )
 
 
 def _batches(items: list[int], size: int) -> Iterator[list[int]]:

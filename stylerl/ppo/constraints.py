@@ -4,9 +4,8 @@
 ceiling on KL, in nats a response.  The reference is measured once, by the
 first rollouts, which are its own.  What a completion contributes:
 
-    substance    what its body says, in pairs (reward/substance.py; any free
-                 name may be the module's), up to twice the reference's
-                 mean: no line is worth a page
+    substance    what its body says, in pairs (reward/substance.py), up to
+                 twice the reference's mean: no line is worth a page
     length       where its length stands among the reference's completions:
                  0 below all of them, 1/2 at their median, 1 above all
     long_bodies  1 if it has as many tokens as the upper quartile of the
@@ -52,9 +51,16 @@ class Reference(NamedTuple):
 class Constraints:
     """The constraints of a run, with the price of each."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        """Nothing presses yet, so that every price is 0."""
-        self.limits = dict(limits)
+    def __init__(
+        self,
+        limits: Mapping[str, float],
+        known: substance.Known = substance.anything,
+    ) -> None:
+        """Nothing presses yet, so that every price is 0.
+
+        `known` gives the names of the module around a prompt.
+        """
+        self.limits, self.known = dict(limits), known
         self.prices = dict.fromkeys(limits, prices.Price())
         self.reference: Reference | None = None  # once measured
 
@@ -62,8 +68,11 @@ class Constraints:
         """Measure a batch; the first one is the reference's own."""
         if not self.limits:
             return Observation(torch.zeros(len(batch.prompts)), 0.0, {}, {})
-        pairs = zip(batch.prompts, batch.completions, strict=True)
-        found = [substance.measure(*pair) for pair in pairs]
+        pairs = zip(batch.prompts, batch.judged, strict=True)
+        found = [
+            substance.measure(prompt, text, self.known(prompt))
+            for prompt, text in pairs
+        ]
         if self.reference is None:
             self.reference = _measure(batch, found)
         has = self.reference
@@ -143,7 +152,7 @@ def _contributions(
         "length": (shorter + no_longer) / (2 * len(lengths)),
         "long_bodies": (own >= reference.quantile(LONG)).float(),
         "parses": torch.tensor([float(each.parsed) for each in found]),
-        "distinct": torch.tensor(gaming.unshared_ngrams(batch.completions)),
+        "distinct": torch.tensor(gaming.unshared_ngrams(batch.judged)),
     }
 
 

@@ -119,6 +119,7 @@ def build_trainer(
         seed=params.seed,
         checkpoints=checkpoints,
         whole_lines=True,  # a cut line is no style
+        known=judge.around,
     )
 
 

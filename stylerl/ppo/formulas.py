@@ -42,10 +42,22 @@ def kl_k1(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
 def kl_k2(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """(log pi - log pi_ref)^2 / 2 (KL, k2).
 
-    Its gradient under samples of pi is that of KL(pi, pi_ref); the gradient
-    of k3 is that of KL(pi_ref, pi).
+    Its gradient under samples of pi is that of KL(pi, pi_ref) of this token;
+    the gradient of k3 is that of KL(pi_ref, pi).
     """
     return (logprobs - ref_logprobs) ** 2 / 2
+
+
+def kl_to_come(kl: Tensor, mask: Tensor, gamma: float) -> Tensor:
+    """The KL of the tokens after each one, (B, R) of (B, R), centred.
+
+    The KL of a response also depends on a token through the later ones that
+    it leads to: grad KL = E sum_t grad log pi_t sum_{s >= t} kl_s.  k2 has
+    the term of s = t; times log pi_t, this has the others.  The mean over
+    the mask is taken off, which changes no gradient, in expectation.
+    """
+    later = (discounted_sums(kl, gamma) - kl) * mask
+    return (later - later[mask].mean()) * mask
 
 
 def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:

@@ -388,9 +388,12 @@ def _is_asked_for(history: History) -> bool:
 
 
 def _pays(history: History) -> bool:
-    """Whether the objective, score less KL penalty, has clearly risen."""
+    """Whether the objective, score less KL penalty, has clearly risen.
+
+    Where every batch's scores are one number nothing says what clear is.
+    """
     window = min(SMOOTHED, len(history) // 2)
-    if window == 0:
+    if window == 0 or all(map(_is_flat, history)):
         return False
     objective = [row["objective/rlhf_reward"] for row in history]
     gained = _mean(objective[-window:]) - _mean(objective[:window])

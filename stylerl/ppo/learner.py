@@ -23,6 +23,7 @@ from stylerl.ppo.meters import MetricSums
 from stylerl.ppo.policy import PolicyWithValue, ResponseScores
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
+from stylerl.reward import substance
 
 ADAM_EPS = 1e-5  # published PPO's; torch's default is 1e-8
 
@@ -35,6 +36,7 @@ class RolloutTargets(NamedTuple):
     values: Tensor  # V_old
     advantages: Tensor
     returns: Tensor
+    kl_to_come: Tensor  # of the tokens after each one, centred
 
 
 class Learner:
@@ -47,8 +49,9 @@ class Learner:
         compute: Compute,
         ranks: Ranks,
         seed: int,
+        known: substance.Known = substance.anything,
     ) -> None:
-        """Train `policy` in place."""
+        """Train `policy` in place; `known` is the constraints'."""
         self.config = config
         self.policy = policy
         self.compute = compute
@@ -56,7 +59,7 @@ class Learner:
         self.seed = seed
         self.done = 0  # updates
         self.beta = config.kl_coef  # moved by the KL controller
-        self.constraints = Constraints(config.constraints)
+        self.constraints = Constraints(config.constraints, known)
         self.penalty = config.kl_coef  # beta, and the price of KL
         self.kl_weight = 0.0  # of the penalty in the loss
         self.rollbacks: list[int] = []  # to which updates; each halves lr
@@ -100,6 +103,7 @@ class Learner:
             batch.values,
             advantages,
             returns,
+            formulas.kl_to_come(_kl(batch), batch.mask, self.config.gamma),
         )
         self._set_rate()
         self.policy.train(self.config.gradient_checkpointing)
@@ -134,7 +138,7 @@ class Learner:
         `bonus`, (B,), is what the constraints add to each score.
         """
         config = self.config
-        kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
+        kl = _kl(batch)
         beta = self.penalty if config.kl_penalty == "reward" else 0.0
         cut = ~torch.tensor(batch.finished)
         scores = batch.scores + bonus - config.missing_eos_penalty * cut
@@ -296,7 +300,8 @@ class Learner:
             # Tokens were drawn from pi_old, hence the ratio; the weight is
             # beta in units of the advantages, as it is in the rewards.
             k2 = formulas.kl_k2(now.logprobs, old.ref_logprobs)
-            loss = loss + self.kl_weight * ratio.detach() * k2
+            penalty = ratio.detach() * k2 + ratio * old.kl_to_come
+            loss = loss + self.kl_weight * penalty
         return loss
 
     def _set_rate(self) -> None:
@@ -342,3 +347,8 @@ class Learner:
         self.rollbacks = state["rollbacks"]
         self.constraints.restore(state["constraints"])
         self.return_moments = formulas.Moments(*state["return_moments"])
+
+
+def _kl(batch: Rollouts) -> Tensor:
+    """What k1 says of every token, (B, R)."""
+    return formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask

@@ -97,6 +97,7 @@ class Sampler:
         return SampledRollouts(
             prompts=texts,
             completions=sampled.texts,
+            judged=judged,
             finished=sampled.finished,
             input_ids=[[*prompt, *response] for prompt, response in pairs],
             prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),

@@ -50,7 +50,7 @@ from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Monitor, Reward, Rollouts
 from stylerl.ppo.sampler import Feedback, Sampler
-from stylerl.reward import functions
+from stylerl.reward import functions, substance
 from stylerl.reward.functions import Credit
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
@@ -101,6 +101,7 @@ class PPOTrainer:
         seed: int = 0,
         checkpoints: str | Path | None = None,
         whole_lines: bool = False,
+        known: substance.Known = substance.anything,
     ) -> None:
         """Train `policy` in place, on a GPU if there is one.
 
@@ -125,6 +126,8 @@ class PPOTrainer:
             whole_lines: give these three a completion that was cut at the
                 token limit without its last, incomplete line; else as it
                 was sampled.
+            known: `(prompt)` to the names of the module around it, for the
+                floor under substance; by default any name may be one.
 
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
@@ -161,6 +164,7 @@ class PPOTrainer:
                 {"prompts": self.prompts, "validation": self.validation},
                 seed=seed,
                 whole_lines=whole_lines,
+                judge=getattr(self.policy.model.config, "judge", None),
             )
         if self.ranks.sharded:
             sharding.shard(self.policy)
@@ -175,7 +179,7 @@ class PPOTrainer:
             self.compute,
         )
         self.learner = Learner(
-            config, self.policy, self.compute, self.ranks, seed
+            config, self.policy, self.compute, self.ranks, seed, known
         )
         self.history: list[dict[str, float]] = []  # metrics by update
         self.stopped: health.Alarm | None = None

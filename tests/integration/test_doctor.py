@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import build_gpt2, build_llama
+from test_place import each_a_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -231,6 +232,8 @@ def test_what_a_baseline_could_explain_is_measured_on_sft(tmp_path, tokenizer):
     heads = [f"def f{i}(value):\n" for i in range(3)]
     labels = pd.DataFrame(
         {
+            "id": ["a", "b", "c"],
+            "source_id": ["a", "b", "c"],
             "text": [f"{head}    return value\n" for head in heads],
             "body_start": [len(head) for head in heads],
             "split": "train",
@@ -238,6 +241,12 @@ def test_what_a_baseline_could_explain_is_measured_on_sft(tmp_path, tokenizer):
         }
     )
     storage.write_table(tmp_path / "artifacts/label/labels.parquet", labels)
+    for name, table in zip(
+        ("snippets", "files"), each_a_file(labels), strict=True
+    ):
+        storage.write_table(
+            tmp_path / f"artifacts/filter/{name}.parquet", table
+        )
 
     found = model_checks.check_baseline(tmp_path, params)
 

@@ -60,8 +60,8 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     storage.write_table(tmp_path / ppo.LABELS, labels())
     found, files = each_a_file(labels())
-    storage.write_table(tmp_path / ppo.SNIPPETS, found)
-    storage.write_table(tmp_path / ppo.FILES, files)
+    storage.write_table(ppo.FILTER / "snippets.parquet", found)
+    storage.write_table(ppo.FILTER / "files.parquet", files)
 
     def configure(**changes):
         values = {f"ppo.{name}": v for name, v in changes.items()}

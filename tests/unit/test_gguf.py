@@ -329,10 +329,10 @@ def test_how_text_is_split_has_llama_cpps_name(split, name) -> None:
     backend.pre_tokenizer = split
     found = json.loads(backend.to_str())
     if name:
-        assert gguf_file._splitter(found) == name
+        assert gguf_file.splitter(found) == name
     else:
         with pytest.raises(ModelError, match="split as GPT-2's or StarCoder"):
-            gguf_file._splitter(found)
+            gguf_file.splitter(found)
 
 
 def test_the_missing_package_is_one_line(

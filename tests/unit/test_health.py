@@ -357,10 +357,24 @@ def test_every_alarm_has_a_remedy_that_is_provoked_here():
     assert {name for _, name, _, _ in CASES} == set(REMEDIES)
 
 
-def test_a_constant_reward_is_a_collapse(heard):
-    found = run(lambda p, c: [1.0] * len(c), updates=3)
+@pytest.mark.parametrize(
+    "estimator", [{}, {"baseline": "group", "kl_coef": 0.05}]
+)
+def test_a_constant_reward_is_a_collapse(heard, estimator):
+    found = run(lambda p, c: [1.0] * len(c), updates=3, **estimator)
     tags = heard(found, "reward collapse")
     assert tags["alarm: reward collapse"].startswith("update 3: ")
+
+
+def test_of_a_constant_reward_the_penalty_alone_is_no_gain():
+    """Scores of 1 throughout; the objective differs by what k1 of a few
+    tokens happens to be."""
+    rows = history(
+        from_update=1, objective__score=1.0, objective__score_std=0.0
+    )
+    for update, row in enumerate(rows):
+        row["objective/rlhf_reward"] = 1 + 0.0005 * update
+    assert [alarm.name for alarm in alarms(rows)] == ["reward collapse"]
 
 
 def test_a_batch_without_a_rare_reward_is_no_collapse():

@@ -56,6 +56,23 @@ def test_only_clean_prompts_of_functions_in_the_test_split(judge):
     assert other.text == CLEAN.format(2)
 
 
+def test_a_prompt_that_leaves_no_room_is_passed_over(judge):
+    """The prompts have 15 and 29 characters."""
+    long = "def f(" + "a" * 20 + "):\n"
+    table = snippets((CLEAN.format(10), BODY, "test"), (long, BODY, "test"))
+
+    def drawn(room):
+        found = draw_prompts(
+            table, judge, few(10), 0, fits=lambda text: len(text) <= room
+        )
+        return [prompt.text for prompt in found]
+
+    assert drawn(room=20) == [CLEAN.format(10)]
+    assert len(drawn(room=30)) == 2
+    with pytest.raises(DataError, match="lower evaluate.max_new_tokens"):
+        drawn(room=5)
+
+
 def test_the_draw_depends_on_the_seed_alone(judge):
     rows = [(CLEAN.format(n), BODY, "test") for n in range(30)]
     table = snippets(*rows)

@@ -11,6 +11,7 @@ from test_ppo import PROMPTS, make
 
 from stylerl.errors import ConfigError
 from stylerl.lm import checkpoint
+from stylerl.lm.models import tag_with_judge
 from stylerl.ppo import identity
 from stylerl.reward.functions import source_digest
 
@@ -30,6 +31,13 @@ def trainer(folder, **changes):
 
 def model(seed):
     return build_llama(len(build_tokenizer()), seed=seed)
+
+
+def judged(name):
+    """The same weights, trained on other verdicts."""
+    same = build_llama(len(build_tokenizer()))
+    tag_with_judge(same, name)
+    return same
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +71,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, state):
         ({"model": model(1)}, "run; the weights of the policy changed:"),
         ({"reference": model(1)}, "the weights of the reference changed"),
         ({"reward": shorter}, "run; the function reward changed:"),
+        ({"model": judged("b2")}, "judge was None and is 'b2': change it"),
     ],
 )
 def test_what_changed_is_named(folder, changes, message):

@@ -55,7 +55,7 @@ def test_where_ruff_judges_flake8_is_the_one_not_seen():
     seen = row("sft", "a", completion=text, flake8=["E225", "E231"])
     del seen["ruff"]
 
-    found = metrics._external_metrics(pd.DataFrame([seen]))
+    found = metrics.external_metrics(pd.DataFrame([seen]))
 
     assert [*found] == ["flake8", "black"]
     assert found["flake8"].tolist() == [pytest.approx(20 / 3)]

@@ -17,6 +17,7 @@ from stylerl.ppo.formulas import (
     kl_k1,
     kl_k2,
     kl_k3,
+    kl_to_come,
     learning_rate_share,
     next_kl_coef,
     penalised_rewards,
@@ -118,6 +119,47 @@ def test_of_the_penalties_in_the_loss_k2_has_the_gradient(estimator, right):
     kl = (ours.exp() * (ours - reference)).sum()
     (expected,) = torch.autograd.grad(kl, logits)
     assert torch.allclose(found, expected, atol=1e-6) == right
+
+
+def test_the_penalty_in_the_loss_has_the_gradient_of_a_response():
+    """Two tokens of two, by enumeration of the four responses: the first
+    leads to later KL, which k2 of each token by itself leaves out."""
+    first = torch.tensor([0.3, -1.0], requires_grad=True)
+    second = torch.tensor([[0.5, -0.2], [1.0, 0.1]], requires_grad=True)
+    reference = (
+        torch.tensor([0.6, 0.4]),
+        torch.tensor([[0.9, 0.1], [0.2, 0.8]]),
+    )
+    one, two = torch.log_softmax(first, 0), torch.log_softmax(second, 1)
+    responses = torch.cartesian_prod(torch.arange(2), torch.arange(2))
+    a, b = responses.unbind(1)
+    ours = torch.stack([one[a], two[a, b]], dim=1)  # (4, 2)
+    theirs = torch.stack(
+        [reference[0].log()[a], reference[1].log()[a, b]], dim=1
+    )
+    chance = ours.sum(1).exp()
+    mask = torch.ones(4, 2, dtype=torch.bool)
+    later = kl_to_come((ours - theirs).detach(), mask, 1.0)
+    loss = kl_k2(ours, theirs) + later * ours
+    found, alone, expected = (
+        torch.autograd.grad(total, (first, second), retain_graph=True)
+        for total in (
+            (chance.detach() * loss.sum(1)).sum(),
+            (chance.detach() * kl_k2(ours, theirs).sum(1)).sum(),
+            (chance * (ours - theirs).sum(1)).sum(),
+        )
+    )
+    assert all(map(torch.allclose, found, expected))
+    assert not torch.allclose(alone[0], expected[0], atol=0.01)
+
+
+def test_kl_to_come():
+    """2 + 4 after the first, 4 after the second; then 3; the mean of
+    (6, 4, 0, 3, 0) is 2.6."""
+    kl = torch.tensor([[1.0, 2.0, 4.0], [5.0, 3.0, 0.0]])
+    found = kl_to_come(kl, MASK, 1.0)
+    expected = [[3.4, 1.4, -2.6], [0.4, -2.6, 0.0]]
+    assert torch.allclose(found, torch.tensor(expected))
 
 
 def test_group_advantages():

@@ -230,4 +230,4 @@ def test_without_models_or_prompts_the_error_says_what_to_do() -> None:
     with pytest.raises(DataError, match="`stylerl run` makes it"):
         prefer.sample(Params(), 4)
     with pytest.raises(DataError, match=r"raise label\.snippets"):
-        prefer.training_prompts(labels(0), 4, 0)
+        prefer.training_prompts(labels(0), 4, 0, bool)

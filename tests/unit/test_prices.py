@@ -127,6 +127,7 @@ def rollouts(completions, lengths):
         batch,
         prompts=["def f(a):\n"] * 4,
         completions=completions,
+        judged=completions,
         response_lengths=torch.tensor(lengths),
         reward_parts={"r": score},
         logprobs=torch.zeros(4, max(lengths)),
@@ -194,6 +195,22 @@ def test_what_completions_contribute():
     assert float(again.bonus.sum()) == pytest.approx(0, abs=1e-5)
 
 
+def test_substance_knows_the_file():
+    """`g + h` adds g and h and returns it; where the file is not known both
+    names are worth what one is, and a name that it lacks is nothing."""
+    sums = rollouts(["    return g + h\n"] * 4, [4] * 4)
+
+    def mean(*known):
+        constraints = Constraints({"substance": 1.0}, *known)
+        constraints.observe(sums)
+        return constraints.reference.means["substance"]
+
+    assert mean() == 2
+    assert mean(lambda prompt: frozenset({"g", "h"})) == 3
+    assert mean(lambda prompt: frozenset({"g"})) == 2
+    assert mean(lambda prompt: frozenset()) == 1
+
+
 def test_without_constraints_nothing_is_measured():
     metrics = next(iter(make(lengths))).metrics
     assert not [k for k in metrics if k.startswith(("price/", "constraint/"))]
@@ -222,6 +239,38 @@ def test_a_resumed_run_has_the_prices_of_one_that_was_not(tmp_path):
         resumed.learner.constraints.state()
         == whole.learner.constraints.state()
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("floor", [{}, {"parses": 1.0}])
+def test_the_trainer_keeps_what_a_floor_asks_for(floor):
+    """One token, which parses if it is even and is worth 1 if not, beta =
+    1/2.  Even tokens have p under pi_ref, and p / (p + (1 - p) e^2) at the
+    optimum, but p where as many must parse."""
+    trainer = make(
+        lambda prompts, texts: [0.0] * len(texts),
+        updates=80,
+        batch_size=256,
+        max_new_tokens=1,
+        learning_rate=1e-2,
+        kl_coef=0.5,
+        constraints=floor,
+    )
+    shares = []
+    for _ in range(len(trainer)):
+        batch = trainer.rollout()
+        even = [row[-1] % 2 == 0 for row in batch.input_ids]
+        changed = dataclasses.replace(
+            batch,
+            judged=[" = 1" if each else " = (" for each in even],
+            reward_parts={"odd": 1 - torch.tensor(even, dtype=torch.float)},
+        )
+        trainer.update(changed)
+        shares.append(sum(even) / len(even))
+    p = shares[0]
+    kept = p if floor else p / (p + (1 - p) * math.e**2)
+    assert p > 0.35
+    assert sum(shares[-20:]) / 20 == pytest.approx(kept, abs=0.05)
 
 
 @pytest.mark.slow

@@ -7,7 +7,9 @@ import torch
 from conftest import build_llama
 
 from benchmarks import bench_baselines as bench
+from stylerl.config import PPOConfig
 from stylerl.lm.sampling import Completions, generate, response_logprobs
+from stylerl.ppo import PPOTrainer
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,35 @@ def test_the_best_of_each_prompt_is_kept(
     rewards: list[float], size: int, best: list[int]
 ) -> None:
     assert bench.best_of_each(rewards, size) == best
+
+
+def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
+    """A letter is worth 1 and another point for upper case; one that was cut
+    loses its last line and `ppo.missing_eos_penalty`."""
+    trainer = PPOTrainer(
+        PPOConfig(
+            batch_size=4,
+            num_minibatches=1,
+            missing_eos_penalty=0.5,
+            checkpoint_every=0,
+        ),
+        policy=build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        reward=lambda prompts, texts: {
+            "length": [float(len(text)) for text in texts],
+            "upper": [float(text.isupper()) for text in texts],
+        },
+        prompts=["x"],
+    )
+    eos = tokenizer.eos_token_id
+    found = bench.trl_rewards(
+        trainer,
+        ["x", "x", "x"],
+        ["AB", "a\nbc", ""],
+        [[5, eos], [5, 6, 7], [eos]],
+        trainer_state=None,
+    )
+    assert found == [3.0, 1.5, 0.0]
 
 
 def test_every_token_of_a_response_is_learnt_and_none_of_a_prompt(

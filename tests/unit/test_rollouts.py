@@ -20,6 +20,7 @@ def make(**changes):
     values = {
         "prompts": ["a", "b"],
         "completions": ["x = 1 + 2", "y"],
+        "judged": ["x = 1 + 2", ""],
         "finished": [True, False],
         "input_ids": [[1, 5, 6, 7, 8], [1, 9]],
         "prompt_lengths": torch.tensor([2, 1]),
@@ -137,6 +138,7 @@ def test_shares_of_ranks_make_the_batch_again():
     batch = make(
         prompts=list("abcde"),
         completions=list("vwxyz"),
+        judged=list("vwxyz"),
         finished=[True, False, True, False, True],
         input_ids=[[1, i] for i in range(5)],
         prompt_lengths=torch.arange(5),

@@ -8,7 +8,13 @@ from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
 from stylerl.lm import decoding, sampling
-from stylerl.lm.sampling import generate, response_logprobs, whole_lines
+from stylerl.lm.models import encode_prompt
+from stylerl.lm.sampling import (
+    fits_all,
+    generate,
+    response_logprobs,
+    whole_lines,
+)
 
 PROMPTS = [
     "def add(a, b):\n",
@@ -266,3 +272,12 @@ def test_a_prompt_that_does_not_fit_is_one_clear_error(tokenizer):
     model = build_llama(len(tokenizer))
     with pytest.raises(ModelError, match="256 positions; the longest"):
         sample(model, build_tokenizer(), ["x" * 400], max_new_tokens=10)
+
+
+def test_what_fits_every_model(llama_folder, tokenizer):
+    """256 positions: a prompt and its first token may have 246."""
+    fits = fits_all([(llama_folder, "main")], 10)
+    short = next(n for n in range(400, 0, -1) if fits("x" * n))
+    assert len(encode_prompt(tokenizer, "x" * short)) <= 246
+    assert len(encode_prompt(tokenizer, "x" * (short + 1))) == 247
+    assert fits_all([], 10)("x" * 400)

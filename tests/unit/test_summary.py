@@ -155,7 +155,7 @@ def test_an_evaluation_from_before_the_strata_is_read():
         "PPO cut non-compliance by 60.0%: compliance rose from 40.0% to "
         "76.0%, +36.0 points (95% interval +30.0 to +40.0)."
     )
-    (goal,) = guards.goals(old)
+    goal, _ = guards.goals(old)
     assert goal.markdown == (
         "- non-compliance cut: reached, 60.0%; the goal is at least 60%"
     )
@@ -188,13 +188,23 @@ def test_goals_that_are_missed(cut, gain, missed):
     assert [goal.name for goal in found if not goal.held] == missed
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "held"),
+    [(-0.2, -0.1, True), (-0.1, 0.3, True), (0.01, 0.3, False)],
+)
+def test_a_linter_that_no_reward_has_seen_must_not_find_more(low, high, held):
+    found = guards.goals(metrics(gain=moved("ruff", low, high)))
+
+    assert [g.held for g in found if g.name.startswith("ruff")] == [held]
+
+
 def test_with_nothing_to_cut_there_is_no_cut():
     clean = metrics({"compliance": 1.0})
     clean["sft"] = NUMBERS | {"compliance": 1.0}
     del clean["gain"]["non_compliance_cut"]
 
     assert guards.non_compliance_cut(clean) is None
-    assert guards.goals(clean)[0].verdict == "missed"
+    assert "non-compliance cut" not in [g.name for g in guards.goals(clean)]
 
 
 def test_long_bodies_are_told_against_the_authors():
@@ -216,9 +226,9 @@ def test_compliance_is_told_by_length():
     lengths = {
         "ppo": {
             "up_to_10": {"share": 1.0, "compliance": 0.9},
-            "above_45": none,
+            "above_110": none,
         },
-        "sft": {"up_to_10": both, "above_45": both},
+        "sft": {"up_to_10": both, "above_110": both},
     }
 
     heads, *rows = summary.by_length(metrics() | {"lengths": lengths})
@@ -229,7 +239,7 @@ def test_compliance_is_told_by_length():
     ]  # fmt: skip
     assert rows == [
         ["up to 10", "50.0", "100.0", "25.0", "90.0"],
-        ["above 45", "50.0", "0.0", "25.0", "–"],
+        ["above 110", "50.0", "0.0", "25.0", "–"],
     ]
 
 

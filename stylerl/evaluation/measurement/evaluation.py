@@ -32,7 +32,7 @@ from stylerl.evaluation.measurement.metrics import (
 )
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
-from stylerl.lm import models
+from stylerl.lm import models, sampling
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
@@ -67,7 +67,10 @@ def evaluate(
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
     # 1. Sample: every model completes the same prompts from the same seeds.
-    prompts = heldout.draw_prompts(snippets, judge, config, seed, places)
+    prompts = heldout.draw_prompts(
+        snippets, judge, config, seed, places,
+        sampling.fits_all(sources.values(), config.max_new_tokens),
+    )  # fmt: skip
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
         sources, prompts, texts, config, seed
@@ -107,7 +110,10 @@ def evaluate_models(
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
     first, *others = sources
-    prompts = heldout.draw_prompts(snippets, judge, config, seed, places)
+    prompts = heldout.draw_prompts(
+        snippets, judge, config, seed, places,
+        sampling.fits_all(sources.values(), config.max_new_tokens),
+    )  # fmt: skip
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
         sources, prompts, texts,

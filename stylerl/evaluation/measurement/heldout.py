@@ -7,7 +7,7 @@ carry no violation: every completion starts clean.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -41,12 +41,13 @@ def draw_prompts(
     config: EvaluateConfig,
     seed: int,
     places: Mapping[str, Place] | None = None,
+    fits: Callable[[str], bool] = lambda prompt: True,
 ) -> list[Prompt]:
     """Draw `config.prompts` prompts of the split whose own lines are clean.
 
-    Clean where they stand, if `places` has the snippet's id.  Fewer where
-    the split does not hold as many; `config.prompt_texts` instead where
-    there are some.
+    Clean where they stand, if `places` has the snippet's id.  Not those that
+    leave a model no room to answer, by `fits`.  Fewer where the split does
+    not hold as many; `config.prompt_texts` instead where there are some.
 
     Raises:
         DataError: the split holds no prompt that is clean.
@@ -72,7 +73,7 @@ def draw_prompts(
             batch["id"], pairs, verdicts, strict=True
         ):
             theirs = attribute(text, True, verdict.violations).prompt
-            if verdict.parsed and not theirs:
+            if verdict.parsed and not theirs and fits(text):
                 prompts.setdefault(text, Prompt(name, text, body))
         if len(prompts) >= count:
             break
@@ -80,7 +81,8 @@ def draw_prompts(
         raise DataError(
             f"evaluation needs prompts without violations from the {split} "
             f"split; its {len(usable)} functions gave none: raise "
-            f"filter.{split}_share, or write some in evaluate.prompt_texts"
+            f"filter.{split}_share, lower evaluate.max_new_tokens, or write "
+            "some in evaluate.prompt_texts"
         )
     return list(prompts.values())[:count]
 

@@ -231,12 +231,12 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
                 )
             ],
             "kl": rows["kl"],
-            **_external_metrics(rows),
+            **external_metrics(rows),
         }
     ).astype(float)
 
 
-def _external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
+def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     """What others than the judge say; NaN where a text does not parse."""
     unseen = "flake8" if "flake8" in rows else "ruff"
     readable = rows["parsed"].astype(bool) & rows[unseen].notna()
