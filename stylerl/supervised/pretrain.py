@@ -121,7 +121,7 @@ def new_model(
             intermediate_size=8 * config.hidden // 3 // 32 * 32,
             num_hidden_layers=config.layers,
             num_attention_heads=config.heads,
-            num_key_value_heads=1,  # what decoding reads a token, a quarter
+            num_key_value_heads=1,  # shared: decoding has less to read
             max_position_embeddings=config.context,
             tie_word_embeddings=True,
             pad_token_id=tokenizer.pad_token_id,
