@@ -42,7 +42,7 @@ def main() -> None:
         metrics = labels.summary(table, judge.identity)
         storage.write_json(METRICS, metrics)
         run.log_metrics(
-            {name: metrics[name] for name in ("as_found", "roughened")}
+            {name: metrics[name] for name in ("as_found", "corrupted")}
         )
         run.log_file(METRICS)
     shutil.rmtree(CHECKPOINTS)

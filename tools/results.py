@@ -308,13 +308,14 @@ def describe(card: dict) -> str:
     curve = card["curve"]
     return (
         f"- Llama, {shape['num_hidden_layers']} blocks, width "
-        f"{shape['hidden_size']}, {shape['num_attention_heads']} heads, "
+        f"{shape['hidden_size']}, {shape['num_attention_heads']} heads "
+        f"that share {shape['num_key_value_heads']} key and value, "
         f"vocabulary {shape['vocab_size']}.\n"
         f"- Read: {card['snippets']:,} functions of "
         f"{len(card['distributions'])} distributions "
         f"(digest {card['digest']}), {curve[-1]['tokens']:,} tokens in all; "
-        f"{card['rough_share']:.0%} of the bodies with corrupted style, anew "
-        "each time.\n"
+        f"{card['corrupt_share']:.0%} of the bodies with corrupted style, "
+        "anew each time.\n"
     )
 
 
@@ -351,6 +352,12 @@ def written(temperature: float) -> str:
     )
 
 
+def thinned(curve: list[dict]) -> list[dict]:
+    """Every few of the points, ten at most, and the last."""
+    every = -(-len(curve) // 10)
+    return curve[::-1][::every][::-1]
+
+
 def tables(card: dict) -> list[str]:
     """Its loss curve, the licences, and what it read, as Markdown tables."""
     licences: Counter[str] = Counter()
@@ -362,7 +369,7 @@ def tables(card: dict) -> list[str]:
         *(
             f"| {point['tokens']:,} | {point['loss']:.3f} "
             f"| {point['valid_bits']:.3f} |"
-            for point in card["curve"]
+            for point in thinned(card["curve"])
         ),
         "",
         "| licence, as declared | functions |",

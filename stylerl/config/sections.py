@@ -119,7 +119,9 @@ class FilterConfig(Section):
         choices=("function", "file"),
     )
     min_chars: int = setting(60, "shortest snippet, characters", ge=1, le=MANY)
-    max_chars: int = setting(400, "longest snippet, characters", ge=1, le=MANY)
+    max_chars: int = setting(
+        1000, "longest snippet, characters", ge=1, le=MANY
+    )
     max_files: int = setting(
         0,
         "read only so many files, drawn by hash; 0 reads all",
@@ -191,7 +193,7 @@ class PretrainConfig(Section):
 
     vocabulary: int = setting(4096, "tokens of the byte-level BPE", ge=300)
     hidden: int = setting(256, "width of the model", ge=12, le=LARGE)
-    layers: int = setting(8, "transformer blocks", ge=1, le=1000)
+    layers: int = setting(4, "transformer blocks", ge=1, le=1000)
     context: int = setting(512, "longest sequence, tokens", ge=32)
     corrupt_share: float = setting(
         0.7,
@@ -201,7 +203,7 @@ class PretrainConfig(Section):
         was="rough_share",
     )
     tokens: int = setting(
-        13_000_000, "training budget, tokens", ge=1, le=10**12
+        100_000_000, "training budget, tokens", ge=1, le=10**12
     )
     batch_tokens: int = setting(
         8192, "tokens an optimiser step", ge=1, le=MANY
@@ -408,7 +410,7 @@ class PPOConfig(Section):
     micro_batch: int = setting(
         8, "sequences a forward pass; 0 takes the whole minibatch", ge=0
     )
-    max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
+    max_new_tokens: int = setting(160, "tokens a completion", ge=1, le=LARGE)
     stop_strings: tuple[str, ...] = setting(
         (),
         "texts that end a completion as eos does, and are no part of it",

@@ -116,7 +116,7 @@ def summary(labels: pd.DataFrame, identity: str) -> dict[str, Any]:
             split: int((labels["split"] == split).sum()) for split in LABELLED
         },
         "as_found": _group(labels[~corrupted]),
-        "roughened": _group(labels[corrupted]),
+        "corrupted": _group(labels[corrupted]),
         "corruptions": _count(labels["rules"]),
         "violations": _count(labels["codes"].map(set)),
     }

@@ -42,7 +42,7 @@ LIMITS = """\
 - It knows one style guide, the judge's above; another needs another run.
 - The linter can be pleased without better code. The guards bound the known
   ways, such as shorter bodies; they do not remove them.
-- It reads and writes short Python functions, and docstrings in English."""
+- It reads and writes Python functions, and docstrings in English."""
 
 
 class Run(NamedTuple):

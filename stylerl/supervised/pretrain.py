@@ -1,7 +1,7 @@
 """The embedded base model: a tokenizer and a small Llama from scratch.
 
-What it is: a stock transformers model of some seven million parameters that
-writes short Python functions, so that everything else can be tried offline.
+What it is: a stock transformers model of some four million parameters that
+writes Python functions, so that everything else can be tried offline.
 Seven tenths of its reading has a corrupted body under a clean signature
 (stylerl/corrupt/rules.py): like code at large, it leaves something to align.
 
@@ -473,6 +473,6 @@ def describe(snippets: pd.DataFrame, config: PretrainConfig) -> dict[str, Any]:
     return {
         "snippets": len(learnt),
         "digest": corpus.digest("".join(learnt["id"])),
-        "rough_share": config.corrupt_share,
+        "corrupt_share": config.corrupt_share,
         "distributions": counts.reset_index().to_numpy().tolist(),
     }

@@ -209,7 +209,7 @@ def test_a_missing_corpus_says_how_to_build_it(tmp_path):
             "function",
             {"snippet: too long": 984},
             "984 of 3,188 functions were left out: too long; "
-            "filter.max_chars is 400",
+            "filter.max_chars is 1000",
         ),
         ("function", {"snippet: too long": 700}, ""),
         (

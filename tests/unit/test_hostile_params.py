@@ -197,7 +197,7 @@ def test_what_is_no_parameter_file(
         ("pretrain: {hidden: 96}", "must be a multiple of 64, the width of"),
         ("pretrain: {hidden: wide, heads: 4}", "hidden must be int; got"),
         ("pretrain: {hidden: 33}", "or an even number below it, the width"),
-        ("filter: {min_chars: 401}", "at most filter.max_chars, 400; got 401"),
+        ("filter: {min_chars: 1001}", "at most filter.max_chars, 1000; got"),
         ("filter: {valid_share: .5, test_share: .5}", "a share to train on"),
         (
             "ppo: {updates: 1000000000000}",

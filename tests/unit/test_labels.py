@@ -147,7 +147,7 @@ def test_summary_counts() -> None:
             "parse_rate": 1.0,
             "score": 0.9,
         },
-        "roughened": {
+        "corrupted": {
             "snippets": 2,
             "compliance": 0.0,
             "parse_rate": 1.0,
@@ -163,5 +163,5 @@ def test_summary_of_labels_without_corrupted_ones(judge: Judge) -> None:
     config = dataclasses.replace(CONFIG, corrupt_share=0.0)
     table = labels.label(_snippets(), config, judge, seed=0)
     found = labels.summary(table, judge.identity)
-    assert found["roughened"] == {"snippets": 0}
+    assert found["corrupted"] == {"snippets": 0}
     assert found["as_found"]["compliance"] == 1.0
