@@ -203,7 +203,7 @@ class PretrainConfig(Section):
         was="rough_share",
     )
     tokens: int = setting(
-        100_000_000, "training budget, tokens", ge=1, le=10**12
+        94_000_000, "training budget, tokens", ge=1, le=10**12
     )
     batch_tokens: int = setting(
         8192, "tokens an optimiser step", ge=1, le=MANY
