@@ -349,7 +349,7 @@ class PPOConfig(Section):
         ),
     )
     substance_target: float = setting(
-        1.0,
+        0.95,
         "size of a body that gets the full substance part, as a multiple of "
         "what the reference writes",
         gt=0,
@@ -399,8 +399,8 @@ class PPOConfig(Section):
         "literal prompts; empty draws them from the training split",
         text=True,
     )
-    updates: int = setting(90, "rollout batches, one update each", ge=0)
-    batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
+    updates: int = setting(45, "rollout batches, one update each", ge=0)
+    batch_size: int = setting(128, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(
         4, "optimiser steps in an epoch", ge=1, was="minibatches"
     )
@@ -460,7 +460,7 @@ class PPOConfig(Section):
     )
     vf_coef: float = setting(0.1, "weight of the value loss", ge=0)
     ent_coef: float = setting(
-        0.009, "weight of the entropy bonus", ge=0, was="entropy_coef"
+        0.005, "weight of the entropy bonus", ge=0, was="entropy_coef"
     )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", gt=0
@@ -493,7 +493,7 @@ class PPOConfig(Section):
         gt=0,
     )
     validate_every: int = setting(
-        18,
+        9,
         "updates between measurements of the policy on validation prompts; 0 "
         "measures none",
         ge=0,
@@ -542,7 +542,7 @@ class PPOConfig(Section):
         False, "compute activations twice to save memory"
     )
     checkpoint_every: int = setting(
-        15,
+        8,
         "updates between checkpoints to resume from; 0 writes none",
         ge=0,
     )
@@ -699,6 +699,7 @@ class Params(Section):
     reward: RewardConfig = RewardConfig()
     # The trainer alone has no constraints: its texts need not be code.
     ppo: PPOConfig = PPOConfig(
-        constraints={"substance": 1.0, "long_bodies": 0.9}
+        group_size=8,
+        constraints={"substance": 1.0, "length": 1.0, "long_bodies": 0.9},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

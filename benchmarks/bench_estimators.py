@@ -1,0 +1,167 @@
+"""PPO by each baseline over several seeds, on the validation split.
+
+    python benchmarks/bench_estimators.py [--seeds 0 1 2] [--updates N]
+                                          [--only BASELINE ...]
+
+Run it in a repository whose stages up to `sft` are up to date.  Each policy
+starts at artifacts/sft with the settings of params.yaml, but for the
+baseline, the seed and the number of updates, and is kept in
+checkpoints/estimators/ with its log: a call trains what is missing there, so
+that two of them with --only share the work of two cores.  A call without
+--only then measures all by `stylerl evaluate`, on the same prompts of the
+validation split, where settings are chosen.  Results go to
+benchmarks/results/estimators.md.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench_baselines import SFT, untrained
+
+from stylerl import config, storage
+from stylerl.cli import evaluate_command
+from stylerl.config import Params
+from stylerl.lm.models import save_model
+from stylerl.ppo import health
+
+RESULTS = Path(__file__).resolve().parent / "results" / "estimators.md"
+POLICIES = Path("checkpoints/estimators")
+BASELINES = ("batch", "group", "value", "auto")
+POINTS = 100  # of a share
+COLUMNS = {  # heading: where evaluate.json has it, and times what
+    "compliance %": ("ppo", "compliance", POINTS),
+    "gain at SFT's lengths": ("gain", "standardised_compliance", POINTS),
+    "cut %": ("gain", "non_compliance_cut", POINTS),
+    "median": ("ppo", "length_median", 1),
+    "above 45 %": ("ppo", "long_share", POINTS),
+    "statements": ("ppo", "statements", 1),
+    "distinct-3 %": ("ppo", "distinct_3", POINTS),
+    "KL": ("ppo", "kl", 1),
+    "ruff in 10 lines": ("ppo", "ruff", 1),
+}
+
+
+def main() -> None:
+    """Train what is missing; measure all unless only some were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--updates", type=int, help="of each; params.yaml's")
+    parser.add_argument("--only", nargs="+", choices=BASELINES)
+    options = parser.parse_args()
+    params = config.override(config.load(), {"evaluate.split": "valid"})
+    updates = options.updates or params.ppo.updates
+    found = {
+        (baseline, seed): POLICIES / f"{baseline}-{seed}-{updates}"
+        for seed in options.seeds
+        for baseline in BASELINES
+    }
+    for (baseline, seed), folder in found.items():
+        wanted = baseline in (options.only or BASELINES)
+        if wanted and not (folder / "log.json").exists():
+            train(params, baseline, seed, updates, folder)
+    if options.only:
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        evaluate_command.run([SFT, *found.values()], params, Path(scratch))
+        measured = {
+            key: storage.read_json(Path(scratch, folder.name, "evaluate.json"))
+            for key, folder in found.items()
+        }
+    logs = {
+        key: storage.read_json(folder / "log.json")
+        for key, folder in found.items()
+    }
+    text = report(measured, logs, params, updates)
+    print(text)
+    storage.write_text(RESULTS, text)
+
+
+def train(
+    params: Params, baseline: str, seed: int, updates: int, folder: Path
+) -> None:
+    """One policy, and what its run logs: seconds and alarms."""
+    print(f"training {folder.name}", flush=True)
+    settings = dataclasses.replace(
+        params.ppo, baseline=baseline, updates=updates, checkpoint_every=0
+    )
+    trainer = untrained(dataclasses.replace(params, ppo=settings, seed=seed))
+    started = time.monotonic()
+    alarms = sum(bool(health.alarms(trainer.history)) for _ in trainer)
+    log = {
+        "seconds": time.monotonic() - started,
+        "threads": torch.get_num_threads(),
+        "alarms": alarms,
+    }
+    save_model(trainer.policy.model, trainer.tokenizer, folder)
+    storage.write_json(folder / "log.json", log)
+
+
+def report(
+    measured: Mapping[Any, Mapping[str, Any]],
+    logs: Mapping[Any, Mapping[str, Any]],
+    params: Params,
+    updates: int,
+) -> str:
+    """A row a baseline: the mean over seeds, and from where to where."""
+    seeds = sorted({seed for _, seed in measured})
+    rows = []
+    for baseline in BASELINES:
+        own = [measured[baseline, seed] for seed in seeds]
+        cells = [
+            spread([each[part][key] * times for each in own])
+            for part, key, times in COLUMNS.values()
+        ]
+        cells += [
+            spread([logs[baseline, seed][key] for seed in seeds])
+            for key in ("alarms", "seconds")
+        ]
+        rows.append(f"| {' | '.join([baseline, *cells])} |")
+    heading = ["baseline", *COLUMNS, "updates with an alarm", "seconds"]
+    sft, size = next(iter(measured.values()))["sft"], params.evaluate
+    threads = {each["threads"] for each in logs.values()}
+    command = " ".join(["benchmarks/bench_estimators.py", *sys.argv[1:]])
+    return "\n".join(
+        [
+            "# PPO by each baseline",
+            "",
+            f"{datetime.date.today()}, {platform.machine()}, "
+            f"{os.cpu_count()} cores, threads a run "
+            f"{', '.join(map(str, sorted(threads)))}: `python {command}`",
+            "",
+            f"One SFT model, seeds {', '.join(map(str, seeds))} of PPO, "
+            f"{updates * params.ppo.batch_size:,} episodes each; "
+            f"{size.prompts} prompts of the validation split, {size.samples} "
+            "completions each, the same for all. The mean over seeds, and "
+            "the lowest to the highest. SFT: compliance "
+            f"{POINTS * sft['compliance']:.1f}%, median "
+            f"{sft['length_median']:.0f}, above 45 tokens "
+            f"{POINTS * sft['long_share']:.1f}%, ruff {sft['ruff']:.2f}.",
+            "",
+            f"| {' | '.join(heading)} |",
+            f"|{'---|' * len(heading)}",
+            *rows,
+            "",
+        ]
+    )
+
+
+def spread(values: Sequence[float]) -> str:
+    """The mean, and from where to where: `1.50 (1.00 to 2.00)`."""
+    digits = 2 if max(map(abs, values)) < 10 else 1
+    mean = sum(values) / len(values)
+    low, high = min(values), max(values)
+    return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+if __name__ == "__main__":
+    main()
