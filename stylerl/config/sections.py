@@ -349,7 +349,7 @@ class PPOConfig(Section):
         ),
     )
     substance_target: float = setting(
-        0.95,
+        0.9,
         "size of a body that gets the full substance part, as a multiple of "
         "what the reference writes",
         gt=0,
@@ -700,6 +700,6 @@ class Params(Section):
     # The trainer alone has no constraints: its texts need not be code.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
-        constraints={"substance": 1.0, "length": 1.0, "long_bodies": 0.9},
+        constraints={"substance": 1.0, "length": 0.9, "long_bodies": 0.9},
     )
     evaluate: EvaluateConfig = EvaluateConfig()
