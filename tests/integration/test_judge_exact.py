@@ -11,7 +11,9 @@ import random
 import subprocess
 import sys
 import sysconfig
+import textwrap
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import flake8.main.cli
@@ -19,9 +21,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stylerl.config import JudgeConfig
+from stylerl.config import FilterConfig, JudgeConfig
+from stylerl.corrupt import corrupt_style
+from stylerl.data import corpus
 from stylerl.judge import Judge, Violation
 from stylerl.judge.engine import arguments
+from stylerl.judge.outline import outline
+from stylerl.judge.place import File, Place
 
 COMMAND = Path(sys.executable).with_name("flake8")
 PLUGINS = ("pep8-naming", "flake8-bugbear")  # installed beside flake8
@@ -344,3 +350,85 @@ def test_the_mutations_are_not_all_of_one_kind() -> None:
             continue
         parsed += 1
     assert 60 < parsed < 240
+
+
+def test_bodies_in_their_files(tmp_path: Path) -> None:
+    """Functions of the standard library with bodies of their own, corrupted
+    ones and each other's: the command reads the whole file, spliced here,
+    and what it finds on the body's rows is the judge's of the body."""
+    config = JudgeConfig(select=("E", "W", "F"), ignore=())
+    rng = random.Random(29)
+    functions = list(library_functions(rng, files=60))
+    bodies = [cut.text[cut.body_start :] for _, cut in functions]
+    cases = [
+        (place, cut, body)
+        for (place, cut), own in zip(functions, bodies, strict=True)
+        for body in (
+            own,
+            corrupt_style(cut.text, cut.body_start, rng)[0][cut.body_start :],
+            rng.choice(bodies),
+        )
+        if not any(row.isspace() or not row for row in body.split("\n")[1:-1])
+    ]
+    prompts = [cut.text[: cut.body_start] for _, cut, _ in cases]
+    places = {
+        prompt: place
+        for prompt, (place, _, _) in zip(prompts, cases, strict=True)
+    }
+    judge = Judge(config, places=places)
+    verdicts = judge.completions(prompts, [body for *_, body in cases])
+    names = [f"f{number:05}.py" for number in range(len(cases))]
+    for name, (place, cut, body) in zip(names, cases, strict=True):
+        (tmp_path / name).write_text(spliced(place, cut, body))
+    expected = findings(run_command(tmp_path, names, config))
+    found = 0
+    for name, (place, cut, body), prompt, verdict in zip(
+        names, cases, prompts, verdicts, strict=True
+    ):
+        own = range(prompt.count("\n") + 2, (prompt + body).count("\n") + 1)
+        shift, indent = cut.line - 1, len(place.indent)
+        of_file = sorted(
+            (row - shift, col - indent, code)
+            for row, col, code, _ in expected[name]
+            if row - shift in own
+        )
+        of_body = [v[:3] for v in verdict.violations if v.row in own]
+        assert of_body == of_file, (tmp_path / name).read_text()
+        found += len(of_file)
+    assert len(cases) > 100 and found > 100
+
+
+def library_functions(
+    rng: random.Random, files: int
+) -> Iterator[tuple[Place, corpus.Snippet]]:
+    """Functions of small modules, each with a header of its own."""
+    seen = set()
+    modules = [
+        path
+        for path in sorted(STANDARD_LIBRARY.glob("*.py"))
+        if path.stat().st_size < 20_000
+    ]
+    for path in rng.sample(modules, files):
+        text = path.read_text(encoding="utf-8")
+        file = File(
+            text.split("\n"),
+            path.name,
+            outline(ast.parse(text), text, path.name),
+        )
+        for cut in corpus.extract(text.encode(), FilterConfig()).snippets[:2]:
+            head = cut.text[: cut.body_start]
+            place = Place(file, cut.line, cut.text, head)
+            if head not in seen and spliced(place, cut) == text:
+                seen.add(head)
+                yield place, cut
+
+
+def spliced(place: Place, cut: corpus.Snippet, body: str | None = None) -> str:
+    """The file's text with a body in the place of the function's own."""
+    first = cut.line - 1
+    after = place.file.lines[first + cut.text.count("\n") :]
+    text = cut.text
+    if body is not None:
+        text = cut.text[: cut.body_start] + body
+    rows = textwrap.indent(text, place.indent).removesuffix("\n").split("\n")
+    return "\n".join([*place.file.lines[:first], *rows, *after])
