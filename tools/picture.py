@@ -39,10 +39,11 @@ VIOLATIONS = range(1, 4)  # of the completion before
 LINES = range(3, 13)  # with content, of each function
 COLUMNS = 44  # of the longest line, so that the codes have room beside it
 RULE = (
-    "the first prompt, by id, that is a signature alone, where SFT's sample "
-    f"0 has {VIOLATIONS[0]} to {VIOLATIONS[-1]} violations, PPO's sample 0 "
-    f"is compliant and not trivial, and both functions have {LINES[0]} to "
-    f"{LINES[-1]} lines, their bodies of at most {COLUMNS} columns"
+    "the first sample, and of it the first prompt, by id, that is a signature "
+    f"alone, where SFT has {VIOLATIONS[0]} to {VIOLATIONS[-1]} violations, "
+    "PPO is compliant and not trivial, and both functions have "
+    f"{LINES[0]} to {LINES[-1]} lines, their bodies of at most {COLUMNS} "
+    "columns"
 )
 
 WIDTH, MARGIN, GAP, PAD = 960, 24, 16, 14
@@ -154,14 +155,16 @@ def choose(
     completions: pd.DataFrame, origin: Mapping[str, str] | None = None
 ) -> Example | None:
     """The first example by RULE; None where no prompt fits."""
-    first = completions[completions["sample"] == 0]
     before, after = (
-        first[first["model"] == model].set_index("prompt_id")
+        completions[completions["model"] == model].set_index(
+            ["sample", "prompt_id"]
+        )
         for model in ("sft", "ppo")
     )
-    for prompt_id in sorted({*before.index} & {*after.index}):
-        sft, ppo = before.loc[prompt_id], after.loc[prompt_id]
+    for place in sorted({*before.index} & {*after.index}):
+        sft, ppo = before.loc[place], after.loc[place]
         if _fits(sft, ppo):
+            _, prompt_id = place
             return Example(
                 prompt_id,
                 sft["prompt"],
