@@ -44,6 +44,7 @@ LITTLE: dict[str, object] = {  # parameters of a flow of seconds
     "ppo.prompts": 4,
     "ppo.updates": 2,
     "ppo.batch_size": 4,
+    "ppo.group_size": 4,
     "ppo.num_minibatches": 2,
     "ppo.max_new_tokens": 8,
     "ppo.validate_every": 0,

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -42,7 +43,12 @@ def test_pretrain_is_frozen_again(end, ok, checkout):
     dvc.chmod(0o755)
     outside = {k: v for k, v in os.environ.items() if "MAKE" not in k}
     done = subprocess.run(
-        ["make", "base"], cwd=checkout, env=outside, capture_output=True
+        ["make", "base"],
+        cwd=checkout,
+        env=outside,
+        capture_output=True,
+        # A shell has programs in its background ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (done.returncode == 0) == ok, done.stderr
     assert (checkout / "asked").read_text().splitlines() == [
