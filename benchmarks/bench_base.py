@@ -12,6 +12,7 @@ benchmarks/results/bases.md is the model card's (`make results`).
 import argparse
 import datetime
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def main() -> None:
     short, long = draw(options.texts, fits)
     rows = [row(folder, short, long) for folder in options.folders]
     table = "\n".join([HEADER, "|---|---:|---:|---:|---:|---:|", *rows])
-    command = " ".join(["benchmarks/bench_base.py", *options.folders])
+    command = " ".join(["benchmarks/bench_base.py", *sys.argv[1:]])
     text = (
         "# The embedded base, before and after\n\n"
         f"`python {command}`, {datetime.date.today()}, {machine()}\n\n"

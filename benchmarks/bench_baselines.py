@@ -19,9 +19,9 @@ the same number of episodes and the settings of params.yaml:
 RAFT (Dong et al., arXiv 2304.06767; as a baseline of RL, arXiv 2504.11343)
 takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
 asks what choosing is worth without a policy gradient.  RLOO (Ahmadian et al.,
-arXiv 2402.14740) compares GENERATIONS completions of a prompt instead of
-learning values.  Both see fewer prompts in a batch; their learning rate is
-PPO's and not tuned for them.  `stylerl evaluate` then measures them all;
+arXiv 2402.14740) compares GENERATIONS completions of a prompt, where PPO
+compares ppo.group_size by default.  The learning rate of both is PPO's and
+not tuned for them.  `stylerl evaluate` then measures them all;
 models are kept nowhere.  Results go to benchmarks/results/baselines.md.
 """
 
