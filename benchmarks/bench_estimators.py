@@ -1,15 +1,15 @@
 """PPO by each baseline over several seeds, on the validation split.
 
-    python benchmarks/bench_estimators.py [--seeds 0 1 2] [--updates N]
+    python benchmarks/bench_estimators.py [--seeds 0 1 2]
                                           [--only BASELINE ...]
 
-Run it in a repository whose stages up to `sft` are up to date.  Each policy
-starts at artifacts/sft with the settings of params.yaml, but for the
-baseline, the seed and the number of updates, and is kept in
-checkpoints/estimators/ with its log: a call trains what is missing there, so
-that two of them with --only share the work of two cores.  A call without
---only then measures all by `stylerl evaluate`, on the same prompts of the
-validation split, where settings are chosen.  Results go to
+Run it in a repository whose stages up to `reward` are up to date.  Each
+policy starts at artifacts/sft with the settings of params.yaml, but for the
+baseline and the seed, and is kept in checkpoints/estimators/ under the key of
+the stage `ppo`, with its log: a call trains what is missing there, so that
+two of them with --only share the work of two cores.  A call without --only
+then measures all by `stylerl evaluate`, on the same prompts of the validation
+split, where settings are chosen.  Results go to
 benchmarks/results/estimators.md.
 """
 
@@ -32,7 +32,7 @@ from stylerl import config, storage
 from stylerl.cli import evaluate_command
 from stylerl.config import Params
 from stylerl.lm.models import save_model
-from stylerl.ppo import health
+from stylerl.pipeline import graph
 
 RESULTS = Path(__file__).resolve().parent / "results" / "estimators.md"
 POLICIES = Path("checkpoints/estimators")
@@ -55,20 +55,19 @@ def main() -> None:
     """Train what is missing; measure all unless only some were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--updates", type=int, help="of each; params.yaml's")
     parser.add_argument("--only", nargs="+", choices=BASELINES)
     options = parser.parse_args()
     params = config.override(config.load(), {"evaluate.split": "valid"})
-    updates = options.updates or params.ppo.updates
+    key = graph.stage_key(graph.find_stage("ppo"))[:16]
     found = {
-        (baseline, seed): POLICIES / f"{baseline}-{seed}-{updates}"
+        (baseline, seed): POLICIES / key / f"{baseline}-{seed}"
         for seed in options.seeds
         for baseline in BASELINES
     }
     for (baseline, seed), folder in found.items():
         wanted = baseline in (options.only or BASELINES)
         if wanted and not (folder / "log.json").exists():
-            train(params, baseline, seed, updates, folder)
+            train(params, baseline, seed, folder)
     if options.only:
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -81,22 +80,20 @@ def main() -> None:
         key: storage.read_json(folder / "log.json")
         for key, folder in found.items()
     }
-    text = report(measured, logs, params, updates)
+    text = report(measured, logs, params)
     print(text)
     storage.write_text(RESULTS, text)
 
 
-def train(
-    params: Params, baseline: str, seed: int, updates: int, folder: Path
-) -> None:
+def train(params: Params, baseline: str, seed: int, folder: Path) -> None:
     """One policy, and what its run logs: seconds and alarms."""
     print(f"training {folder.name}", flush=True)
     settings = dataclasses.replace(
-        params.ppo, baseline=baseline, updates=updates, checkpoint_every=0
+        params.ppo, baseline=baseline, checkpoint_every=0
     )
     trainer = untrained(dataclasses.replace(params, ppo=settings, seed=seed))
     started = time.monotonic()
-    alarms = sum(bool(health.alarms(trainer.history)) for _ in trainer)
+    alarms = sum(bool(step.alarms) for step in trainer)
     log = {
         "seconds": time.monotonic() - started,
         "threads": torch.get_num_threads(),
@@ -110,7 +107,6 @@ def report(
     measured: Mapping[Any, Mapping[str, Any]],
     logs: Mapping[Any, Mapping[str, Any]],
     params: Params,
-    updates: int,
 ) -> str:
     """A row a baseline: the mean over seeds, and from where to where."""
     seeds = sorted({seed for _, seed in measured})
@@ -139,7 +135,7 @@ def report(
             f"{', '.join(map(str, sorted(threads)))}: `python {command}`",
             "",
             f"One SFT model, seeds {', '.join(map(str, seeds))} of PPO, "
-            f"{updates * params.ppo.batch_size:,} episodes each; "
+            f"{params.ppo.updates * params.ppo.batch_size:,} episodes each; "
             f"{size.prompts} prompts of the validation split, {size.samples} "
             "completions each, the same for all. The mean over seeds, and "
             "the lowest to the highest. SFT: compliance "

@@ -3,7 +3,7 @@
     python benchmarks/bench_run.py NAME [arguments of `stylerl run`]
 
 Run it in a clean clone after `make data`, so that nothing is cached.  What
-the run left in metrics/evaluate.json and metrics/reward.json goes to
+the run left in metrics/, of PPO, evaluation and reward models, goes to
 benchmarks/results/runs/NAME.json, with command, commit, date, machine,
 seconds by the wall clock and the memory of the largest process, and from
 there into the README (tools/results.py).  The runs are
@@ -30,7 +30,8 @@ from stylerl import storage
 
 RESULTS = Path(__file__).resolve().parent / "results/runs"
 METRICS = {
-    name: Path("metrics", f"{name}.json") for name in ("evaluate", "reward")
+    name: Path("metrics", f"{name}.json")
+    for name in ("ppo", "evaluate", "reward")
 }
 
 

@@ -697,7 +697,8 @@ class Params(Section):
     pretrain: PretrainConfig = PretrainConfig()
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
-    # The trainer alone has no constraints: its texts need not be code.
+    # The trainer alone has groups of four, which fit small batches, and no
+    # constraints: its texts need not be code.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         constraints={"substance": 1.0, "length": 0.9, "long_bodies": 0.9},

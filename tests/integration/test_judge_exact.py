@@ -379,7 +379,9 @@ def test_bodies_in_their_files(tmp_path: Path) -> None:
     verdicts = judge.completions(prompts, [body for *_, body in cases])
     names = [f"f{number:05}.py" for number in range(len(cases))]
     for name, (place, cut, body) in zip(names, cases, strict=True):
-        (tmp_path / name).write_text(spliced(place, cut, body))
+        (tmp_path / name).write_text(
+            spliced(place, cut, body), encoding="utf-8"
+        )
     expected = findings(run_command(tmp_path, names, config))
     found = 0
     for name, (place, cut, body), prompt, verdict in zip(

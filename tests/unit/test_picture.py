@@ -86,6 +86,15 @@ def test_what_the_rule_leaves_out(changes: dict[str, Any]) -> None:
     assert picture.choose(table(*pair("a", **changes))) is None
 
 
+def test_an_earlier_sample_comes_before_an_earlier_id() -> None:
+    later = [row | {"sample": 1} for row in pair("a")]
+    chosen = picture.choose(table(*later, *pair("b")))
+    assert chosen and chosen.id == "b"
+    unfit = pair("b", outcome="unparsable")
+    chosen = picture.choose(table(*later, *unfit))
+    assert chosen and chosen.id == "a"
+
+
 def test_a_policy_that_does_nothing_is_no_example() -> None:
     rows = table(completion("sft", "a"), completion("ppo", "a", trivial=True))
     assert picture.choose(rows) is None
