@@ -436,7 +436,12 @@ class PPOConfig(Section):
     max_grad_norm: float = setting(1.0, "gradients are clipped to", gt=0)
     gamma: float = setting(1.0, "discount", ge=0, le=1)
     gae_lambda: float = setting(
-        1.0, "lambda of the advantage estimate (GAE)", ge=0, le=1, was="lam"
+        1.0,
+        "lambda of the advantage estimate (GAE); without a value, of what "
+        "single tokens are charged, and not of the rest of the score",
+        ge=0,
+        le=1,
+        was="lam",
     )
     scale_rewards: bool = setting(
         True,
@@ -697,10 +702,11 @@ class Params(Section):
     pretrain: PretrainConfig = PretrainConfig()
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
-    # The trainer alone has groups of four, which fit small batches, and no
-    # constraints: its texts need not be code.
+    # The trainer alone has groups of four, which fit small batches, no
+    # constraints, since its texts need not be code, and no bias of lambda.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
+        gae_lambda=0.95,
         constraints={"substance": 1.0, "length": 0.9, "long_bodies": 0.9},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

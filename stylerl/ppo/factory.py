@@ -196,7 +196,9 @@ def _credit(
             "tokens, so `linter` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
-    return LinterCredit(judge, settings.reward["linter"], sizes)
+    weights = settings.reward
+    unparsable = weights.get("unparsable", 0.0)
+    return LinterCredit(judge, weights["linter"], sizes, unparsable)
 
 
 def _critic(

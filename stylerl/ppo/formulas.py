@@ -109,21 +109,35 @@ def advantages_and_returns(
     return advantages, (advantages + values) * mask
 
 
+def returns_to_go(
+    rewards: Tensor,
+    located: Tensor,
+    mask: Tensor,
+    gamma: float,
+    gae_lambda: float,
+) -> Tensor:
+    """What is still to come at each token, (B, R), 0 after each response.
+
+    G_{i,t} = the sum over s >= t of gamma^(s-t) (r_{i,s} - c_{i,s}) +
+    (gamma lambda)^(s-t) c_{i,s}.  r: rewards, (B, R), of which `located`, c,
+    is the part that single tokens wrote.  What was written fifty tokens
+    before a violation hardly led to it: lambda < 1 drops the noise of such
+    sums, at the price of a bias (GAE, section 4, with a value of 0).
+    """
+    whole = discounted_sums(rewards - located, gamma)
+    return (whole + discounted_sums(located, gamma * gae_lambda)) * mask
+
+
 def group_advantages(
-    rewards: Tensor, outcomes: Tensor, mask: Tensor, size: int
+    returns: Tensor, outcomes: Tensor, mask: Tensor, size: int
 ) -> Tensor:
     """G_{i,t} - mean over the siblings j of i of G_{j,t}, (B, R) (RLOO).
 
-    G_{i,t} = o_i + the sum of c_{i,s} over s >= t, where o_i, (B,), is the
-    part of the rewards, (B, R), that the last action carries for the whole
-    response, and c the rest: charges of tokens and KL penalty.  A sibling
-    that has ended by t counts with its outcome.  Siblings are `size`
-    neighbours; what they did depends on nothing that episode i did, so the
-    estimate stays unbiased.
+    G: returns to go, (B, R).  A sibling that has ended by t counts with its
+    outcome, (B,).  Siblings are `size` neighbours; what they did depends on
+    nothing that episode i did, so that taking it off biases nothing.
     """
-    last = mask.sum(dim=1, keepdim=True) - 1
-    charges = rewards.scatter_add(1, last, -outcomes[:, None])
-    sums = discounted_sums(charges, gamma=1.0) * mask + outcomes[:, None]
+    sums = torch.where(mask, returns, outcomes[:, None])
     groups = sums.view(-1, size, sums.shape[1])
     others = (groups.sum(dim=1, keepdim=True) - groups) / (size - 1)
     return (groups - others).view_as(sums) * mask

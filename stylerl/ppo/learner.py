@@ -165,18 +165,17 @@ class Learner:
         """Advantages and returns, (B, R), before they are brought to one
         size, and the variance that the value explains, if there is one."""
         config, mask = self.config, batch.mask
-        sums = formulas.discounted_sums(rewards, config.gamma) * mask
+        decay = config.gamma, config.gae_lambda
+        located = batch.token_rewards / self.reward_scale
+        sums = formulas.returns_to_go(rewards, located, mask, *decay)
         if config.baseline == "group":
             size = config.group_size
-            return (
-                formulas.group_advantages(rewards, outcomes, mask, size),
-                sums,
-                None,
-            )
+            ahead = formulas.group_advantages(sums, outcomes, mask, size)
+            return ahead, sums, None
         if config.baseline == "batch":
             return sums, sums, None
         advantages, returns = formulas.advantages_and_returns(
-            rewards, batch.values, mask, config.gamma, config.gae_lambda
+            rewards, batch.values, mask, *decay
         )
         explained = formulas.explained_variance(batch.values, returns, mask)
         if config.baseline == "auto" and explained <= 0:

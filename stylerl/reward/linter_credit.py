@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, weight_of
 from stylerl.judge.positions import offset
+from stylerl.judge.verdict import SYNTAX, Violation
 from stylerl.reward import substance
 from stylerl.reward.composite import assess_all, style_of, weighed_score
 from stylerl.reward.functions import TokenReward
+
+# Reported where a name is bound, for a use that never came: what was written
+# there is no fault of its own.
+UNUSED = ("F401", "F841", "F842", "ARG", "B007")
+# In the message of a syntax error that is reported where something begins,
+# for an end that never came.
+UNENDED = ("was never closed", "unterminated")
 
 
 @dataclass(frozen=True)
@@ -17,13 +25,15 @@ class LinterCredit:
 
     What a completion misses of the style reward that its substance allows is
     shared by its violations: of the score by what they weigh, of compliance
-    equally.  One that does not parse has no token rewards: it is worth the
-    same wherever the syntax error is.
+    equally.  One that does not parse has one charge, at its syntax error.
+    What has no place, such as a name that nothing uses, is left to the last
+    action.
     """
 
     judge: Judge
     weight: float = 1.0  # of the linter's part in the reward
     expected: Mapping[str, float] | None = None  # sizes; None allows all
+    unparsable: float = 0.0  # weight of the part of that name in the reward
 
     def __call__(
         self, prompts: list[str], completions: list[str]
@@ -36,7 +46,14 @@ class LinterCredit:
     def _token_rewards(
         self, prompt: str, completion: str, found: Assessment
     ) -> list[TokenReward]:
-        if not found.parsed or not found.violations:
+        if not found.parsed:
+            return [
+                TokenReward(_place(prompt, completion, each), -self.unparsable)
+                for each in found.violations
+                if each.code.startswith(SYNTAX)
+                and not any(words in each.text for words in UNENDED)
+            ][:1]
+        if not found.violations:
             return []
         weights, count = self.judge.config.weights, len(found.violations)
         allowed = self._allowed(prompt, completion)
@@ -48,10 +65,11 @@ class LinterCredit:
         total = sum(own) or 1.0  # of none, the score misses nothing
         return [
             TokenReward(
-                offset(prompt + completion, each) - len(prompt),
+                _place(prompt, completion, each),
                 equal + part * (weight / total - 1 / count),
             )
             for each, weight in zip(found.violations, own, strict=True)
+            if not each.code.startswith(UNUSED)
         ]
 
     def _allowed(self, prompt: str, completion: str) -> float:
@@ -61,3 +79,8 @@ class LinterCredit:
         known = self.judge.around(prompt)
         size = substance.measure(prompt, completion, known).size
         return substance.wholeness(size, self.expected.get(prompt, 1.0))
+
+
+def _place(prompt: str, completion: str, violation: Violation) -> int:
+    """The character of the completion that a violation names."""
+    return offset(prompt + completion, violation) - len(prompt)

@@ -55,8 +55,8 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
         ("\n    y =  x\n    return  y\n", [(8, -0.3), (22, -0.3)]),
         # W292 at the end, alone: 1 - 0.9 / 2 = 0.55
         ("\n    return x", [(13, -0.55)]),
-        # does not parse: worth the same wherever it broke
-        ("\n    return (\n", []),
+        # F841: `y` has no use, which is not the fault of where it is bound
+        ("\n    y = 1\n    return  x\n", [(21, -0.3)]),
     ],
 )
 def test_the_linter_rewards_tokens(judge, completion, expected):
@@ -64,9 +64,27 @@ def test_the_linter_rewards_tokens(judge, completion, expected):
     assert found == [
         TokenReward(at, pytest.approx(amount)) for at, amount in expected
     ]
-    if found:
-        (style,) = linter_style(judge)([PROMPT], [completion])
-        assert 1 + sum(c.amount for c in found) == pytest.approx(style)
+    (style,) = linter_style(judge)([PROMPT], [completion])
+    left = -0.3 if "y = 1" in completion else 0  # to the last action
+    assert 1 + left + sum(c.amount for c in found) == pytest.approx(style)
+
+
+@pytest.mark.parametrize(
+    ("completion", "expected"),
+    [
+        # The second `=`, and nothing for E222 before it
+        ("\n    y =  = 2\n    return x\n", [(10, -2.0)]),
+        # Python names a token of the prompt: the first action is charged
+        ("\nreturn x\n", [(1, -2.0)]),
+        # Where it begins is not what is wrong: its end is missing
+        ("\n    return (\n", []),
+        ('\n    """x\n', []),
+        ("\n    return 'x\n", []),
+    ],
+)
+def test_a_syntax_error_is_charged_where_it_is(judge, completion, expected):
+    (found,) = LinterCredit(judge, unparsable=2.0)([PROMPT], [completion])
+    assert found == [TokenReward(*each) for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +189,18 @@ def test_the_rewards_of_a_response_sum_to_its_score():
         if at < len(offsets) - 1:
             assert rewards[row, at].item() == pytest.approx(-0.5)
     assert set(ours.update(batch)) >= {"policy/loss"}
+
+
+def test_lambda_keeps_a_charge_from_the_tokens_before_it():
+    """Half a point, charged at a token: with lambda 0 the rest of the score,
+    half a point more, is all that comes before, and what is left after."""
+    ours = trainer(gae_lambda=0.0, missing_eos_penalty=0.0)
+    batch = ours.rollout()
+    rewards, outcomes = ours.learner.rewards(batch)
+    _, returns, _ = ours.learner.advantages(batch, rewards, outcomes)
+    rest = (batch.scores[:, None] + 0.5) * batch.mask
+    assert torch.allclose(returns, rest + batch.token_rewards)
+    assert (batch.token_rewards[:, 1:] == -0.5).any()
 
 
 def test_the_whole_score_may_stand_on_the_last_action():

@@ -23,6 +23,7 @@ from stylerl.ppo.formulas import (
     penalised_rewards,
     policy_loss,
     ratio_of,
+    returns_to_go,
     value_loss,
     whiten,
 )
@@ -162,14 +163,34 @@ def test_kl_to_come():
     assert torch.allclose(found, torch.tensor(expected))
 
 
-def test_group_advantages():
-    """Siblings with outcomes 2 and 1, and charges (-1, 0, 0) and (0, -3).
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [
+        # Tokens were charged (-1, 0, -4) and (0, -3); the rest of the
+        # rewards is (0, -1, 2) and (0, 1).
+        ((1.0, 1.0), [[-4, -3, -2], [-2, -2, 0]]),
+        # A quarter of a charge reaches the token before it: -1 - 4 / 16,
+        # -4 / 4, -4 and -3 / 4, -3; of the rest everything: 1, 1, 2; 1, 1.
+        ((1.0, 0.25), [[-0.25, 0, -2], [0.25, -2, 0]]),
+        # Half of the rest, 0, 0, 2 and 1 / 2, 1, and a quarter of a charge.
+        ((0.5, 0.5), [[-1.25, -1, -2], [-0.25, -2, 0]]),
+        ((1.0, 0.0), [[0, 1, -2], [1, -2, 0]]),
+    ],
+)
+def test_returns_to_go(decay, expected):
+    located = torch.tensor([[-1.0, 0.0, -4.0], [0.0, -3.0, 0.0]])
+    rest = torch.tensor([[0.0, -1.0, 2.0], [0.0, 1.0, 0.0]])
+    found = returns_to_go(rest + located, located, MASK, *decay)
+    assert found.tolist() == expected
 
-    From t on they get (1, 2, 2) and (-2, -2, and after its end 1): the
-    first is ahead by (3, 4, 1), the second behind by (3, 4)."""
-    rewards = torch.tensor([[-1.0, 0.0, 2.0], [0.0, -2.0, 0.0]])
+
+def test_group_advantages():
+    """From t on the siblings get (1, 2, 2) and (-2, -2, and after its end
+    its outcome, 1): the first is ahead by (3, 4, 1), the second behind by
+    (3, 4)."""
+    returns = torch.tensor([[1.0, 2.0, 2.0], [-2.0, -2.0, 0.0]])
     outcomes = torch.tensor([2.0, 1.0])
-    found = group_advantages(rewards, outcomes, MASK, 2)
+    found = group_advantages(returns, outcomes, MASK, 2)
     assert found.tolist() == [[3.0, 4.0, 1.0], [-3.0, -4.0, 0.0]]
 
 
@@ -216,7 +237,8 @@ def test_leave_one_out_leaves_the_gradient_as_it_is():
                 rewards[row, 0] += charge
                 rewards[row, n - 1] += outcome
             outcomes = torch.tensor([outcome for _, _, outcome in rows])
-            ahead = group_advantages(rewards, outcomes, mask, 2)[0]
+            returns = discounted_sums(rewards, 1.0) * mask
+            ahead = group_advantages(returns, outcomes, mask, 2)[0]
             chance = (shares[i] * shares[j]).detach()
             own = logprobs[i] * ahead[: len(logprobs[i])]
             surrogate = surrogate + chance * own.sum()
