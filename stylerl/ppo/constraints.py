@@ -1,13 +1,13 @@
 """What a policy must keep of its reference, and what that costs it.
 
 `ppo.constraints` names floors, as shares of what the reference has, and a
-ceiling on KL, in nats a response.  The reference is measured once, by the
-first rollouts, which are its own.  What a completion contributes:
+ceiling on KL, in nats a response.  The reference is measured once, by
+rollouts before any update, which are its own.  What a completion contributes:
 
     substance    what its body says, in pairs (reward/substance.py), up to
                  twice the reference's mean: no line is worth a page
-    length       where its length stands among the reference's completions:
-                 0 below all of them, 1/2 at their median, 1 above all
+    length       1 if it has more tokens than the median of the reference's
+                 completions, 1/2 if it has as many
     long_bodies  1 if it has as many tokens as the upper quartile of the
                  reference's completions, or more
     parses       1 if it parses, as Python
@@ -42,7 +42,8 @@ class Observation(NamedTuple):
 class Reference(NamedTuple):
     """What the reference has, as its first rollouts show."""
 
-    lengths: list[int]  # of its completions in tokens, ascending
+    median: float  # of its completions' lengths, in tokens
+    long: float  # their upper quartile
     page: float  # the size above which no more substance counts
     sigma: float  # the scores' deviation, or 1 where that is 0
     means: dict[str, float]  # of each contribution
@@ -65,18 +66,13 @@ class Constraints:
         self.reference: Reference | None = None  # once measured
 
     def observe(self, batch: Rollouts) -> Observation:
-        """Measure a batch; the first one is the reference's own."""
+        """Measure a batch: the reference's own, if there was none before."""
         if not self.limits:
             return Observation(torch.zeros(len(batch.prompts)), 0.0, {}, {})
-        pairs = zip(batch.prompts, batch.judged, strict=True)
-        found = [
-            substance.measure(prompt, text, self.known(prompt))
-            for prompt, text in pairs
-        ]
         if self.reference is None:
-            self.reference = _measure(batch, found)
-        has = self.reference
-        contributions = _contributions(batch, found, has.lengths, has.page)
+            self.measure([batch])
+        assert (has := self.reference) is not None
+        contributions = _contributions(batch, self._found(batch), has)
         gains = {
             name: values / (has.means[name] or 1.0)
             for name, values in contributions.items()
@@ -102,6 +98,36 @@ class Constraints:
             bonus = prices.bonus(self.prices, gains, has.sigma)
         return Observation(bonus, weight, shortfalls, metrics)
 
+    def measure(self, batches: Sequence[Rollouts]) -> None:
+        """Take batches of one size for the reference's own."""
+        found = [self._found(batch) for batch in batches]
+        lengths = torch.cat([batch.response_lengths for batch in batches])
+        scores = torch.cat([batch.scores for batch in batches])
+        has = Reference(
+            median=float(lengths.float().quantile(0.5)),
+            long=float(lengths.float().quantile(LONG)),
+            page=PAGE * float(_sizes(sum(found, [])).mean()),
+            sigma=float(scores.std(correction=0)) or 1.0,
+            means={},
+        )
+        measured = [
+            _contributions(batch, own, has)
+            for batch, own in zip(batches, found, strict=True)
+        ]
+        means = {
+            name: float(torch.stack([each[name] for each in measured]).mean())
+            for name in measured[0]
+        }
+        self.reference = has._replace(means=means)
+
+    def _found(self, batch: Rollouts) -> list[substance.Substance]:
+        """What each completion says, where the names of its file are known."""
+        pairs = zip(batch.prompts, batch.judged, strict=True)
+        return [
+            substance.measure(prompt, text, self.known(prompt))
+            for prompt, text in pairs
+        ]
+
     def move(self, shortfalls: Mapping[str, float]) -> None:
         """Raise the prices of what was missed, and lower the others."""
         self.prices = {
@@ -123,34 +149,16 @@ class Constraints:
         self.reference = None if has is None else Reference(*has)
 
 
-def _measure(batch: Rollouts, found: list[substance.Substance]) -> Reference:
-    """What a batch of the reference's own rollouts has."""
-    lengths = sorted(batch.response_lengths.tolist())
-    page = PAGE * float(_sizes(found).mean())
-    contributions = _contributions(batch, found, lengths, page)
-    return Reference(
-        lengths,
-        page,
-        sigma=float(batch.scores.std(correction=0)) or 1.0,
-        means={name: float(v.mean()) for name, v in contributions.items()},
-    )
-
-
 def _contributions(
-    batch: Rollouts,
-    found: list[substance.Substance],
-    lengths: Sequence[int],
-    page: float,
+    batch: Rollouts, found: list[substance.Substance], has: Reference
 ) -> dict[str, Tensor]:
     """What each completion contributes to each floor, (B,) by name."""
-    own = batch.response_lengths.float()
-    reference = torch.tensor(lengths, dtype=torch.float)
-    shorter = torch.searchsorted(reference, own)
-    no_longer = torch.searchsorted(reference, own, right=True)
+    own = batch.response_lengths
+    longer, as_long = (own > has.median).float(), (own == has.median).float()
     return {
-        "substance": _sizes(found).clamp(max=page),
-        "length": (shorter + no_longer) / (2 * len(lengths)),
-        "long_bodies": (own >= reference.quantile(LONG)).float(),
+        "substance": _sizes(found).clamp(max=has.page),
+        "length": longer + as_long / 2,
+        "long_bodies": (own >= has.long).float(),
         "parses": torch.tensor([float(each.parsed) for each in found]),
         "distinct": torch.tensor(gaming.unshared_ngrams(batch.judged)),
     }

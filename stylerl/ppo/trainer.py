@@ -57,6 +57,7 @@ __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
 FORMAT = 2  # of a checkpoint's state; another one is another version's
+REFERENCE_BATCHES = 4  # that say what the constraints ask to keep
 VALIDATE = "validate"  # the phase that is not part of training
 
 
@@ -247,6 +248,7 @@ class PPOTrainer:
         if self.stopped is not None:
             return
         self.resume()
+        self.measure_reference()
         if self._goes_back and self.done == 0:
             self.save()
         with tqdm(
@@ -272,15 +274,29 @@ class PPOTrainer:
         Each prompt gets one, or `ppo.group_size` neighbours with the
         baseline group.  Without `prompts`, it takes the next update's.
         """
-        texts = [
-            prompt
-            for prompt in prompts or self.next_prompts()
-            for _ in range(self.config.copies)
-        ]
+        texts = self._repeated(prompts or self.prompts_of(self.done))
         # A retry after a rollback draws anew, or it would end the same way.
         again = [len(back)] if (back := self.learner.rollbacks) else []
         return self.sampler.episodes(
             texts, draws.seed_of(self.seed, self.done, "sample", *again)
+        )
+
+    def measure_reference(self) -> None:
+        """Measure what the constraints ask to keep, if nothing has yet.
+
+        The prompts of the first updates are answered by the policy as it is.
+        """
+        constraints = self.learner.constraints
+        if not constraints.limits or constraints.reference is not None:
+            return
+        constraints.measure(
+            [
+                self.sampler.episodes(
+                    self._repeated(self.prompts_of(update)),
+                    draws.seed_of(self.seed, update, "reference"),
+                )
+                for update in range(REFERENCE_BATCHES)
+            ]
         )
 
     def validate(self) -> dict[str, float]:
@@ -461,13 +477,18 @@ class PPOTrainer:
         limit = max(early, default=min(updates, default=0))
         return checkpoint.latest(self.checkpoints, limit)
 
-    def next_prompts(self) -> list[str]:
-        """The prompts of the next update."""
+    def prompts_of(self, update: int) -> list[str]:
+        """The prompts of an update, counted from 0."""
         size = self.config.batch_size // self.config.copies
         places = draws.positions(
-            self.done * size, size, len(self.prompts), self.seed
+            update * size, size, len(self.prompts), self.seed
         )
         return [self.prompts[place] for place in places]
+
+    def _repeated(self, prompts: Sequence[str]) -> list[str]:
+        """Each prompt as often as a batch has it, in neighbours."""
+        copies = range(self.config.copies)
+        return [prompt for prompt in prompts for _ in copies]
 
 
 def _headline(metrics: dict[str, float]) -> dict[str, str]:

@@ -581,7 +581,7 @@ def test_prompts_come_in_turn_and_each_once_a_pass():
     )
     drawn = []
     for trainer.learner.done in range(5):
-        drawn += trainer.next_prompts()
+        drawn += trainer.prompts_of(trainer.done)
     assert sorted(drawn[:10]) == sorted(drawn[10:]) == sorted(trainer.prompts)
     assert drawn[:10] != drawn[10:]
 
