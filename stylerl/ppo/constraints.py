@@ -40,7 +40,7 @@ class Observation(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What the reference has, as its first rollouts show."""
+    """What the reference has, as its own rollouts show."""
 
     median: float  # of its completions' lengths, in tokens
     long: float  # their upper quartile

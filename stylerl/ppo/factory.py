@@ -197,8 +197,8 @@ def _credit(
             f"{', '.join(settings.reward)}"
         )
     weights = settings.reward
-    unparsable = weights.get("unparsable", 0.0)
-    return LinterCredit(judge, weights["linter"], sizes, unparsable)
+    others = sum(weights.get(name, 0) for name in ("substance", "unparsable"))
+    return LinterCredit(judge, weights["linter"], sizes, others)
 
 
 def _critic(

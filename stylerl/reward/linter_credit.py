@@ -25,15 +25,15 @@ class LinterCredit:
 
     What a completion misses of the style reward that its substance allows is
     shared by its violations: of the score by what they weigh, of compliance
-    equally.  One that does not parse has one charge, at its syntax error.
-    What has no place, such as a name that nothing uses, is left to the last
-    action.
+    equally.  One that does not parse has one charge, at its syntax error: all
+    that a whole and clean body would have more.  What has no place, such as a
+    name that nothing uses, is left to the last action.
     """
 
     judge: Judge
     weight: float = 1.0  # of the linter's part in the reward
     expected: Mapping[str, float] | None = None  # sizes; None allows all
-    unparsable: float = 0.0  # weight of the part of that name in the reward
+    unparsable: float = 0.0  # what other parts lose where a text is broken
 
     def __call__(
         self, prompts: list[str], completions: list[str]
@@ -47,8 +47,9 @@ class LinterCredit:
         self, prompt: str, completion: str, found: Assessment
     ) -> list[TokenReward]:
         if not found.parsed:
+            lost = self.weight + self.unparsable
             return [
-                TokenReward(_place(prompt, completion, each), -self.unparsable)
+                TokenReward(_place(prompt, completion, each), -lost)
                 for each in found.violations
                 if each.code.startswith(SYNTAX)
                 and not any(words in each.text for words in UNENDED)

@@ -83,7 +83,9 @@ def test_the_linter_rewards_tokens(judge, completion, expected):
     ],
 )
 def test_a_syntax_error_is_charged_where_it_is(judge, completion, expected):
-    (found,) = LinterCredit(judge, unparsable=2.0)([PROMPT], [completion])
+    """With the whole style, 0.5, and what other parts lose, 1.5."""
+    credit = LinterCredit(judge, weight=0.5, unparsable=1.5)
+    (found,) = credit([PROMPT], [completion])
     assert found == [TokenReward(*each) for each in expected]
 
 
