@@ -1,15 +1,15 @@
-"""PPO by each baseline over several seeds, on the validation split.
+"""PPO by each credit and baseline, over seeds, on the validation split.
 
-    python benchmarks/bench_estimators.py [--seeds 0 1 2]
-                                          [--only BASELINE ...]
+    python benchmarks/bench_estimators.py [--seeds 0 1 2] [--only ARM ...]
+                                          [--train]
 
 Run it in a repository whose stages up to `reward` are up to date.  Each
 policy starts at artifacts/sft with the settings of params.yaml, but for the
-baseline and the seed, and is kept in checkpoints/estimators/ under the key of
-the stage `ppo`, with its log: a call trains what is missing there, so that
-two of them with --only share the work of two cores.  A call without --only
-then measures all by `stylerl evaluate`, on the same prompts of the validation
-split, where settings are chosen.  Results go to
+seed and what its arm changes, and is kept in checkpoints/estimators/ under
+the key of the stage `ppo`, with its log: a call trains what is missing there,
+and no more with --train, so that two of them share the work of two cores.
+Then all arms asked for are measured by `stylerl evaluate`, on the same
+prompts of the validation split, where settings are chosen.  Results go to
 benchmarks/results/estimators.md.
 """
 
@@ -31,12 +31,21 @@ from bench_baselines import SFT, untrained
 from stylerl import config, storage
 from stylerl.cli import evaluate_command
 from stylerl.config import Params
+from stylerl.evaluation import guards
 from stylerl.lm.models import save_model
 from stylerl.pipeline import graph
 
 RESULTS = Path(__file__).resolve().parent / "results" / "estimators.md"
 POLICIES = Path("checkpoints/estimators")
-BASELINES = ("batch", "group", "value", "auto")
+ARMS: dict[str, dict[str, Any]] = {  # what each has of its own
+    "default": {},
+    "lambda-1": {"gae_lambda": 1.0},
+    "response": {"credit": "response"},
+    "no-entropy": {"ent_coef": 0.0},
+    "batch": {"baseline": "batch"},
+    "value": {"baseline": "value"},
+    "auto": {"baseline": "auto"},
+}
 POINTS = 100  # of a share
 COLUMNS = {  # heading: where evaluate.json has it, and times what
     "compliance %": ("ppo", "compliance", POINTS),
@@ -55,20 +64,20 @@ def main() -> None:
     """Train what is missing; measure all unless only some were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="+", choices=BASELINES)
+    parser.add_argument("--only", nargs="+", choices=ARMS, default=[*ARMS])
+    parser.add_argument("--train", action="store_true")
     options = parser.parse_args()
     params = config.override(config.load(), {"evaluate.split": "valid"})
     key = graph.stage_key(graph.find_stage("ppo"))[:16]
     found = {
-        (baseline, seed): POLICIES / key / f"{baseline}-{seed}"
+        (arm, seed): POLICIES / key / f"{arm}-{seed}"
         for seed in options.seeds
-        for baseline in BASELINES
+        for arm in options.only
     }
-    for (baseline, seed), folder in found.items():
-        wanted = baseline in (options.only or BASELINES)
-        if wanted and not (folder / "log.json").exists():
-            train(params, baseline, seed, folder)
-    if options.only:
+    for (arm, seed), folder in found.items():
+        if not (folder / "log.json").exists():
+            train(params, arm, seed, folder)
+    if options.train:
         return
     with tempfile.TemporaryDirectory() as scratch:
         evaluate_command.run([SFT, *found.values()], params, Path(scratch))
@@ -85,12 +94,10 @@ def main() -> None:
     storage.write_text(RESULTS, text)
 
 
-def train(params: Params, baseline: str, seed: int, folder: Path) -> None:
+def train(params: Params, arm: str, seed: int, folder: Path) -> None:
     """One policy, and what its run logs: seconds and alarms."""
     print(f"training {folder.name}", flush=True)
-    settings = dataclasses.replace(
-        params.ppo, baseline=baseline, checkpoint_every=0
-    )
+    settings = dataclasses.replace(params.ppo, checkpoint_every=0, **ARMS[arm])
     trainer = untrained(dataclasses.replace(params, ppo=settings, seed=seed))
     started = time.monotonic()
     alarms = sum(bool(step.alarms) for step in trainer)
@@ -108,27 +115,31 @@ def report(
     logs: Mapping[Any, Mapping[str, Any]],
     params: Params,
 ) -> str:
-    """A row a baseline: the mean over seeds, and from where to where."""
+    """A row an arm: the mean over seeds, and from where to where."""
     seeds = sorted({seed for _, seed in measured})
     rows = []
-    for baseline in BASELINES:
-        own = [measured[baseline, seed] for seed in seeds]
+    for arm in dict.fromkeys(arm for arm, _ in measured):
+        own = [measured[arm, seed] for seed in seeds]
         cells = [
             spread([each[part][key] * times for each in own])
             for part, key, times in COLUMNS.values()
         ]
         cells += [
-            spread([logs[baseline, seed][key] for seed in seeds])
+            spread([logs[arm, seed][key] for seed in seeds])
             for key in ("alarms", "seconds")
         ]
-        rows.append(f"| {' | '.join([baseline, *cells])} |")
-    heading = ["baseline", *COLUMNS, "updates with an alarm", "seconds"]
+        failed = sum(not g.held for each in own for g in guards.guards(each))
+        changes = ", ".join(f"{k} {v}" for k, v in ARMS[arm].items())
+        named = f"{arm}: {changes}" if changes else arm
+        rows.append(f"| {' | '.join([named, *cells, str(failed)])} |")
+    heading = ["arm", *COLUMNS, "updates with an alarm", "seconds"]
+    heading += ["guards that failed"]
     sft, size = next(iter(measured.values()))["sft"], params.evaluate
     threads = {each["threads"] for each in logs.values()}
     command = " ".join(["benchmarks/bench_estimators.py", *sys.argv[1:]])
     return "\n".join(
         [
-            "# PPO by each baseline",
+            "# PPO by each credit and baseline",
             "",
             f"{datetime.date.today()}, {platform.machine()}, "
             f"{os.cpu_count()} cores, threads a run "

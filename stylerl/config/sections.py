@@ -340,8 +340,9 @@ class PPOConfig(Section):
         },
         "the parts of the reward and their weights: linter, classifier, "
         "pairwise or the folder of a reward model, `mean of A and B` or "
-        "`worst of A and B` of these; substance, repetition, unparsable; or "
-        "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
+        "`worst of A and B` of these; violations, substance, repetition, "
+        "unparsable; or MODULE:FUNCTION; stylerl/reward/composite.py says "
+        "what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,
@@ -388,7 +389,7 @@ class PPOConfig(Section):
         "auto",
         "which tokens get the reward: the last action all of it (response), "
         "or each violation's token its part, and the last action the rest "
-        "(token); auto takes token where linter is a part by itself",
+        "(token); auto takes token where linter or violations is a part",
         choices=("auto", "response", "token"),
     )
     prompts: int = setting(

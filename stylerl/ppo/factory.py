@@ -36,6 +36,7 @@ from stylerl.reward.functions import Credit
 from stylerl.reward.linter_credit import LinterCredit
 
 REWARD_MODELS = Path("artifacts/reward")
+LOCATED = ("linter", "violations")  # parts that violations take from
 
 
 def build_trainer(
@@ -184,21 +185,20 @@ def _credit(
     """Where in a completion the linter's part of the reward was lost.
 
     Raises:
-        ConfigError: the linter has no part in the reward.
+        ConfigError: violations cost nothing.
     """
     if settings.credit == "response":
         return None
-    if "linter" not in settings.reward:
+    weight = sum(settings.reward.get(name, 0) for name in LOCATED)
+    if not weight:
         if settings.credit == "auto":
             return None
         raise ConfigError(
-            "ppo.credit: token assigns the linter's part of the reward to "
-            "tokens, so `linter` must be a part of ppo.reward; got "
+            "ppo.credit: token assigns what violations cost to tokens, so "
+            "`linter` or `violations` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
-    weights = settings.reward
-    others = sum(weights.get(name, 0) for name in ("substance", "unparsable"))
-    return LinterCredit(judge, weights["linter"], sizes, others)
+    return LinterCredit(judge, weight, sizes)
 
 
 def _critic(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, weight_of
 from stylerl.judge.positions import offset
-from stylerl.judge.verdict import SYNTAX, Violation
 from stylerl.reward import substance
 from stylerl.reward.composite import assess_all, style_of, weighed_score
 from stylerl.reward.functions import TokenReward
@@ -14,9 +13,6 @@ from stylerl.reward.functions import TokenReward
 # Reported where a name is bound, for a use that never came: what was written
 # there is no fault of its own.
 UNUSED = ("F401", "F841", "F842", "ARG", "B007")
-# In the message of a syntax error that is reported where something begins,
-# for an end that never came.
-UNENDED = ("was never closed", "unterminated")
 
 
 @dataclass(frozen=True)
@@ -25,15 +21,14 @@ class LinterCredit:
 
     What a completion misses of the style reward that its substance allows is
     shared by its violations: of the score by what they weigh, of compliance
-    equally.  One that does not parse has one charge, at its syntax error: all
-    that a whole and clean body would have more.  What has no place, such as a
-    name that nothing uses, is left to the last action.
+    equally.  What has no place is left to the last action: a name that nothing
+    uses, and all of a text that does not parse, whose one violation need not
+    be where it broke.
     """
 
     judge: Judge
-    weight: float = 1.0  # of the linter's part in the reward
+    weight: float = 1.0  # of the parts that violations take from
     expected: Mapping[str, float] | None = None  # sizes; None allows all
-    unparsable: float = 0.0  # what other parts lose where a text is broken
 
     def __call__(
         self, prompts: list[str], completions: list[str]
@@ -46,15 +41,7 @@ class LinterCredit:
     def _token_rewards(
         self, prompt: str, completion: str, found: Assessment
     ) -> list[TokenReward]:
-        if not found.parsed:
-            lost = self.weight + self.unparsable
-            return [
-                TokenReward(_place(prompt, completion, each), -lost)
-                for each in found.violations
-                if each.code.startswith(SYNTAX)
-                and not any(words in each.text for words in UNENDED)
-            ][:1]
-        if not found.violations:
+        if not found.parsed or not found.violations:
             return []
         weights, count = self.judge.config.weights, len(found.violations)
         allowed = self._allowed(prompt, completion)
@@ -66,7 +53,7 @@ class LinterCredit:
         total = sum(own) or 1.0  # of none, the score misses nothing
         return [
             TokenReward(
-                _place(prompt, completion, each),
+                offset(prompt + completion, each) - len(prompt),
                 equal + part * (weight / total - 1 / count),
             )
             for each, weight in zip(found.violations, own, strict=True)
@@ -80,8 +67,3 @@ class LinterCredit:
         known = self.judge.around(prompt)
         size = substance.measure(prompt, completion, known).size
         return substance.wholeness(size, self.expected.get(prompt, 1.0))
-
-
-def _place(prompt: str, completion: str, violation: Violation) -> int:
-    """The character of the completion that a violation names."""
-    return offset(prompt + completion, violation) - len(prompt)

@@ -55,6 +55,8 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
         ("\n    y =  x\n    return  y\n", [(8, -0.3), (22, -0.3)]),
         # W292 at the end, alone: 1 - 0.9 / 2 = 0.55
         ("\n    return x", [(13, -0.55)]),
+        # does not parse: worth the same wherever it broke
+        ("\n    return (\n", []),
         # F841: `y` has no use, which is not the fault of where it is bound
         ("\n    y = 1\n    return  x\n", [(21, -0.3)]),
     ],
@@ -64,29 +66,10 @@ def test_the_linter_rewards_tokens(judge, completion, expected):
     assert found == [
         TokenReward(at, pytest.approx(amount)) for at, amount in expected
     ]
-    (style,) = linter_style(judge)([PROMPT], [completion])
-    left = -0.3 if "y = 1" in completion else 0  # to the last action
-    assert 1 + left + sum(c.amount for c in found) == pytest.approx(style)
-
-
-@pytest.mark.parametrize(
-    ("completion", "expected"),
-    [
-        # The second `=`, and nothing for E222 before it
-        ("\n    y =  = 2\n    return x\n", [(10, -2.0)]),
-        # Python names a token of the prompt: the first action is charged
-        ("\nreturn x\n", [(1, -2.0)]),
-        # Where it begins is not what is wrong: its end is missing
-        ("\n    return (\n", []),
-        ('\n    """x\n', []),
-        ("\n    return 'x\n", []),
-    ],
-)
-def test_a_syntax_error_is_charged_where_it_is(judge, completion, expected):
-    """With the whole style, 0.5, and what other parts lose, 1.5."""
-    credit = LinterCredit(judge, weight=0.5, unparsable=1.5)
-    (found,) = credit([PROMPT], [completion])
-    assert found == [TokenReward(*each) for each in expected]
+    if found:
+        (style,) = linter_style(judge)([PROMPT], [completion])
+        left = -0.3 if "y = 1" in completion else 0  # to the last action
+        assert 1 + left + sum(c.amount for c in found) == pytest.approx(style)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +127,20 @@ def test_charges_are_shares_of_what_the_style_reward_is(judge):
     assert charge.amount == pytest.approx(-0.55 * clean)
     (style,) = reward([PROMPT], [text])["style"]
     assert clean + charge.amount == pytest.approx(style)
+
+
+def test_the_penalty_is_charged_with_the_style_that_is_missed(judge):
+    """Of weights 2 and 1 each violation is charged 3 times its share."""
+    text = "\n    y =  x\n    return  y\n"
+    weights = {"linter": 2.0, "violations": 1.0}
+    reward = compose(weights, lambda _: linter_style(judge), {})
+    clean, flawed = (
+        sum(each[0] for each in reward([PROMPT], [body]).values())
+        for body in (text.replace("  x", " x").replace("  y", " y"), text)
+    )
+    charges = LinterCredit(judge, 3.0, {})([PROMPT], [text])[0]
+    assert [c.amount for c in charges] == pytest.approx([-0.9, -0.9])
+    assert clean + sum(c.amount for c in charges) == pytest.approx(flawed)
 
 
 def trainer(**changes):
