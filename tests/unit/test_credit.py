@@ -136,7 +136,7 @@ def test_the_penalty_is_charged_with_the_style_that_is_missed(judge):
     reward = compose(weights, lambda _: linter_style(judge), {})
     clean, flawed = (
         sum(each[0] for each in reward([PROMPT], [body]).values())
-        for body in (text.replace("  x", " x").replace("  y", " y"), text)
+        for body in ("\n    y = x\n    return y\n", text)
     )
     charges = LinterCredit(judge, 3.0, {})([PROMPT], [text])[0]
     assert [c.amount for c in charges] == pytest.approx([-0.9, -0.9])
