@@ -308,7 +308,7 @@ class RewardConfig(Section):
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
 REWARD_NAMES = (
     rf"{_MODEL}|(mean|worst) of {_MODEL}( and {_MODEL})+"
-    r"|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
+    r"|violations|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
 )
 
 
