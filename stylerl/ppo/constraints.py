@@ -6,8 +6,8 @@ rollouts before any update, which are its own.  What a completion contributes:
 
     substance    what its body says, in pairs (reward/substance.py), up to
                  twice the reference's mean: no line is worth a page
-    length       1 if it has more tokens than the median of the reference's
-                 completions, 1/2 if it has as many
+    length       where its length stands among the reference's completions:
+                 0 below all of them, 1/2 at their median, 1 above all
     long_bodies  1 if it has as many tokens as the upper quartile of the
                  reference's completions, or more
     parses       1 if it parses, as Python
@@ -42,8 +42,7 @@ class Observation(NamedTuple):
 class Reference(NamedTuple):
     """What the reference has, as its own rollouts show."""
 
-    median: float  # of its completions' lengths, in tokens
-    long: float  # their upper quartile
+    lengths: list[int]  # of its completions in tokens, ascending
     page: float  # the size above which no more substance counts
     sigma: float  # the scores' deviation, or 1 where that is 0
     means: dict[str, float]  # of each contribution
@@ -104,8 +103,7 @@ class Constraints:
         lengths = torch.cat([batch.response_lengths for batch in batches])
         scores = torch.cat([batch.scores for batch in batches])
         has = Reference(
-            median=float(lengths.float().quantile(0.5)),
-            long=float(lengths.float().quantile(LONG)),
+            lengths=sorted(lengths.tolist()),
             page=PAGE * float(_sizes(sum(found, [])).mean()),
             sigma=float(scores.std(correction=0)) or 1.0,
             means={},
@@ -153,12 +151,14 @@ def _contributions(
     batch: Rollouts, found: list[substance.Substance], has: Reference
 ) -> dict[str, Tensor]:
     """What each completion contributes to each floor, (B,) by name."""
-    own = batch.response_lengths
-    longer, as_long = (own > has.median).float(), (own == has.median).float()
+    own = batch.response_lengths.float()
+    reference = torch.tensor(has.lengths, dtype=torch.float)
+    shorter = torch.searchsorted(reference, own)
+    no_longer = torch.searchsorted(reference, own, right=True)
     return {
         "substance": _sizes(found).clamp(max=has.page),
-        "length": longer + as_long / 2,
-        "long_bodies": (own >= has.long).float(),
+        "length": (shorter + no_longer) / (2 * len(reference)),
+        "long_bodies": (own >= reference.quantile(LONG)).float(),
         "parses": torch.tensor([float(each.parsed) for each in found]),
         "distinct": torch.tensor(gaming.unshared_ngrams(batch.judged)),
     }

@@ -137,9 +137,9 @@ def rollouts(completions, lengths):
 
 def test_what_completions_contribute():
     """First the reference: sizes 1, 1, 0, 2 (the names and sums that are
-    returned), of which three parse; of the lengths 2, 4, 6, 8 two are above
-    their median, 5, and one above their upper quartile, 6.5.  Then a batch
-    that is worse."""
+    returned), of which three parse; lengths 2, 4, 6, 8 stand at 1/8, 3/8,
+    5/8, 7/8 of themselves, and the longest is above their upper quartile of
+    6.5.  Then a batch that is worse."""
     first = rollouts(
         [
             "    return a\n",
@@ -153,7 +153,7 @@ def test_what_completions_contribute():
     seen = constraints.observe(first)
     has = constraints.reference
     assert has is not None
-    assert (has.median, has.long, has.page) == (5, 6.5, 2)
+    assert has.lengths == [2, 4, 6, 8]
     assert has.means["length"] == 0.5
     assert has.means["long_bodies"] == 0.25
     assert has.means["parses"] == 0.75
@@ -176,7 +176,7 @@ def test_what_completions_contribute():
     assert worse.shortfalls == pytest.approx(
         {
             "substance": 0.9,
-            "length": 0.9,
+            "length": 0.9 - 0.125 / 0.5,  # all at 1/8
             "long_bodies": 0.8,
             "parses": 1.0,
             "distinct": 0.9,
@@ -196,9 +196,9 @@ def test_what_completions_contribute():
 
 
 def test_the_reference_may_have_several_batches():
-    """Lengths 1, 2, 3, 3 and 3, 4, 5, 7: half of them is 3, which counts
-    half; a quarter is from 4.25 on.  Three of eight texts say two pairs and
-    the others one, 11/8 in the mean, and no text says more than twice it."""
+    """Lengths 1, 2, 3, 3 and 3, 4, 5, 7, a quarter of which is from 4.25 on.
+    Three of eight texts say two pairs and the others one, 11/8 in the mean,
+    and no text says more than twice it."""
     constraints = Constraints({"length": 1.0})
     short = ["    return a\n"] * 4
     mixed = ["    return -a\n"] * 3 + ["    return a\n"]
@@ -206,15 +206,16 @@ def test_the_reference_may_have_several_batches():
         [rollouts(short, [1, 2, 3, 3]), rollouts(mixed, [3, 4, 5, 7])]
     )
     has = constraints.reference
-    assert (has.median, has.long, has.page) == (3, 4.25, 2.75)
-    assert has.means["length"] == (3 / 2 + 3) / 8
+    assert (has.lengths, has.page) == ([1, 2, 3, 3, 3, 4, 5, 7], 2.75)
+    assert has.means["length"] == 0.5
     assert has.means["long_bodies"] == 2 / 8
     assert has.means["substance"] == 11 / 8
     # What no other text of the batch has, not of the reference.
     assert has.means["distinct"] == 0
-    seen = constraints.observe(rollouts(short, [3, 3, 4, 2]))
+    # 3 stands at (2 + 5) / 16, and 7 at (7 + 8) / 16: 9/16 in the mean.
+    seen = constraints.observe(rollouts(short, [3, 3, 3, 7]))
     share = seen.metrics["constraint/length"]
-    assert share == pytest.approx(0.5 / (4.5 / 8))
+    assert share == pytest.approx(9 / 16 / 0.5)
 
 
 def test_a_run_measures_its_reference_before_the_first_update():
