@@ -334,6 +334,7 @@ class PPOConfig(Section):
     reward: Mapping[str, float] = setting(
         {
             "linter": 1.5,
+            "violations": 2.0,
             "substance": 1.0,
             "repetition": 1.0,
             "unparsable": 1.0,
@@ -708,6 +709,6 @@ class Params(Section):
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,
-        constraints={"substance": 1.0, "length": 0.9, "long_bodies": 0.9},
+        constraints={"substance": 1.0, "length": 0.9},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -66,6 +66,7 @@ def test_an_honest_clean_body_is_worth_the_most(reward):
     """All of style at its weight of 1.5, and of the size at that of 1."""
     assert reward([PROMPT], [HONEST]) == {
         "style": [1.5],
+        "violations": [0.0],
         "substance": [1.0],
         "repetition": [0.0],
         "unparsable": [0.0],
@@ -97,13 +98,14 @@ def test_violations_are_a_penalty_as_well(judge):
 
 @pytest.mark.parametrize("name", GAMES)
 def test_no_game_beats_honest_code_with_a_violation(reward, name):
-    """Four statements with E225 once are worth 1 + 1.5 * 0.9 / 2."""
+    """Four statements with E225 once are worth 1 + 1.5 * 0.9 / 2, less 2
+    (1 - 0.9 / 2)."""
     flawed = HONEST.replace("result = 0", "result=0")
-    assert total(reward, flawed) == pytest.approx(1.675)
+    assert total(reward, flawed) == pytest.approx(0.575)
     if "noqa" in name:
         assert total(reward, GAMES[name]) <= total(reward, UNTIDY) + 0.05
     else:
-        assert total(reward, GAMES[name]) < 1.625
+        assert total(reward, GAMES[name]) < 0.525
 
 
 @pytest.mark.parametrize("name", ["pass", "ellipsis", "docstring"])

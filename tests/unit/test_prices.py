@@ -19,11 +19,11 @@ from stylerl.reward.gaming import unshared_ngrams
 @pytest.mark.parametrize(
     ("learned", "shortfall", "then", "now"),
     [
-        (1.0, 0.1, 1.01, 1.06),  # 1 + 0.1 x 0.1, and 0.5 x 0.1
-        (1.0, -0.1, 0.99, 0.94),
+        (1.0, 0.1, 1.03, 1.08),  # 1 + 0.3 x 0.1, and 0.5 x 0.1
+        (1.0, -0.1, 0.97, 0.92),
         (1.0, 0.0, 1.0, 1.0),
-        (1.0, 9.0, 1.05, 1.30),  # no more than 0.5 counts
-        (1.0, -9.0, 0.95, 0.70),
+        (1.0, 9.0, 1.15, 1.40),  # no more than 0.5 counts
+        (1.0, -9.0, 0.85, 0.60),
         (0.01, -0.4, 0.0, 0.0),  # never negative: nothing presses
         (4.99, 0.4, HIGHEST, HIGHEST),
     ],
@@ -184,9 +184,9 @@ def test_what_completions_contribute():
         }
     )
     constraints.move(worse.shortfalls)
-    # 0.1 x 0.5, and 0.5 x 0.5
+    # 0.3 x 0.5, and 0.5 x 0.5
     assert constraints.prices == (
-        dict.fromkeys(CONSTRAINTS, Price(0.05, 0.3)) | {"kl": Price()}
+        dict.fromkeys(CONSTRAINTS, Price(0.15, 0.4)) | {"kl": Price()}
     )
     again = constraints.observe(first)
     # The third does not parse and is not long: it gets least.
