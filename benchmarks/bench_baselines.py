@@ -101,7 +101,6 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
     """How each contender is trained, by its name."""
     others = dict(params.ppo.reward)
     weight = others.pop("linter")
-    others.pop("violations", None)  # the linter's as well
 
     def by(style: str) -> Callable[[], LoadedModel]:
         changed = dataclasses.replace(

@@ -308,7 +308,7 @@ class RewardConfig(Section):
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
 REWARD_NAMES = (
     rf"{_MODEL}|(mean|worst) of {_MODEL}( and {_MODEL})+"
-    r"|violations|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
+    r"|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
 )
 
 
@@ -334,16 +334,14 @@ class PPOConfig(Section):
     reward: Mapping[str, float] = setting(
         {
             "linter": 1.5,
-            "violations": 2.0,
             "substance": 1.0,
             "repetition": 1.0,
             "unparsable": 1.0,
         },
         "the parts of the reward and their weights: linter, classifier, "
         "pairwise or the folder of a reward model, `mean of A and B` or "
-        "`worst of A and B` of these; violations, substance, repetition, "
-        "unparsable; or MODULE:FUNCTION; stylerl/reward/composite.py says "
-        "what each is worth",
+        "`worst of A and B` of these; substance, repetition, unparsable; or "
+        "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,
@@ -390,8 +388,14 @@ class PPOConfig(Section):
         "auto",
         "which tokens get the reward: the last action all of it (response), "
         "or each violation's token its part, and the last action the rest "
-        "(token); auto takes token where linter or violations is a part",
+        "(token); auto takes token where linter is a part by itself",
         choices=("auto", "response", "token"),
+    )
+    credit_weight: float = setting(
+        1.0,
+        "how many times what the response loses by it a violation's token "
+        "is charged",
+        ge=0,
     )
     prompts: int = setting(
         512, "prompts to draw episodes from, of the training split", ge=1
@@ -705,10 +709,12 @@ class Params(Section):
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
     # The trainer alone has groups of four, which fit small batches, no
-    # constraints, since its texts need not be code, and no bias of lambda.
+    # constraints, since its texts need not be code, and charges to tokens
+    # that are neither weighted nor kept from the tokens far before.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,
+        credit_weight=3.0,
         constraints={"substance": 1.0, "length": 0.9},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

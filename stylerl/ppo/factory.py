@@ -36,7 +36,6 @@ from stylerl.reward.functions import Credit
 from stylerl.reward.linter_credit import LinterCredit
 
 REWARD_MODELS = Path("artifacts/reward")
-LOCATED = ("linter", "violations")  # parts that violations take from
 
 
 def build_trainer(
@@ -185,20 +184,19 @@ def _credit(
     """Where in a completion the linter's part of the reward was lost.
 
     Raises:
-        ConfigError: violations cost nothing.
+        ConfigError: the linter has no part in the reward.
     """
     if settings.credit == "response":
         return None
-    weight = sum(settings.reward.get(name, 0) for name in LOCATED)
-    if not weight:
+    if "linter" not in settings.reward:
         if settings.credit == "auto":
             return None
         raise ConfigError(
-            "ppo.credit: token assigns what violations cost to tokens, so "
-            "`linter` or `violations` must be a part of ppo.reward; got "
+            "ppo.credit: token assigns the linter's part of the reward to "
+            "tokens, so `linter` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
-    return LinterCredit(judge, weight, sizes)
+    return LinterCredit(judge, settings.reward["linter"], sizes)
 
 
 def _critic(

@@ -143,8 +143,13 @@ class Learner:
         cut = ~torch.tensor(batch.finished)
         scores = batch.scores + bonus - config.missing_eos_penalty * cut
         outcomes = scores - batch.token_rewards.sum(dim=1)
+        charged = config.credit_weight * batch.token_rewards
         rewards = formulas.penalised_rewards(
-            scores, batch.token_rewards, kl, batch.response_lengths, beta
+            outcomes + charged.sum(dim=1),
+            charged,
+            kl,
+            batch.response_lengths,
+            beta,
         )
         # The whitened policy loss does not depend on the rewards' scale, the
         # value loss does, and the two share a trunk.
@@ -166,7 +171,8 @@ class Learner:
         size, and the variance that the value explains, if there is one."""
         config, mask = self.config, batch.mask
         decay = config.gamma, config.gae_lambda
-        located = batch.token_rewards / self.reward_scale
+        charged = config.credit_weight * batch.token_rewards
+        located = charged / self.reward_scale
         sums = formulas.returns_to_go(rewards, located, mask, *decay)
         if config.baseline == "group":
             size = config.group_size

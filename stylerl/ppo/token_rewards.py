@@ -4,7 +4,8 @@ A reward for the whole response leaves it to the value function to find the
 tokens that earned it.  A linter knows them: a `TokenReward` is a character
 of the completion and an amount, which becomes the reward of the token that
 wrote it.  The last action gets the rest of the score, so that the rewards of
-a response always sum to its score.
+a response sum to its score, unless `ppo.credit_weight` counts such amounts
+more than once.
 """
 
 from collections.abc import Sequence

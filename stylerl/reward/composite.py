@@ -7,8 +7,6 @@ clean body is an empty one.  So `ppo.reward` weighs several parts:
                  `reward`, or one saved elsewhere
     mean of A and B, worst of A and B
                  style by several of these
-    violations   -1 to 0: what the linter's style misses of the most that the
-                 body's substance allows, once more as a penalty
     substance    0 to 1: how much the body says against what the reference
                  writes for the same prompt
     repetition   -1 to 0: the share of repeated lines beyond what is usual,
@@ -107,8 +105,6 @@ def compose(
     def part(name: str) -> Part:
         if name == "substance":
             return partial(_substance, expected)
-        if name == "violations":
-            return partial(_violations, model("linter"), expected)
         if name in SIGNED:
             return SIGNED[name]
         if ":" in name:
@@ -122,8 +118,7 @@ def compose(
 
 
 def _is_style(name: str) -> bool:
-    others = {"substance", "violations", *SIGNED}
-    return name not in others and ":" not in name
+    return name not in {"substance", *SIGNED} and ":" not in name
 
 
 def _style(name: str, model: Callable[[str], Style]) -> Style:
@@ -157,23 +152,6 @@ def _style_if_whole(
         name: [
             float(score) * substance.wholeness(each.size, expected.get(p, 1.0))
             for p, score, each in rows
-        ]
-    }
-
-
-def _violations(
-    linter: Style, expected: Mapping[str, float], episodes: Episodes
-) -> Named:
-    """What `_style_if_whole` is less than for a clean body of this size."""
-    scores = linter(episodes.prompts, episodes.completions)
-    rows = zip(episodes.prompts, scores, episodes.found, strict=True)
-    return {
-        "violations": [
-            -substance.wholeness(each.size, expected.get(prompt, 1.0))
-            * (1 - float(score))
-            if each.parsed
-            else 0.0
-            for prompt, score, each in rows
         ]
     }
 

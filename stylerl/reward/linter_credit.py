@@ -27,7 +27,7 @@ class LinterCredit:
     """
 
     judge: Judge
-    weight: float = 1.0  # of the parts that violations take from
+    weight: float = 1.0  # of the linter's part in the reward
     expected: Mapping[str, float] | None = None  # sizes; None allows all
 
     def __call__(

@@ -201,10 +201,10 @@ def test_the_reference_and_the_value_model_are_chosen(
 
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
-    params = workspace(reward={"linter": 2.0, "violations": 0.5})
-    assert ppo.make_trainer(params).sampler.feedback.credit.weight == 2.5
+    params = workspace(credit="token", reward={"linter": 2.0})
+    assert ppo.make_trainer(params).sampler.feedback.credit.weight == 2.0
     params = workspace(credit="token", reward={"substance": 1.0})
-    with pytest.raises(ConfigError, match="`linter` or `violations` must be"):
+    with pytest.raises(ConfigError, match="`linter` must be a part"):
         ppo.make_trainer(params)
     params = workspace(reward={"substance": 1.0})
     assert params.ppo.credit == "auto"

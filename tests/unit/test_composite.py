@@ -66,7 +66,6 @@ def test_an_honest_clean_body_is_worth_the_most(reward):
     """All of style at its weight of 1.5, and of the size at that of 1."""
     assert reward([PROMPT], [HONEST]) == {
         "style": [1.5],
-        "violations": [0.0],
         "substance": [1.0],
         "repetition": [0.0],
         "unparsable": [0.0],
@@ -82,30 +81,15 @@ def test_violations_are_charged_to_style(reward):
     assert parts["substance"] == [1.0]
 
 
-def test_violations_are_a_penalty_as_well(judge):
-    """E225 once: 1 - 0.9 / 2 = 0.55 of what a body of this size may have,
-    all of it, or (1/20 / 0.3)^2 of it where that is the share."""
-    flawed, broken = HONEST.replace("t = 0", "t=0"), "    return (\n"
-    weights, linter = {"violations": 2.0}, linter_style(judge)
-    found = {}
-    for size in (SIZE, 20 * SIZE):
-        part = compose(weights, lambda _: linter, {PROMPT: size})
-        texts = [HONEST, flawed, broken]
-        found[size] = part([PROMPT] * 3, texts)["violations"]
-    assert found[SIZE] == pytest.approx([0, -2 * 0.55, 0])
-    assert found[20 * SIZE] == pytest.approx([0, -2 * 0.55 / 36, 0])
-
-
 @pytest.mark.parametrize("name", GAMES)
 def test_no_game_beats_honest_code_with_a_violation(reward, name):
-    """Four statements with E225 once are worth 1 + 1.5 * 0.9 / 2, less 2
-    (1 - 0.9 / 2)."""
+    """Four statements with E225 once are worth 1 + 1.5 * 0.9 / 2."""
     flawed = HONEST.replace("result = 0", "result=0")
-    assert total(reward, flawed) == pytest.approx(0.575)
+    assert total(reward, flawed) == pytest.approx(1.675)
     if "noqa" in name:
         assert total(reward, GAMES[name]) <= total(reward, UNTIDY) + 0.05
     else:
-        assert total(reward, GAMES[name]) < 0.525
+        assert total(reward, GAMES[name]) < 1.625
 
 
 @pytest.mark.parametrize("name", ["pass", "ellipsis", "docstring"])

@@ -129,20 +129,6 @@ def test_charges_are_shares_of_what_the_style_reward_is(judge):
     assert clean + charge.amount == pytest.approx(style)
 
 
-def test_the_penalty_is_charged_with_the_style_that_is_missed(judge):
-    """Of weights 2 and 1 each violation is charged 3 times its share."""
-    text = "\n    y =  x\n    return  y\n"
-    weights = {"linter": 2.0, "violations": 1.0}
-    reward = compose(weights, lambda _: linter_style(judge), {})
-    clean, flawed = (
-        sum(each[0] for each in reward([PROMPT], [body]).values())
-        for body in ("\n    y = x\n    return y\n", text)
-    )
-    charges = LinterCredit(judge, 3.0, {})([PROMPT], [text])[0]
-    assert [c.amount for c in charges] == pytest.approx([-0.9, -0.9])
-    assert clean + sum(c.amount for c in charges) == pytest.approx(flawed)
-
-
 def trainer(**changes):
     tokenizer = build_tokenizer()
     options = {
@@ -188,6 +174,26 @@ def test_the_rewards_of_a_response_sum_to_its_score():
         if at < len(offsets) - 1:
             assert rewards[row, at].item() == pytest.approx(-0.5)
     assert set(ours.update(batch)) >= {"policy/loss"}
+
+
+def test_a_charge_may_count_more_than_the_response_loses_by_it():
+    """Half a point at a token of each, three times: the token has -1.5, the
+    last action what it has with weight 1, and the sum is a point less."""
+    once, thrice = trainer(), trainer(credit_weight=3.0)
+    batch = once.rollout()
+    rewards, rest = once.learner.rewards(batch)
+    weighted, same_rest = thrice.learner.rewards(batch)
+    assert torch.equal(rest, same_rest)
+    gap = weighted - rewards
+    assert torch.allclose(gap, 2 * batch.token_rewards, atol=1e-6)
+    assert torch.allclose(gap.sum(dim=1), torch.tensor(-1.0), atol=1e-6)
+    # And so the returns of the tokens before, which lambda does not shorten.
+    returns = [
+        each.learner.advantages(batch, own, rest)[1]
+        for each, own in ((once, rewards), (thrice, weighted))
+    ]
+    first = (returns[1] - returns[0])[:, 0]
+    assert torch.allclose(first, torch.tensor(-1.0), atol=1e-6)
 
 
 def test_lambda_keeps_a_charge_from_the_tokens_before_it():

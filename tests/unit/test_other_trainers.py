@@ -22,9 +22,8 @@ HONEST = (
 ONCE = HONEST.replace("result = 0", "result=0")  # E225
 BROKEN = "    return (\n"
 # Of the default weights: style 1.5 and substance 1.0, which HONEST has in
-# full; style with one violation, half of 0.9 of it, and twice what it lacks
-# as a penalty; -1 for what is no Python.
-WORTH = {HONEST: 2.5, ONCE: 1.5 * 0.45 + 1.0 - 2 * 0.55, BROKEN: -1.0}
+# full; style with one violation, half of 0.9 of it; -1 for what is no Python.
+WORTH = {HONEST: 1.5 + 1.0, ONCE: 1.5 * 0.45 + 1.0, BROKEN: -1.0}
 # A row of 78 columns by itself, and of 82 in a class: E501, above 79.
 LONG = f"    return prices[0] * rate  # {'x' * 47}\n"
 FILE = textwrap.dedent("""\
