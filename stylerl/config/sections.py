@@ -349,7 +349,7 @@ class PPOConfig(Section):
         ),
     )
     substance_target: float = setting(
-        0.7,
+        0.9,
         "size of a body that gets the full substance part, as a multiple of "
         "what the reference writes",
         gt=0,
@@ -714,7 +714,7 @@ class Params(Section):
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,
-        credit_weight=3.0,
+        credit_weight=2.5,
         constraints={"substance": 1.0, "length": 0.9},
     )
     evaluate: EvaluateConfig = EvaluateConfig()
