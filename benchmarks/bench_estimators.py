@@ -39,12 +39,13 @@ RESULTS = Path(__file__).resolve().parent / "results" / "estimators.md"
 POLICIES = Path("checkpoints/estimators")
 ARMS: dict[str, dict[str, Any]] = {  # what each has of its own
     "default": {},
+    "weight-1": {"credit_weight": 1.0},
     "lambda-1": {"gae_lambda": 1.0},
     "response": {"credit": "response"},
     "no-entropy": {"ent_coef": 0.0},
     "batch": {"baseline": "batch"},
-    "value": {"baseline": "value"},
-    "auto": {"baseline": "auto"},
+    "value": {"baseline": "value", "gae_lambda": 1.0},
+    "auto": {"baseline": "auto", "gae_lambda": 1.0},
 }
 POINTS = 100  # of a share
 COLUMNS = {  # heading: where evaluate.json has it, and times what
@@ -61,7 +62,7 @@ COLUMNS = {  # heading: where evaluate.json has it, and times what
 
 
 def main() -> None:
-    """Train what is missing; measure all unless only some were asked for."""
+    """Train what is missing, and measure all that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=ARMS, default=[*ARMS])

@@ -395,7 +395,7 @@ class PPOConfig(Section):
         1.0,
         "how many times what the response loses by it a violation's token "
         "is charged",
-        ge=0,
+        ge=1,
     )
     prompts: int = setting(
         512, "prompts to draw episodes from, of the training split", ge=1
@@ -443,8 +443,8 @@ class PPOConfig(Section):
     gamma: float = setting(1.0, "discount", ge=0, le=1)
     gae_lambda: float = setting(
         1.0,
-        "lambda of the advantage estimate (GAE); without a value, of what "
-        "single tokens are charged, and not of the rest of the score",
+        "lambda of the advantage estimate (GAE): with a value of all that is "
+        "to come, without one of what single tokens are charged",
         ge=0,
         le=1,
         was="lam",
@@ -546,7 +546,7 @@ class PPOConfig(Section):
     precision: str = setting(
         "auto",
         "of forward passes: bf16 autocast or fp32; auto takes bf16 where "
-        "the hardware multiplies it",
+        "that is faster",
         choices=("auto", "bf16", "fp32"),
     )
     gradient_checkpointing: bool = setting(
@@ -671,7 +671,7 @@ class EvaluateConfig(Section):
     precision: str = setting(
         "auto",
         "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
-        "where the hardware multiplies it",
+        "where that is faster",
         choices=("auto", "bf16", "fp32"),
     )
     batch_size: int = setting(
@@ -709,8 +709,8 @@ class Params(Section):
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
     # The trainer alone has groups of four, which fit small batches, no
-    # constraints, since its texts need not be code, and charges to tokens
-    # that are neither weighted nor kept from the tokens far before.
+    # constraints, since its texts need not be code, and 1 for lambda and for
+    # the weight of credit.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,

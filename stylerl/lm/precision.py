@@ -13,7 +13,8 @@ def multiplies_bf16() -> bool:
 
     AMX multiplies bf16 fast.  AVX-512 does on AMD's cores; on Intel's, where
     AMX is absent or hidden by a hypervisor, a bf16 product took 1.5 times
-    fp32's (2048 x 256 x 1024, torch 2.13).
+    fp32's (2048 x 256 x 1024, torch 2.13).  Where torch does not name the
+    processor, it counts as AMD's.
     """
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)

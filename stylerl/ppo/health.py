@@ -357,6 +357,8 @@ def _reward_hacking(history: History) -> _Finding | None:
         ("judge/statements", "the number of statements", None),
         ("response/length", "the length of the responses", None),
     ):
+        if name == "response/length" and "constraint/length" in history[-1]:
+            continue  # its price answers for it
         first, now = _change(history, name)
         if now < (0.7 * first if fall is None else first - fall):
             return _trend(

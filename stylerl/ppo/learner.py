@@ -143,7 +143,7 @@ class Learner:
         cut = ~torch.tensor(batch.finished)
         scores = batch.scores + bonus - config.missing_eos_penalty * cut
         outcomes = scores - batch.token_rewards.sum(dim=1)
-        charged = config.credit_weight * batch.token_rewards
+        charged = self._charged(batch)
         rewards = formulas.penalised_rewards(
             outcomes + charged.sum(dim=1),
             charged,
@@ -159,6 +159,10 @@ class Learner:
         scale = self.reward_scale
         return rewards / scale, outcomes / scale
 
+    def _charged(self, batch: Rollouts) -> Tensor:
+        """What tokens are charged, (B, R): more than the response loses."""
+        return self.config.credit_weight * batch.token_rewards
+
     @property
     def reward_scale(self) -> float:
         """What rewards are divided by."""
@@ -171,8 +175,7 @@ class Learner:
         size, and the variance that the value explains, if there is one."""
         config, mask = self.config, batch.mask
         decay = config.gamma, config.gae_lambda
-        charged = config.credit_weight * batch.token_rewards
-        located = charged / self.reward_scale
+        located = self._charged(batch) / self.reward_scale
         sums = formulas.returns_to_go(rewards, located, mask, *decay)
         if config.baseline == "group":
             size = config.group_size

@@ -248,7 +248,8 @@ class PPOTrainer:
         if self.stopped is not None:
             return
         self.resume()
-        self.measure_reference()
+        if self.done < len(self):
+            self.measure_reference()
         if self._goes_back and self.done == 0:
             self.save()
         with tqdm(
@@ -285,6 +286,7 @@ class PPOTrainer:
         """Measure what the constraints ask to keep, if nothing has yet.
 
         The prompts of the first updates are answered by the policy as it is.
+        Without it, an update by hand takes its own first batch.
         """
         constraints = self.learner.constraints
         if not constraints.limits or constraints.reference is not None:

@@ -33,7 +33,7 @@ def training_arguments(
 ) -> dict[str, Any]:
     """TrainingArguments shared by all: nothing saved, nothing sent.
 
-    bf16 autocast where the hardware multiplies bf16, batches of similar
+    bf16 autocast where that is faster, batches of similar
     length, AdamW with a linear warm-up and decay.  Nothing is left in
     `scratch`.
     """

@@ -48,28 +48,26 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("completion", "expected"),
+    ("completion", "expected", "left"),
     [
-        ("\n    return x\n", []),
+        ("\n    return x\n", [], 0),
         # E222 behind `=`, E271 behind `return`: 1 - 0.8 / 2 = 0.6 for two
-        ("\n    y =  x\n    return  y\n", [(8, -0.3), (22, -0.3)]),
+        ("\n    y =  x\n    return  y\n", [(8, -0.3), (22, -0.3)], 0),
         # W292 at the end, alone: 1 - 0.9 / 2 = 0.55
-        ("\n    return x", [(13, -0.55)]),
-        # does not parse: worth the same wherever it broke
-        ("\n    return (\n", []),
+        ("\n    return x", [(13, -0.55)], 0),
+        # does not parse: all of it is left to the last action
+        ("\n    return (\n", [], -1),
         # F841: `y` has no use, which is not the fault of where it is bound
-        ("\n    y = 1\n    return  x\n", [(21, -0.3)]),
+        ("\n    y = 1\n    return  x\n", [(21, -0.3)], -0.3),
     ],
 )
-def test_the_linter_rewards_tokens(judge, completion, expected):
+def test_the_linter_rewards_tokens(judge, completion, expected, left):
     (found,) = LinterCredit(judge)([PROMPT], [completion])
     assert found == [
         TokenReward(at, pytest.approx(amount)) for at, amount in expected
     ]
-    if found:
-        (style,) = linter_style(judge)([PROMPT], [completion])
-        left = -0.3 if "y = 1" in completion else 0  # to the last action
-        assert 1 + left + sum(c.amount for c in found) == pytest.approx(style)
+    (style,) = linter_style(judge)([PROMPT], [completion])
+    assert 1 + left + sum(c.amount for c in found) == pytest.approx(style)
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,12 @@ CASES = [
 
 QUIET = [
     {},
+    # What a floor is under has a price, which rises as it falls.
+    {
+        "objective__score": 0.6,
+        "response__length": 41.0,
+        "constraint__length": 0.7,
+    },
     {"objective__score": -3.4},
     {"objective__score_std": 0.006},
     {"objective__kl_coef": 3.9},
