@@ -715,6 +715,6 @@ class Params(Section):
         group_size=8,
         gae_lambda=0.95,
         credit_weight=2.5,
-        constraints={"substance": 1.0, "length": 0.9},
+        constraints={"substance": 1.0, "length": 0.8},
     )
     evaluate: EvaluateConfig = EvaluateConfig()
