@@ -516,7 +516,7 @@ def test_a_reward_for_stopping_collapses_the_policy(heard):
     found = run(
         lambda prompts, completions: [0.0] * len(completions),
         model,
-        updates=28,
+        updates=40,
         batch_size=64,
         max_new_tokens=4,
         missing_eos_penalty=1.0,
