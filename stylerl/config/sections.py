@@ -405,7 +405,7 @@ class PPOConfig(Section):
         "literal prompts; empty draws them from the training split",
         text=True,
     )
-    updates: int = setting(45, "rollout batches, one update each", ge=0)
+    updates: int = setting(60, "rollout batches, one update each", ge=0)
     batch_size: int = setting(128, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(
         4, "optimiser steps in an epoch", ge=1, was="minibatches"
@@ -533,11 +533,13 @@ class PPOConfig(Section):
         {},
         "what must be kept, at a price that is learned: substance, length, "
         "long_bodies, parses, distinct at least at this share of the "
-        "reference's, kl at most at these nats a response",
+        "reference's, statements at most at this share, kl at most at these "
+        "nats a response",
         gt=0,
         pattern=(
-            "substance|length|long_bodies|parses|distinct|kl",
-            "substance, length, long_bodies, parses, distinct and kl",
+            "substance|length|long_bodies|parses|distinct|statements|kl",
+            "substance, length, long_bodies, parses, distinct, statements "
+            "and kl",
         ),
     )
     missing_eos_penalty: float = setting(
@@ -715,6 +717,6 @@ class Params(Section):
         group_size=8,
         gae_lambda=0.95,
         credit_weight=2.5,
-        constraints={"substance": 1.0, "length": 0.8},
+        constraints={"substance": 1.0, "length": 0.9, "statements": 1.1},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -1,18 +1,22 @@
 """What a policy must keep of its reference, and what that costs it.
 
-`ppo.constraints` names floors, as shares of what the reference has, and a
-ceiling on KL, in nats a response.  The reference is measured once, by
-rollouts before any update, which are its own.  What a completion contributes:
+`ppo.constraints` names floors and a ceiling on statements, as shares of what
+the reference has, and a ceiling on KL, in nats a response.  The reference is
+measured once, by rollouts before any update, which are its own.  What a
+completion contributes:
 
     substance    what its body says, in pairs (reward/substance.py), up to
                  twice the reference's mean: no line is worth a page
     length       where its length stands among the reference's completions:
                  0 below all of them, 1/2 at their median, 1 above all
-    long_bodies  1 if it has as many tokens as the upper quartile of the
-                 reference's completions, or more
+    long_bodies  1 if it is as long as the upper quartile of the reference's
+                 completions, or longer
     parses       1 if it parses, as Python
     distinct     the share of its 3-grams of lexemes that no other completion
                  of the batch has
+    statements   those that say something new; this is a ceiling
+
+A length is in tokens, and lines of comments take their share from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +30,10 @@ from stylerl.ppo.rollouts import Rollouts
 from stylerl.reward import gaming, substance
 
 KL = "kl"
+CEILINGS = ("statements",)  # beside KL's; all others are floors
+# Prices before any update; all others are 0.  What is short is clean, so
+# that lengths would fall for as long as their price has yet to rise.
+FIRST = {"length": prices.Price(1.0, 1.0)}
 LONG = 0.75  # quantile of the reference's lengths: a long body's
 PAGE = 2.0  # times the reference's mean size; no more counts
 
@@ -42,7 +50,7 @@ class Observation(NamedTuple):
 class Reference(NamedTuple):
     """What the reference has, as its own rollouts show."""
 
-    lengths: list[int]  # of its completions in tokens, ascending
+    lengths: list[float]  # of its completions, ascending
     page: float  # the size above which no more substance counts
     sigma: float  # the scores' deviation, or 1 where that is 0
     means: dict[str, float]  # of each contribution
@@ -56,12 +64,11 @@ class Constraints:
         limits: Mapping[str, float],
         known: substance.Known = substance.anything,
     ) -> None:
-        """Nothing presses yet, so that every price is 0.
-
-        `known` gives the names of the module around a prompt.
-        """
+        """`known` gives the names of the module around a prompt."""
         self.limits, self.known = dict(limits), known
-        self.prices = dict.fromkeys(limits, prices.Price())
+        self.prices = {
+            name: FIRST.get(name, prices.Price()) for name in limits
+        }
         self.reference: Reference | None = None  # once measured
 
     def observe(self, batch: Rollouts) -> Observation:
@@ -80,7 +87,9 @@ class Constraints:
         held = {name: float(gain.mean()) for name, gain in gains.items()}
         # What the reference does not have at all cannot fall.
         shortfalls = {
-            name: self.limits[name] - share if has.means[name] else 0.0
+            name: _sign(name) * (self.limits[name] - share)
+            if has.means[name]
+            else 0.0
             for name, share in held.items()
         }
         weight = 0.0
@@ -94,13 +103,17 @@ class Constraints:
         metrics |= {f"price/{name}": p.now for name, p in self.prices.items()}
         bonus = torch.zeros(len(batch.prompts))
         if gains:
-            bonus = prices.bonus(self.prices, gains, has.sigma)
+            bonus = prices.bonus(
+                self.prices,
+                {name: _sign(name) * gain for name, gain in gains.items()},
+                has.sigma,
+            )
         return Observation(bonus, weight, shortfalls, metrics)
 
     def measure(self, batches: Sequence[Rollouts]) -> None:
         """Take batches of one size for the reference's own."""
         found = [self._found(batch) for batch in batches]
-        lengths = torch.cat([batch.response_lengths for batch in batches])
+        lengths = torch.cat([_lengths(batch) for batch in batches])
         scores = torch.cat([batch.scores for batch in batches])
         has = Reference(
             lengths=sorted(lengths.tolist()),
@@ -151,8 +164,7 @@ def _contributions(
     batch: Rollouts, found: list[substance.Substance], has: Reference
 ) -> dict[str, Tensor]:
     """What each completion contributes to each floor, (B,) by name."""
-    own = batch.response_lengths.float()
-    reference = torch.tensor(has.lengths, dtype=torch.float)
+    own, reference = _lengths(batch), torch.tensor(has.lengths)
     shorter = torch.searchsorted(reference, own)
     no_longer = torch.searchsorted(reference, own, right=True)
     return {
@@ -161,7 +173,18 @@ def _contributions(
         "long_bodies": (own >= reference.quantile(LONG)).float(),
         "parses": torch.tensor([float(each.parsed) for each in found]),
         "distinct": torch.tensor(gaming.unshared_ngrams(batch.judged)),
+        "statements": torch.tensor([float(each.statements) for each in found]),
     }
+
+
+def _sign(name: str) -> int:
+    """1 for what must not fall, and -1 for what must not rise."""
+    return -1 if name in CEILINGS else 1
+
+
+def _lengths(batch: Rollouts) -> Tensor:
+    comments = [gaming.comment_line_share(text) for text in batch.judged]
+    return batch.response_lengths * (1 - torch.tensor(comments))
 
 
 def _sizes(found: list[substance.Substance]) -> Tensor:

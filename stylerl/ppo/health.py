@@ -315,12 +315,14 @@ def _value_head_broken(history: History) -> _Finding | None:
     "at the completions for what the reward prefers.",
 )
 def _policy_collapse(history: History) -> _Finding | None:
+    """A few very long responses make a mean, so that ranks are asked where a
+    constraint on length has them."""
     if len(history) <= SMOOTHED or _is_asked_for(history):
         return None
     for name, words in (
         ("response/unique", "the share of different responses"),
         ("response/distinct_3", "the share of different 3-grams"),
-        ("response/length", "the length of the responses"),
+        _length(history),
     ):
         first, now = _change(history, name)
         if now < 0.5 * first:
@@ -367,6 +369,13 @@ def _reward_hacking(history: History) -> _Finding | None:
                 name,
             )
     return None
+
+
+def _length(history: History) -> tuple[str, str]:
+    """The metric of length, and what it is."""
+    if "constraint/length" in history[-1]:
+        return "constraint/length", "the rank of the responses' lengths"
+    return "response/length", "the length of the responses"
 
 
 def _trend(words: str, metric: str) -> _Finding:

@@ -1,10 +1,10 @@
 """Prices of constraints: dual ascent, as pure functions.
 
-The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g_k] >= t_k,
-where s is the score, less what `ppo.credit_weight` adds to charges, g_k what
-a completion contributes to constraint k over the reference's mean of it, and
-t_k the share of that to be kept; and to
-KL / d <= 1.  Its Lagrangian is
+The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g_k] >= t_k
+and to KL / d <= 1, where s is the score, less what `ppo.credit_weight` adds
+to charges, g_k what a completion contributes to constraint k over the
+reference's mean of it, and t_k the share of that to be kept; of a ceiling
+both are negative.  Its Lagrangian is
 
     E[s] - beta KL + sigma (sum_k p_k (E[g_k] - t_k) - p_KL (KL / d - 1)).
 

@@ -201,6 +201,17 @@ def test_one_bad_batch_is_no_trend():
 
 
 @pytest.mark.parametrize(
+    ("rank", "found"), [(0.51, []), (0.49, ["policy collapse"])]
+)
+def test_lengths_collapse_by_rank_where_ranks_are_known(rank, found):
+    """The mean fell to a third, for it was of a few very long ones."""
+    rows = [row | {"constraint/length": 1.0} for row in history()]
+    for row in rows[-5:]:
+        row |= {"response/length": 20.0, "constraint/length": rank}
+    assert [alarm.name for alarm in alarms(rows)] == found
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"response__unique": 0.1},

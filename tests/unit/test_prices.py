@@ -115,8 +115,10 @@ CONSTRAINTS = {
     "long_bodies": 0.8,
     "parses": 1.0,
     "distinct": 0.9,
+    "statements": 1.1,
     "kl": 6.0,
 }
+FIRST = dict.fromkeys(CONSTRAINTS, Price()) | {"length": Price(1.0, 1.0)}
 
 
 def rollouts(completions, lengths):
@@ -166,11 +168,17 @@ def test_what_completions_contribute():
         "constraint/long_bodies": 1.0,
         "constraint/parses": 1.0,
         "constraint/distinct": 1.0,
+        "constraint/statements": 1.0,
         "constraint/kl": pytest.approx(5 / 6),
     }
-    assert not seen.bonus.any() and seen.kl_weight == 0
+    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8.
+    ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
+    assert torch.allclose(seen.bonus, math.sqrt(5) * ranks)
+    assert seen.kl_weight == 0
     constraints.move(seen.shortfalls)
-    assert set(constraints.prices.values()) == {Price()}
+    # The reference's own are above a floor of 0.9 by 0.1.
+    lowered = {"length": pytest.approx((0.97, 0.92))}
+    assert constraints.prices == FIRST | lowered
     # All of one kind, as short as the shortest, and none parses.
     worse = constraints.observe(rollouts(["    return (\n"] * 4, [2] * 4))
     assert worse.shortfalls == pytest.approx(
@@ -180,17 +188,22 @@ def test_what_completions_contribute():
             "long_bodies": 0.8,
             "parses": 1.0,
             "distinct": 0.9,
+            "statements": 0.0 - 1.1,  # below a ceiling
             "kl": 2 / 6 - 1,
         }
     )
     constraints.move(worse.shortfalls)
     # 0.3 x 0.5, and 0.5 x 0.5
+    held = {"kl": Price(), "statements": Price()}
+    raised = {"length": pytest.approx((1.12, 1.37))}
     assert constraints.prices == (
-        dict.fromkeys(CONSTRAINTS, Price(0.15, 0.4)) | {"kl": Price()}
+        dict.fromkeys(CONSTRAINTS, Price(0.15, 0.4)) | held | raised
     )
     again = constraints.observe(first)
-    # The third does not parse and is not long: it gets least.
-    assert again.bonus.argmin() == 2
+    # Length has the highest price, and the first is shortest; the third is
+    # longer than the second, but does not parse.
+    assert again.bonus.argmin() == 0
+    assert again.bonus[2] < again.bonus[1]
     assert again.bonus.argmax() == 3
     assert float(again.bonus.sum()) == pytest.approx(0, abs=1e-5)
 
@@ -216,6 +229,36 @@ def test_the_reference_may_have_several_batches():
     seen = constraints.observe(rollouts(short, [3, 3, 3, 7]))
     share = seen.metrics["constraint/length"]
     assert share == pytest.approx(9 / 16 / 0.5)
+
+
+def test_a_comment_adds_no_length():
+    """Half of the second's eight tokens are a comment's, as lines go."""
+    code, half = "    return a\n", "    # is a\n    return a\n"
+    constraints = Constraints({"length": 1.0})
+    constraints.measure([rollouts([code, half, code, code], [2, 8, 5, 7])])
+    assert constraints.reference is not None
+    assert constraints.reference.lengths == [2, 4, 5, 7]
+    seen = constraints.observe(rollouts([half] * 4, [8] * 4))
+    # 4 stands at (1 + 2) / 8 of a mean of 1/2
+    assert seen.metrics["constraint/length"] == 0.75
+
+
+def test_a_ceiling_costs_what_is_above_it():
+    """Of the reference every text has one statement, then 1, 1, 1 and 2: a
+    quarter above its mean, and 0.15 above the ceiling."""
+    one, two = "    return a\n", "    print(a)\n    return a\n"
+    constraints = Constraints({"statements": 1.1})
+    constraints.measure([rollouts([one] * 4, [4] * 4)])
+    batch = rollouts([one] * 3 + [two], [4] * 4)
+    seen = constraints.observe(batch)
+    assert seen.metrics["constraint/statements"] == 1.25
+    assert seen.shortfalls == pytest.approx({"statements": 0.15})
+    assert not seen.bonus.any()
+    constraints.move(seen.shortfalls)
+    # 0.3 x 0.15 = 0.045 learned, and 0.5 x 0.15 = 0.075 more is paid now
+    paid = math.sqrt(5) / 2 * 0.12  # sigma x p, for a statement
+    found = constraints.observe(batch).bonus
+    assert found.tolist() == pytest.approx([paid / 4] * 3 + [-paid * 3 / 4])
 
 
 def test_a_run_measures_its_reference_before_the_first_update():
