@@ -63,10 +63,13 @@ def main() -> None:
     samples = {p: [t] for p, t in zip(prompts, written, strict=True)}
     judge = Judge(JudgeConfig(), places=where)
     linter = linter_style(judge)
-    expected = substance.expected_sizes(samples, judge.around)
-    reward = compose(
-        PPOConfig().reward, lambda _: linter, expected, judge.around
-    )
+    config = PPOConfig()
+    written = substance.expected_sizes(samples, judge.around)
+    expected = {
+        prompt: config.substance_target * size
+        for prompt, size in written.items()
+    }
+    reward = compose(config.reward, lambda _: linter, expected, judge.around)
 
     def total(completions: list[str]) -> np.ndarray:
         found = reward(prompts[: len(completions)], completions)

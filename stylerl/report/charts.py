@@ -43,6 +43,7 @@ PRICES = {
     "price/long_bodies": "price of long bodies",
     "price/parses": "price of parsing",
     "price/distinct": "price of diversity",
+    "price/statements": "price of statements",
     "price/kl": "price of KL",
 }
 

@@ -42,10 +42,15 @@ def flawless(prompts, completions):
 @pytest.fixture(scope="module")
 def total(functions):
     """The default reward of one completion for each prompt, before the KL."""
-    expected = substance.expected_sizes(
+    config = PPOConfig()
+    written = substance.expected_sizes(
         {prompt: [text] for prompt, text in functions.items()}
     )
-    reward = compose(PPOConfig().reward, lambda _: flawless, expected)
+    expected = {
+        prompt: config.substance_target * size
+        for prompt, size in written.items()
+    }
+    reward = compose(config.reward, lambda _: flawless, expected)
 
     def total(completions):
         parts = reward(list(functions), completions)

@@ -413,13 +413,14 @@ def test_the_policy_reaches_the_optimum_under_the_penalty(
     model = build_llama(len(build_tokenizer()))
     prompt = torch.tensor([encode_prompt(build_tokenizer(), "x")])
 
-    def even():
+    def tokens():
         with torch.no_grad():
-            logits = model(prompt).logits[0, -1]
-        return torch.softmax(logits, dim=-1)[::2].sum().item()
+            return model(prompt).logits[0, -1].double().softmax(dim=-1)
 
-    share = even()
-    optimum = share * math.e**2 / (share * math.e**2 + 1 - share)
+    reference = tokens()
+    optimum = reference.clone()
+    optimum[::2] *= math.e**2
+    optimum /= optimum.sum()
     trainer = make(
         model,
         reward=lambda prompts, texts: [0.0] * len(texts),
@@ -443,9 +444,17 @@ def test_the_policy_reaches_the_optimum_under_the_penalty(
         batch = dataclasses.replace(batch, reward_parts=parts)
         history.append(trainer.update(batch))
         assert alarms(history) == []
-    assert 0.4 < share < 0.6
-    assert optimum - share > 0.3
-    assert even() == pytest.approx(optimum, abs=0.02)
+    assert 0.4 < reference[::2].sum() < 0.6
+    assert (optimum - reference)[::2].sum() > 0.3
+    learned = tokens()
+    assert float((learned - optimum)[::2].sum().abs()) < 0.02
+    assert kl(reference, optimum) > 0.4
+    assert kl(learned, optimum) < 0.02
+
+
+def kl(pi, other):
+    """KL(pi, other) in nats, of two distributions of one token."""
+    return float((pi * (pi / other).log()).sum())
 
 
 def test_a_step_knows_its_speed():

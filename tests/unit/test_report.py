@@ -1,5 +1,6 @@
 """The page: inert, self-contained, the same bytes, honest words."""
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
@@ -9,6 +10,7 @@ from markupsafe import escape
 from test_metrics import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
+from stylerl.config import PPOConfig
 from stylerl.evaluation.measurement.metrics import tabulate_rules
 from stylerl.judge.verdict import Violation
 from stylerl.report import charts, sweep
@@ -207,6 +209,12 @@ def test_the_reward_models_promises_stand_beside_the_verdicts():
     bottom, top = 174, 10
     assert f' {bottom}h0"><title>SFT' in chart
     assert f' {top}h0"><title>PPO' in chart
+
+
+def test_the_price_of_every_constraint_has_a_curve():
+    fields = {each.name: each for each in dataclasses.fields(PPOConfig)}
+    pattern, _ = fields["constraints"].metadata["pattern"]
+    assert set(charts.PRICES) == {f"price/{n}" for n in pattern.split("|")}
 
 
 def test_drift_over_the_run_is_drawn_where_it_was_watched():
