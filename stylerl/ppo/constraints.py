@@ -16,7 +16,7 @@ completion contributes:
                  of the batch has
     statements   those that say something new; this is a ceiling
 
-A length is in tokens, and lines of comments take their share from it.
+A length is in tokens, and lines of comments have no part in it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,10 @@ KL = "kl"
 CEILINGS = ("statements",)  # beside KL's; all others are floors
 # Prices before any update; all others are 0.  What is short is clean, so
 # that lengths would fall for as long as their price has yet to rise.
-FIRST = {"length": prices.Price(1.0, 1.0)}
+FIRST = {
+    "length": prices.Price(1.0, 1.0),
+    "statements": prices.Price(0.3, 0.3),
+}
 LONG = 0.75  # quantile of the reference's lengths: a long body's
 PAGE = 2.0  # times the reference's mean size; no more counts
 
@@ -85,7 +88,7 @@ class Constraints:
             if name in self.limits
         }
         held = {name: float(gain.mean()) for name, gain in gains.items()}
-        # What the reference does not have at all cannot fall.
+        # What the reference does not have at all has no share.
         shortfalls = {
             name: _sign(name) * (self.limits[name] - share)
             if has.means[name]
@@ -163,7 +166,7 @@ class Constraints:
 def _contributions(
     batch: Rollouts, found: list[substance.Substance], has: Reference
 ) -> dict[str, Tensor]:
-    """What each completion contributes to each floor, (B,) by name."""
+    """What each completion contributes to each constraint, (B,) by name."""
     own, reference = _lengths(batch), torch.tensor(has.lengths)
     shorter = torch.searchsorted(reference, own)
     no_longer = torch.searchsorted(reference, own, right=True)
@@ -183,8 +186,13 @@ def _sign(name: str) -> int:
 
 
 def _lengths(batch: Rollouts) -> Tensor:
-    comments = [gaming.comment_line_share(text) for text in batch.judged]
-    return batch.response_lengths * (1 - torch.tensor(comments))
+    """Tokens, less the share of characters that are lines of comments."""
+    found = []
+    pairs = zip(batch.response_lengths.tolist(), batch.judged, strict=True)
+    for tokens, text in pairs:
+        comments, every = gaming.comment_characters(text)
+        found.append(tokens * (every - comments) / max(1, every))
+    return torch.tensor(found)
 
 
 def _sizes(found: list[substance.Substance]) -> Tensor:

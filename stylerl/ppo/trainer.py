@@ -56,7 +56,7 @@ from stylerl.reward.functions import Credit
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
-FORMAT = 2  # of a checkpoint's state; another one is another version's
+FORMAT = 3  # of a checkpoint's state; another one is another version's
 REFERENCE_BATCHES = 4  # that say what the constraints ask to keep
 VALIDATE = "validate"  # the phase that is not part of training
 

@@ -64,6 +64,16 @@ def comment_line_share(text: str) -> float:
     return comments / len(lines) if lines else 0.0
 
 
+def comment_characters(text: str) -> tuple[int, int]:
+    """The characters of lines that are only a comment, and of all lines.
+
+    Those before a line's first sign and after its last do not count.
+    """
+    lines = _lines_with_content(text)
+    comments = [line for line in lines if line.startswith("#")]
+    return sum(map(len, comments)), sum(map(len, lines))
+
+
 def mentions_noqa(text: str) -> bool:
     """Whether the text tries to switch the linter off."""
     return re.search(r"#.*\bnoqa\b", text, re.IGNORECASE) is not None

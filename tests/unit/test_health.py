@@ -108,7 +108,7 @@ CASES = [
 
 QUIET = [
     {},
-    # What a floor is under has a price, which rises as it falls.
+    # Length has a price where it has a floor.
     {
         "objective__score": 0.6,
         "response__length": 41.0,

@@ -19,11 +19,11 @@ from stylerl.reward.gaming import unshared_ngrams
 @pytest.mark.parametrize(
     ("learned", "shortfall", "then", "now"),
     [
-        (1.0, 0.1, 1.03, 1.08),  # 1 + 0.3 x 0.1, and 0.5 x 0.1
-        (1.0, -0.1, 0.97, 0.92),
+        (1.0, 0.1, 1.01, 1.06),  # 1 + 0.1 x 0.1, and 0.5 x 0.1
+        (1.0, -0.1, 0.99, 0.94),
         (1.0, 0.0, 1.0, 1.0),
-        (1.0, 9.0, 1.15, 1.40),  # no more than 0.5 counts
-        (1.0, -9.0, 0.85, 0.60),
+        (1.0, 9.0, 1.05, 1.30),  # no more than 0.5 counts
+        (1.0, -9.0, 0.95, 0.70),
         (0.01, -0.4, 0.0, 0.0),  # never negative: nothing presses
         (4.99, 0.4, HIGHEST, HIGHEST),
     ],
@@ -118,7 +118,10 @@ CONSTRAINTS = {
     "statements": 1.1,
     "kl": 6.0,
 }
-FIRST = dict.fromkeys(CONSTRAINTS, Price()) | {"length": Price(1.0, 1.0)}
+FIRST = dict.fromkeys(CONSTRAINTS, Price()) | {
+    "length": Price(1.0, 1.0),
+    "statements": Price(0.3, 0.3),
+}
 
 
 def rollouts(completions, lengths):
@@ -171,13 +174,20 @@ def test_what_completions_contribute():
         "constraint/statements": 1.0,
         "constraint/kl": pytest.approx(5 / 6),
     }
-    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8.
+    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8; that
+    # of statements is 0.3, of which each has 4/3 of the mean, but the third.
     ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
-    assert torch.allclose(seen.bonus, math.sqrt(5) * ranks)
+    more = torch.tensor([1.0, 1.0, -3.0, 1.0]) / 3
+    paid = math.sqrt(5) * ranks - math.sqrt(5) / 2 * 0.3 * more
+    assert torch.allclose(seen.bonus, paid)
     assert seen.kl_weight == 0
     constraints.move(seen.shortfalls)
-    # The reference's own are above a floor of 0.9 by 0.1.
-    lowered = {"length": pytest.approx((0.97, 0.92))}
+    # The reference's own are above a floor of 0.9 by 0.1, as they are below
+    # a ceiling of 1.1.
+    lowered = {
+        "length": pytest.approx((0.99, 0.94)),
+        "statements": pytest.approx((0.29, 0.24)),
+    }
     assert constraints.prices == FIRST | lowered
     # All of one kind, as short as the shortest, and none parses.
     worse = constraints.observe(rollouts(["    return (\n"] * 4, [2] * 4))
@@ -193,11 +203,14 @@ def test_what_completions_contribute():
         }
     )
     constraints.move(worse.shortfalls)
-    # 0.3 x 0.5, and 0.5 x 0.5
-    held = {"kl": Price(), "statements": Price()}
-    raised = {"length": pytest.approx((1.12, 1.37))}
+    # 0.1 x 0.5, and 0.5 x 0.5
+    moved = {
+        "kl": Price(),
+        "length": pytest.approx((1.04, 1.29)),
+        "statements": pytest.approx((0.24, 0.0)),
+    }
     assert constraints.prices == (
-        dict.fromkeys(CONSTRAINTS, Price(0.15, 0.4)) | held | raised
+        dict.fromkeys(CONSTRAINTS, Price(0.05, 0.3)) | moved
     )
     again = constraints.observe(first)
     # Length has the highest price, and the first is shortest; the third is
@@ -232,14 +245,16 @@ def test_the_reference_may_have_several_batches():
 
 
 def test_a_comment_adds_no_length():
-    """Half of the second's eight tokens are a comment's, as lines go."""
-    code, half = "    return a\n", "    # is a\n    return a\n"
+    """8 tokens with 8 characters of code and 24 of comments are 2; a text
+    without any has no length."""
+    code = "    return a\n"
+    half = "    # " + 22 * "a" + "\n    return a\n"
     constraints = Constraints({"length": 1.0})
-    constraints.measure([rollouts([code, half, code, code], [2, 8, 5, 7])])
+    constraints.measure([rollouts([half, half, "", code], [8, 16, 1, 7])])
     assert constraints.reference is not None
-    assert constraints.reference.lengths == [2, 4, 5, 7]
+    assert constraints.reference.lengths == [0, 2, 4, 7]
     seen = constraints.observe(rollouts([half] * 4, [8] * 4))
-    # 4 stands at (1 + 2) / 8 of a mean of 1/2
+    # 2 stands at (1 + 2) / 8 of a mean of 1/2
     assert seen.metrics["constraint/length"] == 0.75
 
 
@@ -253,10 +268,9 @@ def test_a_ceiling_costs_what_is_above_it():
     seen = constraints.observe(batch)
     assert seen.metrics["constraint/statements"] == 1.25
     assert seen.shortfalls == pytest.approx({"statements": 0.15})
-    assert not seen.bonus.any()
     constraints.move(seen.shortfalls)
-    # 0.3 x 0.15 = 0.045 learned, and 0.5 x 0.15 = 0.075 more is paid now
-    paid = math.sqrt(5) / 2 * 0.12  # sigma x p, for a statement
+    # 0.3 + 0.1 x 0.15 = 0.315 learned, and 0.5 x 0.15 more is paid now
+    paid = math.sqrt(5) / 2 * 0.39  # sigma x p, for a statement
     found = constraints.observe(batch).bonus
     assert found.tolist() == pytest.approx([paid / 4] * 3 + [-paid * 3 / 4])
 
@@ -400,8 +414,13 @@ def test_the_trainer_finds_the_optimum_under_a_ceiling_on_kl():
     [
         ({"style": 1.0}, "style"),
         ({"kl": 0.0}, "above 0"),
+        ({"length": 2.5}, "at most 2"),
     ],
 )
 def test_a_constraint_that_is_none_is_one_clear_error(given, words):
     with pytest.raises(ConfigError, match=f"ppo.constraints.*{words}"):
         PPOConfig(constraints=given)
+
+
+def test_a_ceiling_may_be_as_high_as_one_likes():
+    assert PPOConfig(constraints={"statements": 2.5, "kl": 30.0})
