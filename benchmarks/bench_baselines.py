@@ -2,7 +2,7 @@
 
     python benchmarks/bench_baselines.py [--scale default|small]
                                          [--split test|valid]
-                                         [--only NAME ...]
+                                         [--only NAME ...] [--train]
 
 Run it in a repository whose stages are up to date, with the linter in
 ppo.reward.  Each contender starts at artifacts/sft and gets the same prompts,
@@ -21,8 +21,10 @@ takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
 asks what choosing is worth without a policy gradient.  RLOO (Ahmadian et al.,
 arXiv 2402.14740) compares GENERATIONS completions of a prompt, where PPO
 compares ppo.group_size by default.  The learning rate of both is PPO's and
-not tuned for them.  `stylerl evaluate` then measures them all;
-models are kept nowhere.  Results go to benchmarks/results/baselines.md.
+not tuned for them.  Each model is kept in checkpoints/baselines/ under the
+key of the stage `ppo`: a call trains what is missing there, and no more with
+--train, so that two of them share the work of two cores.  `stylerl evaluate`
+then measures them all.  Results go to benchmarks/results/baselines.md.
 """
 
 import argparse
@@ -49,6 +51,7 @@ from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.lm import batching
 from stylerl.lm.models import save_model
 from stylerl.lm.sampling import Completions, generate, whole_lines
+from stylerl.pipeline import graph
 from stylerl.ppo import PPOTrainer
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS
@@ -57,6 +60,7 @@ RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
+MODELS, LOG = Path("checkpoints/baselines"), "log.json"
 GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
 STYLES = ("classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
@@ -75,26 +79,42 @@ def main() -> None:
     parser.add_argument("--scale", choices=("default", "small"))
     parser.add_argument("--split", choices=("test", "valid"), default="test")
     parser.add_argument("--only", nargs="+", help="contenders, by name")
+    parser.add_argument("--train", action="store_true")
     options = parser.parse_args()
     changes: dict[str, Any] = {"evaluate.split": options.split}
     if options.scale == "small":
         changes |= SMALL
     params = config.override(config.load(), changes)
-    folders, seconds = [SFT, POLICY], {}
+    key = graph.stage_key(graph.find_stage("ppo"))[:16]
+    kept = MODELS / f"{key}-{options.scale or 'default'}"
+    contenders = {
+        name: train
+        for name, train in contestants(params).items()
+        if not options.only or name in options.only
+    }
+    for name, train in contenders.items():
+        if not (kept / name / LOG).exists():
+            keep(name, train, kept / name)
+    if options.train:
+        return
+    logs = {name: storage.read_json(kept / name / LOG) for name in contenders}
+    folders = [SFT, POLICY, *(kept / name for name in contenders)]
     with tempfile.TemporaryDirectory() as scratch:
-        for name, train in contestants(params).items():
-            if options.only and name not in options.only:
-                continue
-            print(f"training {name}", flush=True)
-            started = time.monotonic()
-            loaded = train()
-            seconds[name] = time.monotonic() - started
-            folders.append(Path(scratch, name))
-            save_model(*loaded, folders[-1])
-        found = evaluate_command.run(folders, params, Path(scratch, "seen"))
-    text = report(found, seconds, params)
+        found = evaluate_command.run(folders, params, Path(scratch))
+    text = report(found, logs, params)
     print(text)
     storage.write_text(RESULTS, text)
+
+
+def keep(name: str, train: Callable[[], LoadedModel], folder: Path) -> None:
+    """Train a contender, and keep it and what that took."""
+    print(f"training {name}", flush=True)
+    started = time.monotonic()
+    loaded = train()
+    seconds = time.monotonic() - started
+    save_model(*loaded, folder)
+    log = {"seconds": seconds, "threads": torch.get_num_threads()}
+    storage.write_json(folder / LOG, log)
 
 
 def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
@@ -300,13 +320,18 @@ def response_loss(
     )
 
 
-def report(found: str, seconds: Mapping[str, float], params: Params) -> str:
+def report(
+    found: str, logs: Mapping[str, Mapping[str, Any]], params: Params
+) -> str:
     """What `stylerl evaluate` said, with command, date and machine."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     command = " ".join(
         ["python", "benchmarks/bench_baselines.py", *sys.argv[1:]]
     )
-    spent = ", ".join(f"{name} {each:.0f}" for name, each in seconds.items())
+    spent = ", ".join(
+        f"{name} {log['seconds']:.0f} with {log['threads']} threads"
+        for name, log in logs.items()
+    )
     return "\n".join(
         [
             "# PPO by each reward, TRL's RLOO, and RAFT",
