@@ -2,6 +2,7 @@
 
     python benchmarks/bench_context.py --cases 1000
     python benchmarks/bench_context.py --cases 300 --real artifacts
+    python benchmarks/bench_context.py --cases 1000 --authors artifacts
 
 Puts bodies into the files of data/corpus.parquet, some of them in a branch or
 under a star import: the authors' own, corrupted ones, those of other functions
@@ -13,6 +14,9 @@ judge without a file, and why some take the whole file.
 
 With `--real`, a folder of a run's artifacts, it measures the completions that
 its models wrote in the stage `evaluate`, and what its stage `label` judged.
+With `--authors`, the same, it tells how many of its functions comply as their
+authors wrote them, under all of E, W and F but flake8's default ignores: each
+as a file of its own, in place, and in its whole file.
 """
 
 import argparse
@@ -47,6 +51,7 @@ max-complexity = 2
 max-doc-length = 72
 """
 FILES = 300  # of the corpus, drawn at random
+UNKNOWN = ("F821", "F822")  # names that nothing defines
 LOOKS: list[float] = []  # seconds an outline took
 # What the functions of a file may stand in, and under.
 BRANCH = "if TYPE_CHECKING:\n{text}else:\n    import os, re, json, t\n"
@@ -72,7 +77,11 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--real", type=Path, help="a run's artifacts")
+    parser.add_argument("--authors", type=Path, help="a run's artifacts")
     options = parser.parse_args()
+    if options.authors:
+        drawn = [*authors(options.authors, options.cases, options.seed)]
+        return compare(drawn)
     if options.real:
         drawn = [*real(options.real, options.cases, options.seed)]
         return measure(drawn, Engine(JudgeConfig()))
@@ -150,6 +159,44 @@ def real(run: Path, count: int, seed: int) -> Iterator[Case]:
             yield Case(place, row.kind, prompt, row.completion)
 
 
+def authors(run: Path, count: int, seed: int) -> Iterator[Case]:
+    """Functions of a run's stage `filter`, as their authors wrote them."""
+    cut = pd.read_parquet(run / "filter" / "snippets.parquet")
+    cut = cut[cut["body_start"] > 0].sample(count, random_state=seed)
+    found = places.places(run / "filter" / "files.parquet", cut)
+    for row in cut.itertuples():
+        if place := found.get(row.id):
+            head, body = row.text[: row.body_start], row.text[row.body_start :]
+            yield Case(place, "author", head, body)
+
+
+def compare(drawn: list[Case]) -> None:
+    """Print how many bodies comply, and how many have unknown names."""
+    rules = tuple(rule for rule in JudgeConfig().ignore if rule not in UNKNOWN)
+    engine = Engine(JudgeConfig(ignore=rules))
+    for name, way in {
+        "alone": alone,
+        "in place": placed,
+        "in the whole file": in_file,
+    }.items():
+        charges = [
+            attribute(
+                case.prompt, True, way(case, engine).violations
+            ).completion
+            for case in drawn
+        ]
+        clean = sum(not each for each in charges) / len(drawn)
+        unknown = sum(
+            any(violation.code in UNKNOWN for violation in each)
+            for each in charges
+        )
+        print(
+            f"{name}: {clean:.1%} of {len(drawn)} comply, "
+            f"{unknown / len(drawn):.1%} have F821 or F822",
+            flush=True,
+        )
+
+
 def nested(text: str, rng: random.Random) -> str:
     """A file, one in eight within a statement, one in eight under a star."""
     kind = rng.randrange(8)
@@ -221,32 +268,36 @@ def shadowing(own: str, bound: list[str], rng: random.Random) -> str:
 def differs(case: Case, engine: Engine) -> bool:
     """Whether it is charged with another thing in the whole file."""
 
-    def charged(whole: bool) -> tuple[bool, tuple[Violation, ...]]:
-        placed = case.place.put(case.completion, whole=whole)
-        verdict = settle(placed, engine)
+    def charged(verdict: Verdict) -> tuple[bool, tuple[Violation, ...]]:
         found = attribute(case.prompt, True, verdict.violations)
         return verdict.parsed, found.completion
 
-    return charged(True) != charged(False)
+    whole, part = in_file(case, engine), placed(case, engine)
+    return charged(whole) != charged(part)
 
 
-def settle(placed: Placed, engine: Engine) -> Verdict:
+def alone(case: Case, engine: Engine) -> Verdict:
+    """The verdict on a completion and its prompt as a file of their own."""
+    return engine.check((case.prompt + case.completion).encode())
+
+
+def placed(case: Case, engine: Engine) -> Verdict:
+    """The verdict on a completion in its file's skeleton, where that does."""
+    return settle(case.place.put(case.completion), engine)
+
+
+def in_file(case: Case, engine: Engine) -> Verdict:
+    """The verdict on a completion in its whole file."""
+    return settle(case.place.put(case.completion, whole=True), engine)
+
+
+def settle(put: Placed, engine: Engine) -> Verdict:
     """The verdict on one completion."""
-    return placed.settle(engine.check(placed.source, placed.path))
+    return put.settle(engine.check(put.source, put.path))
 
 
 def measure(drawn: list[Case], engine: Engine) -> None:
     """Print milliseconds a completion, three ways in turn."""
-
-    def alone(case: Case) -> None:
-        engine.check((case.prompt + case.completion).encode())
-
-    def placed(case: Case) -> None:
-        settle(case.place.put(case.completion), engine)
-
-    def in_file(case: Case) -> None:
-        settle(case.place.put(case.completion, whole=True), engine)
-
     if LOOKS:
         print(f"{1000 * sum(LOOKS) / len(LOOKS):6.2f} ms  an outline, a file")
     few = drawn[:: max(1, len(drawn) // 60)]
@@ -256,22 +307,28 @@ def measure(drawn: list[Case], engine: Engine) -> None:
         ("in the whole file", in_file, few),
         ("without a file, again", alone, drawn),
     ):
-        print(f"{milliseconds(way, some):6.2f} ms  {name}", flush=True)
+        spent = milliseconds(way, some, engine)
+        print(f"{spent:6.2f} ms  {name}", flush=True)
     print("in place, by kind:")
     for kind in sorted({case.kind for case in drawn}):
         same = [case for case in drawn if case.kind == kind]
-        print(f"{milliseconds(placed, same):6.2f} ms  {len(same)} {kind}")
+        spent = milliseconds(placed, same, engine)
+        print(f"{spent:6.2f} ms  {len(same)} {kind}")
     whole = Counter(c.place.put(c.completion).whole for c in drawn)
     for why, count in whole.most_common():
         share = f"{100 * count / len(drawn):6.2f} %"
         print(share, f"the whole file: {why}" if why else "a skeleton")
 
 
-def milliseconds(way: Callable[[Case], None], drawn: Iterable[Case]) -> float:
+def milliseconds(
+    way: Callable[[Case, Engine], Verdict],
+    drawn: Iterable[Case],
+    engine: Engine,
+) -> float:
     """CPU time of one call, on average."""
     start, count = time.process_time(), 0
     for count, case in enumerate(drawn, start=1):  # noqa: B007
-        way(case)
+        way(case, engine)
     return 1000 * (time.process_time() - start) / max(1, count)
 
 
