@@ -184,22 +184,23 @@ def seeds() -> str:
         "| seed | minutes | "
         + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
         + " | non-compliance cut % | compliance, PPO - SFT "
-        "| at SFT's lengths | guards that failed |",
-        "|---:|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|",
+        "| at SFT's lengths | guards that failed | updates with an alarm |",
+        "|---:|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|---:|",
     ]
-    for path in sorted(RUNS.glob("seed-*.json")):
+    for path in sorted(RUNS.glob("seed-*.json"), key=lambda p: p.stem):
         run = storage.read_json(path)
         metrics = run["evaluate"]
         gain = metrics["gain"]
         failed = [g.name for g in guards.guards(metrics) if not g.held]
         row = [
-            path.stem.removeprefix("seed-"),
+            path.stem.removeprefix("seed-").replace("-", ", "),
             minutes(run),
             *(_before_after(metrics, metric) for metric in shown),
             display.show(guards.CUT, guards.non_compliance_cut(metrics)),
             display.show_gain(display.metric_of("compliance"), gain),
             display.show_gain(guards.STANDARDISED, gain),
             ", ".join(failed) or "none",
+            str(run["ppo"]["alarms"]),
         ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)

@@ -55,8 +55,12 @@ def render(evidence: Evidence) -> str:
     # The arguments are in the order of the page.
     metrics, completions = evidence.metrics, evidence.completions
     models = display.labels(metrics)
+    alarms = charts.find_alarms(evidence.updates)
+    headline = display.rename(summary.headline(metrics), metrics)
+    if alarms:
+        headline += f" Alarms: {', '.join(alarms)}."
     page = templates.load(TEMPLATE).render(
-        headline=display.rename(summary.headline(metrics), metrics),
+        headline=headline,
         external_linters=summary.external_linters(metrics),
         long_bodies=display.rename(summary.long_bodies(metrics), metrics),
         basis=summary.basis(metrics),
@@ -84,7 +88,7 @@ def render(evidence: Evidence) -> str:
         distributions=charts.draw_distributions(completions, models),
         curves=charts.draw_curves(evidence.updates),
         prices=charts.draw_curves(evidence.updates, charts.PRICES),
-        alarms=charts.find_alarms(evidence.updates),
+        alarms=alarms,
         calibration=[
             *charts.draw_calibration(evidence.calibration),
             *charts.draw_predictions(completions),

@@ -146,6 +146,7 @@ def test_alarms_are_marked_on_the_curves():
 
     assert "KL to SFT, nats a response" in text
     assert text.count('class="alarm"') == 2  # each at its first
+    assert " Alarms: KL explosion, a &lt; b." in text  # in the first line
     assert "KL explosion: first at update 2, at 2 updates in all" in text
     assert "a &lt; b: first at update 3<" in text
 
@@ -239,7 +240,9 @@ def test_drift_over_the_run_is_drawn_where_it_was_watched():
 def test_no_alarm_is_said_too():
     updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
 
-    assert "no alarm was triggered" in report.render(evidence(updates=updates))
+    text = report.render(evidence(updates=updates))
+    assert "no alarm was triggered" in text
+    assert " Alarms: " not in text
 
 
 def test_without_curves_there_is_no_section_of_them():
