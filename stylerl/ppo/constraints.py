@@ -32,7 +32,8 @@ from stylerl.reward import gaming, substance
 KL = "kl"
 CEILINGS = ("statements",)  # beside KL's; all others are floors
 # Prices before any update; all others are 0.  What is short is clean, so
-# that lengths would fall for as long as their price has yet to rise.
+# that lengths would fall for as long as their price has yet to rise; and what
+# has substance and length has statements.
 FIRST = {
     "length": prices.Price(1.0, 1.0),
     "statements": prices.Price(0.3, 0.3),

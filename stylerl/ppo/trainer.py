@@ -275,7 +275,8 @@ class PPOTrainer:
         Each prompt gets one, or `ppo.group_size` neighbours with the
         baseline group.  Without `prompts`, it takes the next update's.
         """
-        texts = self._repeated(prompts or self.prompts_of(self.done))
+        drawn = prompts or self.prompts_of(self.done)
+        texts = _repeated(drawn, self.config.copies)
         # A retry after a rollback draws anew, or it would end the same way.
         again = [len(back)] if (back := self.learner.rollbacks) else []
         return self.sampler.episodes(
@@ -285,19 +286,22 @@ class PPOTrainer:
     def measure_reference(self) -> None:
         """Measure what the constraints ask to keep, if nothing has yet.
 
-        The prompts of the first updates are answered by the policy as it is.
-        Without it, an update by hand takes its own first batch.
+        The policy as it is answers one prompt after another, each once: many
+        answers to a few prompts say little of the others.  Only `distinct`
+        compares answers, so that it needs batches like an update's.  Without
+        any of this, an update by hand takes its own first batch.
         """
         constraints = self.learner.constraints
         if not constraints.limits or constraints.reference is not None:
             return
+        copies = self.config.copies if "distinct" in constraints.limits else 1
         constraints.measure(
             [
                 self.sampler.episodes(
-                    self._repeated(self.prompts_of(update)),
-                    draws.seed_of(self.seed, update, "reference"),
+                    _repeated(self.prompts_of(batch, copies), copies),
+                    draws.seed_of(self.seed, batch, "reference"),
                 )
-                for update in range(REFERENCE_BATCHES)
+                for batch in range(REFERENCE_BATCHES)
             ]
         )
 
@@ -479,18 +483,22 @@ class PPOTrainer:
         limit = max(early, default=min(updates, default=0))
         return checkpoint.latest(self.checkpoints, limit)
 
-    def prompts_of(self, update: int) -> list[str]:
-        """The prompts of an update, counted from 0."""
-        size = self.config.batch_size // self.config.copies
+    def prompts_of(self, update: int, copies: int | None = None) -> list[str]:
+        """The prompts of an update, counted from 0, each once.
+
+        They fill a batch with `copies` of each, or as many as the baseline
+        compares.
+        """
+        size = self.config.batch_size // (copies or self.config.copies)
         places = draws.positions(
             update * size, size, len(self.prompts), self.seed
         )
         return [self.prompts[place] for place in places]
 
-    def _repeated(self, prompts: Sequence[str]) -> list[str]:
-        """Each prompt as often as a batch has it, in neighbours."""
-        copies = range(self.config.copies)
-        return [prompt for prompt in prompts for _ in copies]
+
+def _repeated(prompts: Sequence[str], copies: int) -> list[str]:
+    """Each prompt as often as a batch has it, in neighbours."""
+    return [prompt for prompt in prompts for _ in range(copies)]
 
 
 def _headline(metrics: dict[str, float]) -> dict[str, str]:

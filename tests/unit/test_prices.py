@@ -3,6 +3,7 @@ the trainer."""
 
 import dataclasses
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -287,6 +288,34 @@ def test_a_run_measures_its_reference_before_the_first_update():
     metrics = alone.update(alone.rollout())
     assert metrics["constraint/length"] == 1
     assert first.metrics["constraint/length"] != 1
+
+
+@pytest.mark.parametrize(
+    ("name", "often"),
+    [("length", 1), ("statements", 1), ("distinct", 4)],
+)
+def test_the_reference_is_asked_for_each_prompt_once(name, often):
+    """Four batches of 8 for 32 prompts; `distinct` alone compares what
+    stands in a batch, so that its batches are an update's: 2 prompts, four
+    times each, and eight prompts in all."""
+    asked = []
+
+    def reward(prompts, completions):
+        asked.extend(prompts)
+        return [0.0] * len(prompts)
+
+    trainer = make(
+        reward,
+        prompts=[f"x{i}" for i in range(32)],
+        constraints={name: 0.9},
+        batch_size=8,
+        baseline="group",
+        group_size=4,
+    )
+    trainer.measure_reference()
+    assert [*Counter(asked).values()] == [often] * (32 // often)
+    trainer.rollout()
+    assert [*Counter(asked[32:]).values()] == [4, 4]
 
 
 def test_substance_knows_the_file():
