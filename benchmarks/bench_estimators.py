@@ -96,12 +96,16 @@ def main() -> None:
 
 
 def train(params: Params, arm: str, seed: int, folder: Path) -> None:
-    """One policy, and what its run logs: seconds and alarms."""
+    """One policy, and what its run logs: seconds, and alarms by update."""
     print(f"training {folder.name}", flush=True)
     settings = dataclasses.replace(params.ppo, checkpoint_every=0, **ARMS[arm])
     trainer = untrained(dataclasses.replace(params, ppo=settings, seed=seed))
     started = time.monotonic()
-    alarms = sum(bool(step.alarms) for step in trainer)
+    alarms = {
+        step.update: [alarm.name for alarm in step.alarms]
+        for step in trainer
+        if step.alarms
+    }
     log = {
         "seconds": time.monotonic() - started,
         "threads": torch.get_num_threads(),
@@ -126,8 +130,8 @@ def report(
             for part, key, times in COLUMNS.values()
         ]
         cells += [
-            spread([logs[arm, seed][key] for seed in seeds])
-            for key in ("alarms", "seconds")
+            spread([len(logs[arm, seed]["alarms"]) for seed in seeds]),
+            spread([logs[arm, seed]["seconds"] for seed in seeds]),
         ]
         failed = sum(not g.held for each in own for g in guards.guards(each))
         changes = ", ".join(f"{k} {v}" for k, v in ARMS[arm].items())
