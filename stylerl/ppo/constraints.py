@@ -16,7 +16,7 @@ completion contributes:
                  of the batch has
     statements   those that say something new; this is a ceiling
 
-A length is in tokens, and lines of comments have no part in it.
+A length is in tokens, and comments and docstrings have no part in it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -187,12 +187,12 @@ def _sign(name: str) -> int:
 
 
 def _lengths(batch: Rollouts) -> Tensor:
-    """Tokens, less the share of characters that are lines of comments."""
+    """Tokens, less the share of characters that are lines of prose."""
     found = []
-    pairs = zip(batch.response_lengths.tolist(), batch.judged, strict=True)
-    for tokens, text in pairs:
-        comments, every = gaming.comment_characters(text)
-        found.append(tokens * (every - comments) / max(1, every))
+    tokens = batch.response_lengths.tolist()
+    for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
+        prose, every = gaming.prose_characters(*texts)
+        found.append(count * (every - prose) / max(1, every))
     return torch.tensor(found)
 
 

@@ -5,9 +5,12 @@ prompt and a `# noqa` all please a linter.  Statement counts are in
 substance.py; what each number means to a reader, in docs/metrics.md.
 """
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+
+from stylerl.judge.outline import parse
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 
@@ -64,14 +67,41 @@ def comment_line_share(text: str) -> float:
     return comments / len(lines) if lines else 0.0
 
 
-def comment_characters(text: str) -> tuple[int, int]:
-    """The characters of lines that are only a comment, and of all lines.
+def prose_characters(prompt: str, completion: str) -> tuple[int, int]:
+    """The characters of lines of prose, and of all lines, of a completion.
 
-    Those before a line's first sign and after its last do not count.
+    Prose is a comment alone in its line, or a string that is a statement, as
+    docstrings are; of what does not parse, only the comments.  What stands
+    before a line's first sign or after its last does not count.
     """
-    lines = _lines_with_content(text)
-    comments = [line for line in lines if line.startswith("#")]
-    return sum(map(len, comments)), sum(map(len, lines))
+    strings = _string_rows(prompt + completion)
+    prose = every = 0
+    lines = completion.split("\n")
+    for row, line in enumerate(map(str.strip, lines), prompt.count("\n") + 1):
+        every += len(line)
+        if line.startswith("#") or row in strings:
+            prose += len(line)
+    return prose, every
+
+
+def _string_rows(source: str) -> set[int]:
+    """The rows, from 1, of strings that are statements."""
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {
+        row
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and _is_string(node.value)
+        for row in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def _is_string(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr)
 
 
 def mentions_noqa(text: str) -> bool:

@@ -47,6 +47,25 @@ def test_comment_lines(text, share):
 
 
 @pytest.mark.parametrize(
+    ("completion", "prose", "every"),
+    [
+        ("", 0, 0),
+        ("    return x\n", 0, 8),
+        ("    # a\n    return x  # b\n", 3, 16),  # the second is code
+        ('    """a\n\n    b"""\n    return x\n', 8, 16),  # 4 and 4
+        ('    y = """a\n    b"""\n', 0, 12),  # 8 and 4, of an assignment
+        ('    f(\n        "a"\n    )\n', 0, 6),  # 2 and 3 and 1, of a call
+        ("    f'{x}'\n    1\n", 6, 7),  # a number is no prose
+        ('    # a\n    """b"""\n    (\n', 3, 11),  # does not parse
+        ('\n    """b"""\n    return x\n', 7, 15),  # begins in the head's line
+    ],
+)
+def test_characters_of_prose(completion, prose, every):
+    head = "def f(x):" if completion.startswith("\n") else "def f(x):\n"
+    assert guards.prose_characters(head, completion) == (prose, every)
+
+
+@pytest.mark.parametrize(
     ("text", "tries"),
     [
         ("x = 1  # noqa\n", True),

@@ -245,11 +245,20 @@ def test_the_reference_may_have_several_batches():
     assert share == pytest.approx(9 / 16 / 0.5)
 
 
-def test_a_comment_adds_no_length():
-    """8 tokens with 8 characters of code and 24 of comments are 2; a text
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "# " + 22 * "a",
+        '"""' + 18 * "a" + '"""',
+        '"""' + 9 * "a" + "\n\n      " + 9 * "a" + '"""',
+        "f'" + 18 * "a" + "{a}'",
+    ],
+)
+def test_prose_adds_no_length(prose):
+    """8 tokens with 8 characters of code and 24 of prose are 2; a text
     without any has no length."""
     code = "    return a\n"
-    half = "    # " + 22 * "a" + "\n    return a\n"
+    half = f"    {prose}\n    return a\n"
     constraints = Constraints({"length": 1.0})
     constraints.measure([rollouts([half, half, "", code], [8, 16, 1, 7])])
     assert constraints.reference is not None
