@@ -181,11 +181,11 @@ def seeds() -> str:
     """What PPO did to SFT in runs that differ in their seed, as a table."""
     shown = [metric for metric in display.TABLE if metric.key in SEED_METRICS]
     lines = [
-        "| seed | minutes | "
+        "| seed | commit | minutes | "
         + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
         + " | non-compliance cut % | compliance, PPO - SFT "
         "| at SFT's lengths | guards that failed | updates with an alarm |",
-        "|---:|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|---:|",
+        "|---:|---|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|---:|",
     ]
     for path in sorted(RUNS.glob("seed-*.json"), key=lambda p: p.stem):
         run = storage.read_json(path)
@@ -194,6 +194,7 @@ def seeds() -> str:
         failed = [g.name for g in guards.guards(metrics) if not g.held]
         row = [
             path.stem.removeprefix("seed-").replace("-", ", "),
+            run["commit"],
             minutes(run),
             *(_before_after(metrics, metric) for metric in shown),
             display.show(guards.CUT, guards.non_compliance_cut(metrics)),
