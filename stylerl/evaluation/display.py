@@ -42,6 +42,7 @@ TABLE = (
     Metric("distinct_3", "distinct-3 %", 100, 1, 0),
     Metric("repeated_lines", "repeated lines %", 100, 1, -1),
     Metric("comment_share", "comment lines %", 100, 1, -1),
+    Metric("docstring_share", "docstrings %", 100, 1, 0),
     Metric("noqa_share", "noqa %", 100, 1, -1),
     Metric("copied_share", "prompt copied %", 100, 1, -1),
     Metric("kl", "KL to SFT, nats", 1, 2, 0),

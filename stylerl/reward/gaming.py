@@ -8,7 +8,7 @@ substance.py; what each number means to a reader, in docs/metrics.md.
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from stylerl.judge.outline import parse
 
@@ -76,12 +76,28 @@ def prose_characters(prompt: str, completion: str) -> tuple[int, int]:
     """
     strings = _string_rows(prompt + completion)
     prose = every = 0
-    lines = completion.split("\n")
-    for row, line in enumerate(map(str.strip, lines), prompt.count("\n") + 1):
+    for row, line in _rows_with_content(prompt, completion):
         every += len(line)
-        if line.startswith("#") or row in strings:
+        if row in strings or line.startswith("#"):
             prose += len(line)
     return prose, every
+
+
+def has_docstring(prompt: str, completion: str) -> bool:
+    """Whether a string is a statement of the completion."""
+    strings = _string_rows(prompt + completion)
+    rows = _rows_with_content(prompt, completion)
+    return any(row in strings for row, _ in rows)
+
+
+def _rows_with_content(
+    prompt: str, completion: str
+) -> Iterator[tuple[int, str]]:
+    """The completion's lines with content, and their rows below the prompt."""
+    first = prompt.count("\n") + 1
+    for row, line in enumerate(completion.split("\n"), first):
+        if line.strip():
+            yield row, line.strip()
 
 
 def _string_rows(source: str) -> set[int]:

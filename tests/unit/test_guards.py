@@ -53,6 +53,7 @@ def test_comment_lines(text, share):
         ("    return x\n", 0, 8),
         ("    # a\n    return x  # b\n", 3, 16),  # the second is code
         ('    """a\n\n    b"""\n    return x\n', 8, 16),  # 4 and 4
+        ('    """a\n    # b"""\n', 10, 10),  # a line of both counts once
         ('    y = """a\n    b"""\n', 0, 12),  # 8 and 4, of an assignment
         ('    f(\n        "a"\n    )\n', 0, 6),  # 2 and 3 and 1, of a call
         ("    f'{x}'\n    1\n", 6, 7),  # a number is no prose
@@ -63,6 +64,20 @@ def test_comment_lines(text, share):
 def test_characters_of_prose(completion, prose, every):
     head = "def f(x):" if completion.startswith("\n") else "def f(x):\n"
     assert guards.prose_characters(head, completion) == (prose, every)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "has"),
+    [
+        ("def f(x):\n", '    """a"""\n    return x\n', True),
+        ("def f(x):\n", "    return x\n    'a'\n", True),
+        ('def f(x):\n    """a"""', "\n    return x\n", False),  # its prompt
+        ('def f(x):\n    """a', '"""\n    return x\n', True),  # its end
+        ("def f(x):\n", '    """a"""\n    (\n', False),  # does not parse
+    ],
+)
+def test_docstrings(prompt, completion, has):
+    assert guards.has_docstring(prompt, completion) is has
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_each_number_of_two_completions():
             "trivial_share": 1 / 2,
             "repeated_lines": (0 + 1 / 3) / 2,
             "comment_share": (0 + 1 / 3) / 2,
+            "docstring_share": 0,
             "noqa_share": 1 / 2,
             "copied_share": 0,
             "kl": 1.5,

@@ -29,6 +29,7 @@ NUMBERS = {
     "distinct_3": 0.6,
     "repeated_lines": 0.1,
     "comment_share": 0.02,
+    "docstring_share": 0.03,
     "noqa_share": 0.0,
     "copied_share": 0.0,
     "kl": 0.0,

@@ -207,6 +207,7 @@ def _spread(key: str, interval: Interval) -> dict[str, float]:
 def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a completion, one column for each metric that is a mean."""
     text = rows["completion"]
+    pairs = [*zip(rows["prompt"], text, strict=True)]
     compliant = rows["outcome"] == Outcome.COMPLIANT
     return pd.DataFrame(
         {
@@ -223,13 +224,9 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
             "trivial_share": rows["trivial"],
             "repeated_lines": text.map(gaming.repeated_line_share),
             "comment_share": text.map(gaming.comment_line_share),
+            "docstring_share": [gaming.has_docstring(*pair) for pair in pairs],
             "noqa_share": text.map(gaming.mentions_noqa),
-            "copied_share": [
-                gaming.copies_prompt(prompt, completion)
-                for prompt, completion in zip(
-                    rows["prompt"], text, strict=True
-                )
-            ],
+            "copied_share": [gaming.copies_prompt(*pair) for pair in pairs],
             "kl": rows["kl"],
             **external_metrics(rows),
         }
