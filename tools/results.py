@@ -184,14 +184,16 @@ def seeds() -> str:
         "| seed | commit | minutes | "
         + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
         + " | non-compliance cut % | compliance, PPO - SFT "
-        "| at SFT's lengths | guards that failed | updates with an alarm |",
+        "| at SFT's lengths | goals missed, guards failed "
+        "| updates with an alarm |",
         "|---:|---|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|---:|",
     ]
     for path in sorted(RUNS.glob("seed-*.json"), key=lambda p: p.stem):
         run = storage.read_json(path)
         metrics = run["evaluate"]
         gain = metrics["gain"]
-        failed = [g.name for g in guards.guards(metrics) if not g.held]
+        asked = [*guards.goals(metrics), *guards.guards(metrics)]
+        failed = [g.name for g in asked if not g.held]
         row = [
             path.stem.removeprefix("seed-").replace("-", ", "),
             run["commit"],
