@@ -64,11 +64,9 @@ def main() -> None:
     judge = Judge(JudgeConfig(), places=where)
     linter = linter_style(judge)
     config = PPOConfig()
-    written = substance.expected_sizes(samples, judge.around)
-    expected = {
-        prompt: config.substance_target * size
-        for prompt, size in written.items()
-    }
+    expected = substance.expected_sizes(
+        samples, judge.around, target=config.substance_target
+    )
     reward = compose(config.reward, lambda _: linter, expected, judge.around)
 
     def total(completions: list[str]) -> np.ndarray:

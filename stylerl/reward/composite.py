@@ -355,8 +355,6 @@ def expected_sizes(
     samples: dict[str, list[str]] = {prompt: [] for prompt in prompts}
     for prompt, text in zip(repeated, sampled.judged, strict=True):
         samples[prompt].append(text)
-    written = substance.expected_sizes(samples, known)
-    return {
-        prompt: config.substance_target * size
-        for prompt, size in written.items()
-    }
+    return substance.expected_sizes(
+        samples, known, target=config.substance_target
+    )

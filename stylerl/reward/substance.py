@@ -97,9 +97,12 @@ def anything(prompt: str) -> None:
 
 
 def expected_sizes(
-    samples: Mapping[str, list[str]], known: Known = anything
+    samples: Mapping[str, list[str]],
+    known: Known = anything,
+    *,
+    target: float = 1.0,
 ) -> dict[str, float]:
-    """The size of what the reference writes for each prompt.
+    """The size of what the reference writes for each prompt, times target.
 
     `samples` are its completions of each prompt, `known` gives the names of
     the module around one, as `measure` takes them.  A completion that does
@@ -128,7 +131,8 @@ def expected_sizes(
     }
     overall = sum(map(sum, sizes.values())) / max(1, len(every))
     return {
-        prompt: _drawn(math.fsum(each) / len(each), len(each), overall)
+        prompt: target
+        * _drawn(math.fsum(each) / len(each), len(each), overall)
         for prompt, each in sizes.items()
     }
 

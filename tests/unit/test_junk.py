@@ -43,13 +43,10 @@ def flawless(prompts, completions):
 def total(functions):
     """The default reward of one completion for each prompt, before the KL."""
     config = PPOConfig()
-    written = substance.expected_sizes(
-        {prompt: [text] for prompt, text in functions.items()}
+    expected = substance.expected_sizes(
+        {prompt: [text] for prompt, text in functions.items()},
+        target=config.substance_target,
     )
-    expected = {
-        prompt: config.substance_target * size
-        for prompt, size in written.items()
-    }
     reward = compose(config.reward, lambda _: flawless, expected)
 
     def total(completions):
