@@ -349,7 +349,7 @@ class PPOConfig(Section):
         ),
     )
     substance_target: float = setting(
-        0.9,
+        0.6,
         "size of a body that gets the full substance part, as a multiple of "
         "what the reference writes",
         gt=0,

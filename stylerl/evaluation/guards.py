@@ -142,7 +142,8 @@ def _forgotten(sft: Metrics, ppo: Metrics) -> Guard:
 def _near(
     name: str, key: str, limit: float, sft: Metrics, ppo: Metrics
 ) -> Guard:
-    before, after = sft[key], ppo[key]
+    # of a model whose every completion fails to parse, some are not measured
+    before, after = sft.get(key, 0.0), ppo.get(key, 0.0)
     change = after / before - 1 if before else float(after != before)
     return Guard(
         name,

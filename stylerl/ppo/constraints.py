@@ -14,11 +14,13 @@ completion contributes:
     parses       1 if it parses, as Python
     distinct     the share of its 3-grams of lexemes that no other completion
                  of the batch has
-    statements   those that say something new; this is a ceiling
+    statements   those that say something new; this is a ceiling, on the mean
+                 of what parses: to parse more often is not to write more
 
 A length is in tokens, and comments and docstrings have no part in it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -88,7 +90,7 @@ class Constraints:
             for name, values in contributions.items()
             if name in self.limits
         }
-        held = {name: float(gain.mean()) for name, gain in gains.items()}
+        held = {name: _mean(gain) for name, gain in gains.items()}
         # What the reference does not have at all has no share.
         shortfalls = {
             name: _sign(name) * (self.limits[name] - share)
@@ -109,7 +111,10 @@ class Constraints:
         if gains:
             bonus = prices.bonus(
                 self.prices,
-                {name: _sign(name) * gain for name, gain in gains.items()},
+                {
+                    name: _sign(name) * gain.nan_to_num(held[name])
+                    for name, gain in gains.items()
+                },
                 has.sigma,
             )
         return Observation(bonus, weight, shortfalls, metrics)
@@ -130,7 +135,7 @@ class Constraints:
             for batch, own in zip(batches, found, strict=True)
         ]
         means = {
-            name: float(torch.stack([each[name] for each in measured]).mean())
+            name: _mean(torch.stack([each[name] for each in measured]))
             for name in measured[0]
         }
         self.reference = has._replace(means=means)
@@ -167,7 +172,10 @@ class Constraints:
 def _contributions(
     batch: Rollouts, found: list[substance.Substance], has: Reference
 ) -> dict[str, Tensor]:
-    """What each completion contributes to each constraint, (B,) by name."""
+    """What each completion contributes to each constraint, (B,) by name.
+
+    NaN where it has no say; then it is paid what the batch is on average.
+    """
     own, reference = _lengths(batch), torch.tensor(has.lengths)
     shorter = torch.searchsorted(reference, own)
     no_longer = torch.searchsorted(reference, own, right=True)
@@ -177,8 +185,16 @@ def _contributions(
         "long_bodies": (own >= reference.quantile(LONG)).float(),
         "parses": torch.tensor([float(each.parsed) for each in found]),
         "distinct": torch.tensor(gaming.unshared_ngrams(batch.judged)),
-        "statements": torch.tensor([float(each.statements) for each in found]),
+        "statements": torch.tensor(
+            [each.statements if each.parsed else math.nan for each in found],
+            dtype=torch.float32,
+        ),
     }
+
+
+def _mean(contributions: Tensor) -> float:
+    """Of those that have a say; 0 where none has."""
+    return float(contributions.nanmean().nan_to_num())
 
 
 def _sign(name: str) -> int:

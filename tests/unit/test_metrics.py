@@ -98,7 +98,7 @@ def test_each_number_of_two_completions():
             "finished_rate": 1 / 2,
             "length": 6,
             "long_share": 0,
-            "statements": 1 / 2,
+            "statements": 1,  # of the one that parses
             "trivial_share": 1 / 2,
             "repeated_lines": (0 + 1 / 3) / 2,
             "comment_share": (0 + 1 / 3) / 2,

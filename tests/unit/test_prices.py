@@ -175,12 +175,11 @@ def test_what_completions_contribute():
         "constraint/statements": 1.0,
         "constraint/kl": pytest.approx(5 / 6),
     }
-    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8; that
-    # of statements is 0.3, of which each has 4/3 of the mean, but the third.
+    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8; each
+    # that parses has one statement, and the third no say.
     ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
-    more = torch.tensor([1.0, 1.0, -3.0, 1.0]) / 3
-    paid = math.sqrt(5) * ranks - math.sqrt(5) / 2 * 0.3 * more
-    assert torch.allclose(seen.bonus, paid)
+    assert has.means["statements"] == 1
+    assert torch.allclose(seen.bonus, math.sqrt(5) * ranks)
     assert seen.kl_weight == 0
     constraints.move(seen.shortfalls)
     # The reference's own are above a floor of 0.9 by 0.1, as they are below
@@ -283,6 +282,24 @@ def test_a_ceiling_costs_what_is_above_it():
     paid = math.sqrt(5) / 2 * 0.39  # sigma x p, for a statement
     found = constraints.observe(batch).bonus
     assert found.tolist() == pytest.approx([paid / 4] * 3 + [-paid * 3 / 4])
+
+
+def test_what_does_not_parse_has_no_say_in_statements():
+    """One statement on average in both, whether half of it parses or all;
+    and a batch of 1, 2 and 2 that do not parse pays those nothing."""
+    one, two = "    return a\n", "    print(a)\n    return a\n"
+    broken = "    return (\n"
+    constraints = Constraints({"statements": 1.1})
+    constraints.measure([rollouts([one, one, broken, broken], [4] * 4)])
+    seen = constraints.observe(rollouts([one] * 4, [4] * 4))
+    assert seen.metrics["constraint/statements"] == 1
+    seen = constraints.observe(rollouts([one, two, broken, broken], [4] * 4))
+    assert seen.metrics["constraint/statements"] == 1.5
+    paid = math.sqrt(5) / 2 * 0.3  # sigma x p, for a statement
+    assert seen.bonus.tolist() == pytest.approx([paid / 2, -paid / 2, 0, 0])
+    seen = constraints.observe(rollouts([broken] * 4, [4] * 4))
+    assert seen.metrics["constraint/statements"] == 0
+    assert not seen.bonus.any()
 
 
 def test_a_run_measures_its_reference_before_the_first_update():

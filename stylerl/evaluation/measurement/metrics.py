@@ -88,7 +88,7 @@ def compute_gains(
     _check_paired(later, earlier)
     result: dict[str, float] = {}
     for key in later.columns.drop(PREDICTED, errors="ignore"):
-        # ruff and black say nothing of a prompt where nothing parses
+        # of a prompt where nothing parses, some have no say
         differences = (later[key] - earlier[key]).dropna().to_numpy()
         if len(differences):
             (interval,) = paired_intervals(
@@ -220,7 +220,9 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
             "finished_rate": rows["finished"],
             "length": rows["tokens"],
             "long_share": rows["tokens"] > standardised.LONG,
-            "statements": rows["statements"],
+            "statements": rows["statements"].where(
+                rows["parsed"].astype(bool)
+            ),
             "trivial_share": rows["trivial"],
             "repeated_lines": text.map(gaming.repeated_line_share),
             "comment_share": text.map(gaming.comment_line_share),
