@@ -285,8 +285,8 @@ def test_a_ceiling_costs_what_is_above_it():
 
 
 def test_what_does_not_parse_has_no_say_in_statements():
-    """One statement on average in both, whether half of it parses or all;
-    and a batch of 1, 2 and 2 that do not parse pays those nothing."""
+    """The mean is 1 whether half of the batch parses or all of it; beside
+    one and two statements, what does not parse is paid nothing."""
     one, two = "    return a\n", "    print(a)\n    return a\n"
     broken = "    return (\n"
     constraints = Constraints({"statements": 1.1})
