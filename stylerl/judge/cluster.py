@@ -106,8 +106,10 @@ def connect(address: str, config: JudgeConfig) -> Iterator[Cluster]:
     """
     require("cluster", "distributed")
     from distributed import Client
+    from distributed.comm import get_address_host_port
 
     try:
+        get_address_host_port(address)  # a ValueError of Client leaves it open
         client = Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ConfigError(

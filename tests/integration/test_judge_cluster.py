@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -114,16 +115,27 @@ def test_no_scheduler_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-@pytest.mark.parametrize("address", ["here", "http://127.0.0.1:1", "tcp://"])
+@pytest.mark.parametrize(
+    "address", ["here", "http://127.0.0.1:1", "tcp://", "tcp://a:b"]
+)
 def test_no_address_is_one_error(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    before = loops()
     with (
         pytest.raises(ConfigError, match="must answer at"),
         cluster.connect(address, STYLE),
     ):
         pass
+    # A client left open is closed by the garbage collector, which waits for
+    # it in whatever thread it runs.
+    assert loops() == before
+
+
+def loops() -> int:
+    """The event loops that Dask runs in threads of this process."""
+    return sum("IO loop" in thread.name for thread in threading.enumerate())
 
 
 def test_no_worker_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
