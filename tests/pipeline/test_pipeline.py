@@ -552,6 +552,7 @@ def test_outputs_tampered_with(folder: Path) -> None:
     # of the same size and time, once DVC has seen the file
     assert run() == CACHED
     seen = model.stat()
+    time.sleep(max(0.0, seen.st_mtime + stages.SETTLED - time.time()))
     model.write_text(before[0][::-1])
     os.utime(model, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     assert "up to date" in dvc("status")
