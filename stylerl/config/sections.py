@@ -716,7 +716,7 @@ class Params(Section):
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,
-        credit_weight=2.5,
-        constraints={"substance": 1.0, "length": 0.8, "statements": 1.1},
+        credit_weight=4.0,
+        constraints={"substance": 1.0, "length": 0.8, "statements": 1.0},
     )
     evaluate: EvaluateConfig = EvaluateConfig()
