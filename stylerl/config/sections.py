@@ -717,6 +717,6 @@ class Params(Section):
         group_size=8,
         gae_lambda=0.95,
         credit_weight=4.0,
-        constraints={"substance": 1.0, "length": 0.8, "statements": 1.0},
+        constraints={"substance": 1.0, "length": 0.88, "statements": 1.03},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -37,7 +37,7 @@ CEILINGS = ("statements",)  # beside KL's; all others are floors
 # that lengths would fall for as long as their price has yet to rise; and what
 # has substance and length has statements.
 FIRST = {
-    "length": prices.Price(1.0, 1.0),
+    "length": prices.Price(0.8, 0.8),
     "statements": prices.Price(0.3, 0.3),
 }
 LONG = 0.75  # quantile of the reference's lengths: a long body's

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 RATE = 0.1  # of what is learned, in an update, for a unit of shortfall
-DAMPING = 0.5  # of the answer to a unit of shortfall
+DAMPING = 1.0  # of the answer to a unit of shortfall
 SHORTFALL = 0.5  # an update counts no more than this
 HIGHEST = 5.0  # deviations of the score for one unit
 

@@ -147,6 +147,13 @@ def test_an_alarm_is_raised(changes, name, critical, words):
     assert str(alarm).startswith(f"{name}: ")
 
 
+@pytest.mark.parametrize(("kl", "sounds"), [(14.9, False), (15.1, True)])
+def test_one_batch_of_long_responses_is_no_explosion(kl, sounds):
+    """(4 x 2.0 + 14.9) / 5 = 4.6 nats in the mean; above 15 at once."""
+    found = alarms(history(from_update=12, objective__kl=kl))
+    assert ["KL explosion"] * sounds == [alarm.name for alarm in found]
+
+
 @pytest.mark.parametrize("changes", QUIET)
 def test_no_alarm_is_raised(changes):
     assert alarms(history(**changes)) == []

@@ -20,11 +20,11 @@ from stylerl.reward.gaming import unshared_ngrams
 @pytest.mark.parametrize(
     ("learned", "shortfall", "then", "now"),
     [
-        (1.0, 0.1, 1.01, 1.06),  # 1 + 0.1 x 0.1, and 0.5 x 0.1
-        (1.0, -0.1, 0.99, 0.94),
+        (1.0, 0.1, 1.01, 1.11),  # 1 + 0.1 x 0.1, and 1.0 x 0.1
+        (1.0, -0.1, 0.99, 0.89),
         (1.0, 0.0, 1.0, 1.0),
-        (1.0, 9.0, 1.05, 1.30),  # no more than 0.5 counts
-        (1.0, -9.0, 0.95, 0.70),
+        (1.0, 9.0, 1.05, 1.55),  # no more than 0.5 counts
+        (1.0, -9.0, 0.95, 0.45),
         (0.01, -0.4, 0.0, 0.0),  # never negative: nothing presses
         (4.99, 0.4, HIGHEST, HIGHEST),
     ],
@@ -60,13 +60,16 @@ def test_a_bonus_is_centred_and_in_deviations_of_the_score():
 def test_ascent_finds_the_price_of_a_bandit(share, price, kept):
     """Two actions, 1/2 each under pi_ref, beta = 1/2: a is worth 1, b
     contributes 1.  sigma is the deviation of 0 and 1, 1/2, the level of the
-    contribution 1/2.  The policy is at its optimum for each price,
-    pi_ref exp((s + bonus) / beta) / Z, as PPO would be."""
+    contribution 1/2.  An update takes the policy's logits a quarter of the
+    way to the optimum for its price, pi_ref exp((s + bonus) / beta) / Z:
+    it follows late, as PPO does."""
     score, gain = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]) / 0.5
     learned = Price(2.0, 2.0)  # from above
+    logits = torch.zeros(2)  # pi_ref
     for _ in range(400):
         worth = score + bonus({"g": learned}, {"g": gain}, 0.5)
-        policy = torch.softmax(worth / 0.5, dim=0)
+        logits = logits + (worth / 0.5 - logits) / 4
+        policy = torch.softmax(logits, dim=0)
         learned = learned.next(share - float(policy @ gain))
     assert learned.learned == pytest.approx(price, abs=1e-4)
     assert learned.now == pytest.approx(price, abs=1e-4)
@@ -120,7 +123,7 @@ CONSTRAINTS = {
     "kl": 6.0,
 }
 FIRST = dict.fromkeys(CONSTRAINTS, Price()) | {
-    "length": Price(1.0, 1.0),
+    "length": Price(0.8, 0.8),
     "statements": Price(0.3, 0.3),
 }
 
@@ -175,18 +178,18 @@ def test_what_completions_contribute():
         "constraint/statements": 1.0,
         "constraint/kl": pytest.approx(5 / 6),
     }
-    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8; each
+    # The price of length is 0.8, and p sigma / 0.5 pays for 1/8 to 7/8; each
     # that parses has one statement, and the third no say.
     ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
     assert has.means["statements"] == 1
-    assert torch.allclose(seen.bonus, math.sqrt(5) * ranks)
+    assert torch.allclose(seen.bonus, 0.8 * math.sqrt(5) * ranks)
     assert seen.kl_weight == 0
     constraints.move(seen.shortfalls)
     # The reference's own are above a floor of 0.9 by 0.1, as they are below
     # a ceiling of 1.1.
     lowered = {
-        "length": pytest.approx((0.99, 0.94)),
-        "statements": pytest.approx((0.29, 0.24)),
+        "length": pytest.approx((0.79, 0.69)),
+        "statements": pytest.approx((0.29, 0.19)),
     }
     assert constraints.prices == FIRST | lowered
     # All of one kind, as short as the shortest, and none parses.
@@ -203,14 +206,14 @@ def test_what_completions_contribute():
         }
     )
     constraints.move(worse.shortfalls)
-    # 0.1 x 0.5, and 0.5 x 0.5
+    # 0.1 x 0.5, and 1.0 x 0.5
     moved = {
         "kl": Price(),
-        "length": pytest.approx((1.04, 1.29)),
+        "length": pytest.approx((0.84, 1.34)),
         "statements": pytest.approx((0.24, 0.0)),
     }
     assert constraints.prices == (
-        dict.fromkeys(CONSTRAINTS, Price(0.05, 0.3)) | moved
+        dict.fromkeys(CONSTRAINTS, pytest.approx((0.05, 0.55))) | moved
     )
     again = constraints.observe(first)
     # Length has the highest price, and the first is shortest; the third is
@@ -278,8 +281,8 @@ def test_a_ceiling_costs_what_is_above_it():
     assert seen.metrics["constraint/statements"] == 1.25
     assert seen.shortfalls == pytest.approx({"statements": 0.15})
     constraints.move(seen.shortfalls)
-    # 0.3 + 0.1 x 0.15 = 0.315 learned, and 0.5 x 0.15 more is paid now
-    paid = math.sqrt(5) / 2 * 0.39  # sigma x p, for a statement
+    # 0.3 + 0.1 x 0.15 = 0.315 learned, and 1.0 x 0.15 more is paid now
+    paid = math.sqrt(5) / 2 * 0.465  # sigma x p, for a statement
     found = constraints.observe(batch).bonus
     assert found.tolist() == pytest.approx([paid / 4] * 3 + [-paid * 3 / 4])
 
@@ -439,9 +442,10 @@ def test_the_trainer_finds_the_optimum_under_a_ceiling_on_kl():
     limit = q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p))
     trainer = make(
         lambda prompts, texts: [0.0] * len(texts),
-        updates=60,
+        updates=90,
         batch_size=256,
         max_new_tokens=1,
+        learning_rate=1e-3,
         kl_coef=0.0,
         ent_coef=0.0,
         constraints={"kl": limit},
