@@ -1,0 +1,205 @@
+"""Where a default run's time goes, and what share of it had to be.
+
+    python benchmarks/bench_phases.py [--updates N]
+
+Run it in a repository whose stages up to `reward` are up to date.  It repeats
+a part of what `sft`, `ppo` and `evaluate` do with the settings of
+params.yaml, and times each phase:
+
+    sft       the passes over 10 batches
+    generate  the completions of PPO's batches
+    judge     their rewards: the judge, the monitored model, substance
+    score     log-probabilities of policy and reference
+    update    the optimiser steps
+    evaluate  completions of 128 held-out prompts by the SFT model
+
+The floor of a model's phase is its matrix products, two operations a weight
+and token (a backward pass counts twice), the output embedding on learnt or
+sampled tokens only, at the speed of a product of 1,024 in the same precision
+and process.  The floor of `judge` is what pycodestyle, pyflakes, tokenizer
+and parser take for the same texts, as files of their own, on all cores.  The
+first update warms up and is not counted.  Results go to
+benchmarks/results/phases.md.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from bench_baselines import LABELS, SFT, untrained
+from bench_judge_files import floor as judge_floor
+from bench_ppo import hardware, matmul_rate
+
+from stylerl import config, storage
+from stylerl.config import Params
+from stylerl.data.prompts import compliant_prompts
+from stylerl.lm import models
+from stylerl.lm.precision import computes_in_bf16
+from stylerl.lm.sampling import generate
+from stylerl.ppo.rollouts import Rollouts
+from stylerl.supervised import sft
+
+RESULTS = Path(__file__).resolve().parent / "results" / "phases.md"
+BATCHES = 10  # of sft
+HELD_OUT = 128  # prompts that the SFT model completes
+FORWARD, TRAINED = 1, 3  # passes; a backward pass counts twice
+
+
+def main() -> None:
+    """Time every phase; print and keep the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--updates", type=int, default=4)
+    options = parser.parse_args()
+    params = config.load()
+    seconds: Counter[str] = Counter()
+    needed: Counter[str] = Counter()
+    for measure in (fine_tune, reinforce, complete):
+        measure(params, options.updates, seconds, needed)
+    rows = [
+        f"| {phase} | {took:.1f} | {needed[phase]:.2f} | "
+        f"{100 * needed[phase] / took:.0f}% |"
+        for phase, took in seconds.items()
+    ]
+    text = "\n".join(
+        [
+            "# What share of a run's time had to be",
+            "",
+            f"{datetime.date.today()}, {hardware()}, "
+            f"{torch.get_num_threads()} threads: `python "
+            f"benchmarks/bench_phases.py --updates {options.updates}`",
+            "",
+            f"{BATCHES} batches of sft, {options.updates - 1} updates of ppo, "
+            f"{HELD_OUT} completions of evaluate.",
+            "",
+            "| phase | seconds | floor, s | share |",
+            "|---|---:|---:|---:|",
+            *rows,
+            "",
+        ]
+    )
+    print(text)
+    storage.write_text(RESULTS, text)
+
+
+def fine_tune(
+    params: Params, _: int, seconds: Counter[str], needed: Counter[str]
+) -> None:
+    """Some batches of the stage `sft`."""
+    settings = dataclasses.replace(
+        params.sft, snippets=BATCHES * params.sft.batch_size
+    )
+    labels = storage.read_table(LABELS)
+    marks: list[float] = []  # when each step was logged
+    tuned = sft.fine_tune(
+        labels,
+        settings,
+        params.seed,
+        log=lambda metrics, step: marks.append(time.perf_counter()),
+    )
+    learnt = sft.compliant_snippets(labels)["train"][: settings.snippets]
+    pairs = [each.encode(tuned.tokenizer) for each in learnt]
+    # The first step has no beginning: the others stand for it.
+    steps = len(marks) - 1
+    seconds["sft"] = (marks[-1] - marks[0]) * BATCHES / steps
+    read = sum(len(ids) for ids, _ in pairs)
+    targets = sum(t != -100 for _, each in pairs for t in each)
+    needed["sft"] = passes(tuned.model, read, targets, TRAINED) / rate("auto")
+
+
+def reinforce(
+    params: Params, updates: int, seconds: Counter[str], needed: Counter[str]
+) -> None:
+    """Some updates of the stage `ppo`."""
+    trainer = untrained(
+        dataclasses.replace(
+            params,
+            ppo=dataclasses.replace(
+                params.ppo,
+                updates=updates,
+                checkpoint_every=0,
+                validate_every=0,
+            ),
+        )
+    )
+    model, speed = trainer.policy.model, rate(params.ppo.precision)
+    for step in trainer:
+        if step.update == 1:
+            continue
+        seconds.update(step.seconds)
+        batch = step.rollouts
+        read, written = tokens(batch)
+        work = passes(model, read, written, FORWARD) / speed
+        needed["generate"] += work
+        needed["score"] += 2 * work  # policy and reference
+        needed["update"] += TRAINED * params.ppo.update_epochs * work
+        needed["judge"] += linted(batch)
+
+
+def complete(
+    params: Params, _: int, seconds: Counter[str], needed: Counter[str]
+) -> None:
+    """Some completions of the stage `evaluate`."""
+    tokenizer = models.load_tokenizer(SFT)
+    model = models.load_causal_lm(SFT, tokenizer=tokenizer)
+    settings = params.evaluate
+    labels = storage.read_table(LABELS)
+    prompts = compliant_prompts(labels, "valid", params.seed)
+    begin = time.perf_counter()
+    found = generate(
+        model,
+        tokenizer,
+        list(prompts)[:HELD_OUT],
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        seed=params.seed,
+        batch_size=settings.batch_size,
+        bf16=computes_in_bf16(settings.precision),
+    )
+    seconds["evaluate"] = time.perf_counter() - begin
+    written = sum(map(len, found.ids))
+    read = written + sum(map(len, found.prompt_ids))
+    work = passes(model, read, written, FORWARD)
+    needed["evaluate"] = work / rate(settings.precision)
+
+
+def passes(model: Any, read: int, scored: int, count: int) -> float:
+    """Operations of `count` passes over `read` tokens, of which `scored`
+    reach the output embedding."""
+    head = model.get_output_embeddings().weight.numel()
+    embedding = model.get_input_embeddings().weight
+    tied = embedding is model.get_output_embeddings().weight
+    every = sum(p.numel() for p in model.parameters())
+    body = every - head - (0 if tied else embedding.numel())
+    return 2.0 * count * (body * read + head * scored)
+
+
+def rate(precision: str) -> float:
+    """Operations a second of a matrix product, in what `precision` means."""
+    bf16 = computes_in_bf16(precision)
+    return matmul_rate(torch.bfloat16 if bf16 else torch.float32)
+
+
+def tokens(batch: Rollouts) -> tuple[int, int]:
+    """Of a batch, and of its responses alone."""
+    written = int(batch.response_lengths.sum())
+    return written + int(batch.prompt_lengths.sum()), written
+
+
+def linted(batch: Rollouts) -> float:
+    """Seconds of the linter's own work on a batch, on all cores."""
+    pairs: Sequence[tuple[str, str]] = list(
+        zip(batch.prompts, batch.judged, strict=True)
+    )
+    texts = [(prompt + text).encode() for prompt, text in pairs]
+    return judge_floor(texts) / (os.cpu_count() or 1)
+
+
+if __name__ == "__main__":
+    main()
