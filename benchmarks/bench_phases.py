@@ -6,7 +6,7 @@ Run it in a repository whose stages up to `reward` are up to date.  It repeats
 a part of what `sft`, `ppo` and `evaluate` do with the settings of
 params.yaml, and times each phase:
 
-    sft       the passes over 10 batches
+    sft       the optimiser steps between two that the trainer logs
     generate  the completions of PPO's batches
     judge     their rewards: the judge, the monitored model, substance
     score     log-probabilities of policy and reference
@@ -27,7 +27,7 @@ import dataclasses
 import datetime
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,10 @@ from stylerl.ppo.rollouts import Rollouts
 from stylerl.supervised import sft
 
 RESULTS = Path(__file__).resolve().parent / "results" / "phases.md"
-BATCHES = 10  # of sft
+BATCHES = 30  # of sft
 HELD_OUT = 128  # prompts that the SFT model completes
 FORWARD, TRAINED = 1, 3  # passes; a backward pass counts twice
+Seconds = defaultdict[str, float]  # by phase
 
 
 def main() -> None:
@@ -58,14 +59,15 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=4)
     options = parser.parse_args()
     params = config.load()
-    seconds: Counter[str] = Counter()
-    needed: Counter[str] = Counter()
+    seconds: Seconds = defaultdict(float)
+    needed: Seconds = defaultdict(float)
     for measure in (fine_tune, reinforce, complete):
         measure(params, options.updates, seconds, needed)
     rows = [
         f"| {phase} | {took:.1f} | {needed[phase]:.2f} | "
         f"{100 * needed[phase] / took:.0f}% |"
         for phase, took in seconds.items()
+        if phase in needed
     ]
     text = "\n".join(
         [
@@ -75,7 +77,7 @@ def main() -> None:
             f"{torch.get_num_threads()} threads: `python "
             f"benchmarks/bench_phases.py --updates {options.updates}`",
             "",
-            f"{BATCHES} batches of sft, {options.updates - 1} updates of ppo, "
+            f"Some steps of sft, {options.updates - 1} updates of ppo, "
             f"{HELD_OUT} completions of evaluate.",
             "",
             "| phase | seconds | floor, s | share |",
@@ -89,32 +91,32 @@ def main() -> None:
 
 
 def fine_tune(
-    params: Params, _: int, seconds: Counter[str], needed: Counter[str]
+    params: Params, _: int, seconds: Seconds, needed: Seconds
 ) -> None:
     """Some batches of the stage `sft`."""
     settings = dataclasses.replace(
         params.sft, snippets=BATCHES * params.sft.batch_size
     )
     labels = storage.read_table(LABELS)
-    marks: list[float] = []  # when each step was logged
+    marks: dict[int, float] = {}  # when a step was first logged
     tuned = sft.fine_tune(
         labels,
         settings,
         params.seed,
-        log=lambda metrics, step: marks.append(time.perf_counter()),
+        log=lambda _, step: marks.setdefault(step, time.perf_counter()),
     )
     learnt = sft.compliant_snippets(labels)["train"][: settings.snippets]
     pairs = [each.encode(tuned.tokenizer) for each in learnt]
-    # The first step has no beginning: the others stand for it.
-    steps = len(marks) - 1
-    seconds["sft"] = (marks[-1] - marks[0]) * BATCHES / steps
+    first, last = min(marks), max(marks)
+    seconds["sft"] = marks[last] - marks[first]
     read = sum(len(ids) for ids, _ in pairs)
     targets = sum(t != -100 for _, each in pairs for t in each)
-    needed["sft"] = passes(tuned.model, read, targets, TRAINED) / rate("auto")
+    work = passes(tuned.model, read, targets, TRAINED) / rate("auto")
+    needed["sft"] = work * (last - first) / BATCHES
 
 
 def reinforce(
-    params: Params, updates: int, seconds: Counter[str], needed: Counter[str]
+    params: Params, updates: int, seconds: Seconds, needed: Seconds
 ) -> None:
     """Some updates of the stage `ppo`."""
     trainer = untrained(
@@ -132,7 +134,8 @@ def reinforce(
     for step in trainer:
         if step.update == 1:
             continue
-        seconds.update(step.seconds)
+        for phase, took in step.seconds.items():
+            seconds[phase] += took
         batch = step.rollouts
         read, written = tokens(batch)
         work = passes(model, read, written, FORWARD) / speed
@@ -143,7 +146,7 @@ def reinforce(
 
 
 def complete(
-    params: Params, _: int, seconds: Counter[str], needed: Counter[str]
+    params: Params, _: int, seconds: Seconds, needed: Seconds
 ) -> None:
     """Some completions of the stage `evaluate`."""
     tokenizer = models.load_tokenizer(SFT)
