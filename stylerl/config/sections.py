@@ -326,7 +326,9 @@ class PPOConfig(Section):
         "dual_clip": None,
         "cliprange_value": 0.2,
         "ratio_guard": None,
+        "kl_control": "fixed",
         "kl_horizon": 10_000,
+        "kl_target": lambda content: content["kl_target"],  # of no effect
         "score_clip": None,
         "scale_scores": False,
     }
@@ -520,15 +522,6 @@ class PPOConfig(Section):
         "where the penalty goes: k1 in each token's reward, or k2 in the loss",
         choices=("reward", "loss"),
     )
-    kl_control: str = setting(
-        "fixed",
-        "whether kl_coef stays, or moves towards kl_target by Ziegler's "
-        "proportional controller",
-        choices=("fixed", "proportional"),
-    )
-    kl_target: float = setting(
-        6.0, "nats a response that kl_control aims at", gt=0
-    )
     constraints: Mapping[str, float] = setting(
         {},
         "what must be kept, at a price that is learned: substance, length, "
@@ -623,11 +616,6 @@ class PPOConfig(Section):
                     f"of the reference's; got {share}: lower it"
                 )
         # What needs another setting.
-        if self.kl_control == "proportional" and self.kl_coef == 0:
-            raise ConfigError(
-                "ppo.kl_coef must be above 0 where ppo.kl_control is "
-                "proportional, which multiplies it; got 0: raise it"
-            )
         if self.keep == "best" and self.validate_every == 0:
             raise ConfigError(
                 "ppo.keep: best chooses by measurements; set "

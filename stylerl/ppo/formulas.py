@@ -30,8 +30,6 @@ from torch import Tensor
 from stylerl.config import PPOConfig
 
 LOG_RATIO_LIMIT = 20.0  # e^20 is finite in fp32, and out of any clip range
-PROPORTIONAL_LIMIT = 0.2  # Ziegler's bound on the controller's error
-HORIZON = 10_000  # episodes in which the controller acts; Ziegler's
 
 
 def kl_k1(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
@@ -206,19 +204,6 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float:
     variance = float(target.var(correction=0))
     left = float((target - values[mask]).var(correction=0))
     return 1 - left / variance if variance > 0 else 0.0
-
-
-def next_kl_coef(config: PPOConfig, beta: float, kl: float) -> float:
-    """beta, after a batch whose responses were `kl` nats from pi_ref.
-
-    `proportional`: e = clip(kl / target - 1, +-0.2), beta (1 + e B /
-    horizon) (Ziegler, section 2.2).
-    """
-    if config.kl_control == "fixed":
-        return beta
-    error = kl / config.kl_target - 1
-    error = min(max(error, -PROPORTIONAL_LIMIT), PROPORTIONAL_LIMIT)
-    return beta * (1 + error * config.batch_size / HORIZON)
 
 
 def learning_rate_share(config: PPOConfig, update: int) -> float:

@@ -58,7 +58,6 @@ class Learner:
         self.ranks = ranks
         self.seed = seed
         self.done = 0  # updates
-        self.beta = config.kl_coef  # moved by the KL controller
         self.constraints = Constraints(config.constraints, known)
         self.penalty = config.kl_coef  # beta, and the price of KL
         self.kl_weight = 0.0  # of the penalty in the loss
@@ -84,7 +83,7 @@ class Learner:
         # 1. Rewards: the shaped score, what the constraints' prices make of
         # it, and the KL penalty of every token.
         seen = self.constraints.observe(batch)
-        self.penalty = self.beta + seen.kl_weight
+        self.penalty = self.config.kl_coef + seen.kl_weight
         rewards, outcomes = self.rewards(batch, seen.bonus)
         # 2. Advantages, of one size over all tokens of the batch.
         advantages, returns, explained = self.advantages(
@@ -113,7 +112,7 @@ class Learner:
             for rows in self._minibatches(len(batch.input_ids)):
                 if not self.take_step(batch, targets, rows, sums):
                     break
-        # 4. Metrics, the next KL coefficient, and the next prices.
+        # 4. Metrics, and the next prices.
         metrics = rollouts.metrics_of(batch, self.penalty) | sums.metrics()
         metrics |= seen.metrics
         if explained is not None:
@@ -122,9 +121,6 @@ class Learner:
             metrics["value/used"] = float((explained or 0.0) > 0)
         metrics["lr"] = self.optimiser.param_groups[0]["lr"]
         metrics["objective/kl_coef"] = self.penalty
-        self.beta = formulas.next_kl_coef(
-            self.config, self.beta, metrics["objective/kl"]
-        )
         self.constraints.move(seen.shortfalls)
         self.done += 1
         return metrics
@@ -336,7 +332,6 @@ class Learner:
         """What a checkpoint keeps as JSON."""
         return {
             "done": self.done,
-            "beta": self.beta,
             "rollbacks": self.rollbacks,
             "constraints": self.constraints.state(),
             "return_moments": list(self.return_moments),
@@ -351,7 +346,6 @@ class Learner:
             self.optimiser, tensors["optimiser"], sharding.shard_like
         )
         self.done = state["done"]
-        self.beta = state["beta"]
         self.rollbacks = state["rollbacks"]
         self.constraints.restore(state["constraints"])
         self.return_moments = formulas.Moments(*state["return_moments"])

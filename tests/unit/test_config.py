@@ -56,7 +56,7 @@ def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
     [
         (lambda: config.PPOConfig(learning_rate=-1), "above 0; got -1.0"),
         (lambda: config.PPOConfig(precision="fp16"), "one of auto, bf16"),
-        (lambda: config.PPOConfig(kl_control="x"), "one of fixed, prop"),
+        (lambda: config.PPOConfig(kl_penalty="x"), "one of reward, loss"),
         (lambda: config.PPOConfig(temperature=0), "ppo.temperature must be"),
         (lambda: config.PPOConfig(updates=2.5), "ppo.updates must be int"),
         (lambda: config.PPOConfig(stop_strings="e"), "list of strings"),

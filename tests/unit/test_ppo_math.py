@@ -19,7 +19,6 @@ from stylerl.ppo.formulas import (
     kl_k3,
     kl_to_come,
     learning_rate_share,
-    next_kl_coef,
     penalised_rewards,
     policy_loss,
     ratio_of,
@@ -355,21 +354,6 @@ def test_explained_variance():
     assert explained_variance(values, returns, mask) == pytest.approx(0.75)
     flat = torch.ones(1, 4)
     assert explained_variance(values, flat, mask) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("control", "kl", "expected"),
-    [
-        ("fixed", 60.0, 0.1),
-        # e = 6.6 / 6 - 1 = 0.1; beta (1 + 0.1 * 100 / 10000)
-        ("proportional", 6.6, 0.1 * 1.001),
-        ("proportional", 60.0, 0.1 * 1.002),  # the error is cut to 0.2
-        ("proportional", 0.0, 0.1 * 0.998),  # and to -0.2
-    ],
-)
-def test_kl_controllers(control, kl, expected):
-    settings = config(kl_control=control, kl_target=6.0, batch_size=100)
-    assert next_kl_coef(settings, 0.1, kl) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
