@@ -182,7 +182,7 @@ def _reward_collapse(history: History) -> _Finding | None:
     "The policy has left the reference; its text is likely to be odd.",
     "Raise ppo.kl_coef, or lower ppo.learning_rate or "
     "ppo.update_epochs, or "
-    "set a limit, such as ppo.constraints: {kl: 6}.",
+    "add a limit, such as kl: 6, to ppo.constraints.",
 )
 def _kl_explosion(history: History) -> _Finding | None:
     """Above 15 at once; above 10 in the mean too, since one batch of long

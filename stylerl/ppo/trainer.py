@@ -7,12 +7,13 @@
 
 This module is what surrounds an update: validation, checkpoints, alarms.
 What an update learns from is made in sampler.py, the update itself is
-learner.py, its mathematics formulas.py, and docs/ppo.md describes them all:
-every metric and every detail.
+learner.py, its mathematics formulas.py; docs/ppo.md describes them all, and
+docs/ppo-log.md every metric.
 
 Where this departs from the papers, and from TRL's PPOTrainer
-    1. Policy and value head share one trunk, and the head starts at zero;
-       a second model runs only if the policy brings one.
+    1. By default there is no value.  A value head shares the policy's
+       trunk and starts at zero; a second model runs only if the policy
+       brings one.
     2. The score is the reward of the last action, which is eos if the
        response ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
