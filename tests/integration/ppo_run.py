@@ -87,7 +87,7 @@ def run(folder, phases: Connection):
             [
                 trainer.history,
                 samples,
-                trainer.learner.beta,
+                trainer.learner.constraints.state(),
                 trainer.best.update,
             ]
         )
