@@ -262,3 +262,12 @@ def test_what_a_section_does_not_say_is_the_pipelines_default(
     assert config.load(path).ppo.constraints == {}
     assert config.from_preset("notebook").ppo.constraints == {}
     assert config.from_preset("gpu").ppo.constraints == kept
+
+
+def test_a_target_without_its_controller_is_left_out(tmp_path):
+    """`kl_target` had no effect where `kl_control` was fixed: any is read."""
+    path = tmp_path / "params.yaml"
+    path.write_text("ppo: {kl_control: fixed, kl_target: 3.0, updates: 9}\n")
+    assert config.load(path) == config.override(
+        config.Params(), {"ppo.updates": 9}
+    )
