@@ -35,7 +35,7 @@ def main() -> None:
     params = config.load()
     judge = Judge(params.judge)
     sources = {
-        "base": Source(params.sft.base, params.sft.revision),
+        "base": Source(params.sft.base),
         "sft": Source(str(SFT)),
         "ppo": Source(str(PPO)),
     }

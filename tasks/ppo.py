@@ -62,7 +62,7 @@ def main() -> None:
             pass
         trainer.save_policy(FOLDER)
         return
-    for path in undeclared([*params.ppo.reward, params.ppo.reference]):
+    for path in undeclared(params.ppo.reward):
         tqdm.write(
             f"ppo: a change of {path} will not run the stage again, because "
             "dvc.yaml does not name it: add it to the deps of ppo"
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def undeclared(reward: Iterable[str]) -> list[Path]:
-    """What parts of a reward, or a reference, read beyond the stage's deps.
+    """What parts of a reward read beyond the stage's deps.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.

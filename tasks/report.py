@@ -67,11 +67,7 @@ def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
             **machine.describe(),
         },
         seconds=stage_runs.seconds_by_stage(),
-        params=yaml.safe_dump(
-            # the base was made by settings of its own, long before
-            {k: v for k, v in chosen.items() if k != "pretrain"},
-            sort_keys=False,
-        ),
+        params=yaml.safe_dump(chosen, sort_keys=False),
         seed=params.seed,
     )
 
@@ -84,7 +80,7 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
         "judge": basis["judge"],
         "lock, SHA-256": storage.digest(LOCK) if LOCK.exists() else "none",
         "seed": str(params.seed),
-        "model base": page.identify(params.sft.base, params.sft.revision),
+        "model base": page.identify(params.sft.base),
         "model sft": page.identify(str(SFT)),
         "model ppo": page.identify(str(PPO)),
     }

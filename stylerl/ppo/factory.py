@@ -4,8 +4,9 @@
     for step in trainer:
         ...
 
-The policy, its reference and critic, the reward, the monitor and the prompts
-are those that the section `ppo` of the parameters names.
+The policy's critic, the reward, the monitor and the prompts are those that the
+section `ppo` of the parameters names; its reference is the policy as it
+starts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,8 +52,7 @@ def build_trainer(
 
     Args:
         model: folder or hub name of the model to start from.
-        params: the sections ppo and judge, the seed, and sft.base where
-            ppo.reference is base.
+        params: the sections ppo and judge, and the seed.
         labels: rows of labels.parquet to draw prompts from; None where
             ppo.prompt_texts holds them.
         reward_models: the folder with classifier/ and pairwise/.
@@ -110,7 +110,6 @@ def build_trainer(
         tokenizer=tokenizer,
         reward=rewards.compose(settings.reward, style, sizes, judge.around),
         prompts=prompts,
-        reference=load_reference(params, tokenizer),
         monitor=rewards.Monitor(
             judge, _at_precision(learned, settings, device)
         ),
@@ -154,28 +153,6 @@ def _draw_prompts(
         return prompts, []
     validation = draw("valid", settings.validation_prompts)
     return prompts, _enough(validation, settings)
-
-
-def load_reference(
-    params: Params, tokenizer: PreTrainedTokenizerBase
-) -> PreTrainedModel | None:
-    """The model to measure KL from; None for the policy as it starts.
-
-    Raises:
-        ConfigError: it does not read the policy's tokens.
-    """
-    name, revision = params.ppo.reference, "main"
-    if name == "sft":
-        return None
-    if name == "base":
-        name, revision = params.sft.base, params.sft.revision
-    own = models.load_tokenizer(name, revision)
-    if own.get_vocab() != tokenizer.get_vocab():
-        raise ConfigError(
-            f"ppo.reference must read the policy's tokens; the tokenizer of "
-            f"{name} has others: name a model with the policy's tokenizer"
-        )
-    return models.load_causal_lm(name, revision, tokenizer)
 
 
 def _credit(

@@ -183,8 +183,8 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
     Raises:
         ModelError: the base cannot be loaded, or has no linear head.
     """
-    tokenizer = load_tokenizer(config.base, config.revision)
-    model = load_scorer(config.base, config.revision, tokenizer)
+    tokenizer = load_tokenizer(config.base)
+    model = load_scorer(config.base, tokenizer=tokenizer)
     heads = [
         module
         for module in model.modules()

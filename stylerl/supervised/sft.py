@@ -86,9 +86,9 @@ def fine_tune(
         TrainingError: the loss is not finite.
     """
     # 1. The model; with fim_share, one that has the tokens of a cursor.
-    tokenizer = load_tokenizer(config.base, config.revision)
+    tokenizer = load_tokenizer(config.base)
     tokens = fim.find_or_add(tokenizer) if config.fim_share else None
-    model = load_causal_lm(config.base, config.revision, tokenizer)
+    model = load_causal_lm(config.base, tokenizer=tokenizer)
     # 2. What is learnt, and what measures it.
     usable = compliant_snippets(labels)
     measured = {"valid": usable["valid"]}
