@@ -177,7 +177,7 @@ def write_model(
 ) -> None:
     """Fill a folder that the caller puts into place; see `save_model`."""
     state = _cast(model.state_dict(), dtype or model.dtype)
-    with _quiet():
+    with quiet():
         model.save_pretrained(scratch, state_dict=state)
     if dtype:
         config = read_json(scratch / "config.json")
@@ -341,7 +341,7 @@ def _cast(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers' bars and load reports out of our output."""
     verbosity, bars = (
         logging.get_verbosity(),
@@ -377,7 +377,7 @@ def _from_pretrained(
         _check_files(folder, needs_weights="use_safetensors" in options)
     load: Callable[..., Any] = factory.from_pretrained
     try:
-        with _quiet():
+        with quiet():
             return load(
                 str(folder) if local else str(name),
                 revision=revision,
