@@ -104,7 +104,7 @@ def run_stages(
     if "data.dvc" in stale:
         stages.track_data()
     took = stage_runs.seconds_by_stage(last=True)
-    declared = graph.load_stages()
+    declared = graph.connected_stages()
     for number, stage in enumerate(declared):
         log_progress(declared, number, took)
         if stale is None:
@@ -136,7 +136,7 @@ def log_progress(
         took: seconds, of the stages of which they are known; those of the
             rest are said where all are.
     """
-    rest = [stage.name for stage in declared[number:] if not stage.frozen]
+    rest = [stage.name for stage in declared[number:]]
     words = ""
     if took.keys() >= {*rest}:
         left = sum(took[name] for name in rest) / 60

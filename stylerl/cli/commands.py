@@ -367,7 +367,6 @@ def _complete(options: argparse.Namespace) -> None:
         sources,
         Judge(params.judge),
         {**params.evaluate.sampling, "seed": options.seed},
-        params.sft.revision,
         options.suffix,
     )
     completion.show(answers, Console())

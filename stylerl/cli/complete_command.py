@@ -48,7 +48,6 @@ def complete(
     sources: Mapping[str, str],
     judge: Judge,
     options: Mapping[str, Any],
-    revision: str = "main",
     suffix: str | None = None,
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
@@ -71,10 +70,7 @@ def complete(
         label: name for label, name in sources.items() if _present(name)
     }
     absent = [name for name in sources.values() if not _present(name)]
-    remedy = (
-        "`dvc pull pretrain` brings the embedded base, `stylerl run` makes "
-        "the others"
-    )
+    remedy = "`stylerl run` makes them, `dvc repro base` the base alone"
     if not present:
         raise ModelError(
             f"there is no model to complete with: {', '.join(absent)} do not "
@@ -88,14 +84,14 @@ def complete(
 
     answers = []
     for label, name in present.items():
-        tokenizer = models.load_tokenizer(name, revision)
+        tokenizer = models.load_tokenizer(name)
         asked = _question(tokenizer, prompt, suffix)
         if asked is None:
             said = f"passed over: {name} cannot fill in the middle"
             print(f"stylerl: {said}", file=sys.stderr, flush=True)
             continue
         drawn = sampling.generate(
-            models.load_causal_lm(name, revision, tokenizer),
+            models.load_causal_lm(name, tokenizer=tokenizer),
             tokenizer,
             [asked],
             **options,
@@ -191,7 +187,7 @@ def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
 
 def _present(name: str) -> bool:
     """A local model exists; a hub name is taken at its word."""
-    local = name.startswith(("artifacts/", ".", "/"))
+    local = name.startswith(("artifacts/", "models/", ".", "/"))
     return not local or Path(name, "config.json").is_file()
 
 

@@ -23,13 +23,13 @@ SFT = "artifacts/sft"
 
 def examine(root: Path, params: Params) -> Iterator[Finding]:
     """Check that the configured model can be trained by PPO, step by step."""
-    name = _rooted(root, params.sft.base)
-    model = check_model(name, params.sft.revision)
+    name = os.fspath(root / params.sft.base)
+    model = check_model(name)
     yield model
     if model.status is Status.FAIL:
         return
-    yield check_tokenizer(name, params.sft.revision)
-    yield check_attention(name, params.sft.revision)
+    yield check_tokenizer(name)
+    yield check_attention(name)
     yield from check_first_update(root, params)
     yield check_baseline(root, params)
     if params.ppo.lora_rank:
@@ -37,23 +37,23 @@ def examine(root: Path, params: Params) -> Iterator[Finding]:
     yield check_memory(name, params)
 
 
-def check_model(name: str, revision: str) -> Finding:
+def check_model(name: str) -> Finding:
     """The base model can be loaded."""
     try:
-        size = memory.shape_of(name, revision)
+        size = memory.shape_of(name)
     except ModelError as error:
         return Finding(
             "base model",
             str(error),
-            "dvc pull pretrain brings the embedded one; or name another in "
-            "sft.base",
+            "`dvc repro base` makes artifacts/base; or name another folder "
+            "in sft.base",
         )
     return Finding("base model", f"{size.parameters / 1e6:.1f}M parameters")
 
 
-def check_tokenizer(name: str, revision: str) -> Finding:
+def check_tokenizer(name: str) -> Finding:
     """The tokenizer keeps every character, and pad is not eos."""
-    tokenizer = models.load_tokenizer(name, revision)
+    tokenizer = models.load_tokenizer(name)
     ids = tokenizer.encode(WHITESPACE, add_special_tokens=False)
     back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     if back != WHITESPACE:
@@ -72,14 +72,16 @@ def check_tokenizer(name: str, revision: str) -> Finding:
     return Finding("tokenizer", "keeps whitespace; pad is not eos")
 
 
-def check_attention(name: str, revision: str) -> Finding:
+def check_attention(name: str) -> Finding:
     """The fused attention computes what the plain one does."""
-    tokenizer = models.load_tokenizer(name, revision)
+    tokenizer = models.load_tokenizer(name)
     ids = torch.tensor([models.encode_prompt(tokenizer, WHITESPACE)])
     mask = torch.ones_like(ids)
     logits = []
     for attention in ("sdpa", "eager"):
-        model = models.load_causal_lm(name, revision, tokenizer, attention)
+        model = models.load_causal_lm(
+            name, tokenizer=tokenizer, attention=attention
+        )
         with torch.inference_mode():
             logits.append(model(input_ids=ids, attention_mask=mask).logits)
     gap = float((logits[0] - logits[1]).abs().max())
@@ -94,11 +96,11 @@ def check_attention(name: str, revision: str) -> Finding:
 
 def check_first_update(root: Path, params: Params) -> Iterator[Finding]:
     """PPO's invariants, on the SFT model where there is one by now."""
-    name, revision = _rooted(root, params.sft.base), params.sft.revision
+    name = os.fspath(root / params.sft.base)
     if (root / SFT).is_dir():
-        name, revision = os.fspath(root / SFT), "main"
+        name = os.fspath(root / SFT)
     try:
-        found = rehearsal.rehearse(name, revision, params)
+        found = rehearsal.rehearse(name, params)
     except ModelError as error:
         yield Finding(
             "rehearsal",
@@ -187,7 +189,7 @@ def check_baseline(root: Path, params: Params) -> Finding:
 
 def check_adapters(name: str, params: Params) -> Finding:
     """LoRA finds the layers it is to adapt."""
-    ppo, model = params.ppo, models.load_causal_lm(name, params.sft.revision)
+    ppo, model = params.ppo, models.load_causal_lm(name)
     policy = PolicyWithValue(model, value=ppo.critic)
     size = model.num_parameters()
     try:
@@ -206,19 +208,10 @@ def check_adapters(name: str, params: Params) -> Finding:
 
 def check_memory(name: str, params: Params) -> Finding:
     """PPO, the largest stage, would fit into what is free."""
-    needed = memory.ppo_bytes(
-        memory.shape_of(name, params.sft.revision), params.ppo
-    )
+    needed = memory.ppo_bytes(memory.shape_of(name), params.ppo)
     free = memory.available_bytes()
     detail = (
         f"{free / 2**30:.1f} GiB free; PPO takes about {needed / 2**30:.1f}"
     )
     remedy = "set ppo.micro_batch to a smaller number than it is, but not 0"
     return Finding("memory", detail, remedy if needed > free else "")
-
-
-def _rooted(root: Path, name: str) -> str:
-    """A model folder relative to `root`, a hub name as it is."""
-    local = root / name
-    relative = name.startswith(("artifacts/", ".")) or local.is_dir()
-    return os.fspath(local) if relative else name

@@ -33,14 +33,14 @@ class Rehearsal(NamedTuple):
     spread: float  # standard deviation of the linter's rewards
 
 
-def rehearse(name: str | Path, revision: str, params: Params) -> Rehearsal:
+def rehearse(name: str | Path, params: Params) -> Rehearsal:
     """Sample from a model, score it, and take one step on it.
 
     Raises:
         ModelError: it cannot be loaded, or its context is too short.
     """
-    tokenizer = models.load_tokenizer(name, revision)
-    model = models.load_causal_lm(name, revision, tokenizer)
+    tokenizer = models.load_tokenizer(name)
+    model = models.load_causal_lm(name, tokenizer=tokenizer)
     trainer = PPOTrainer(
         _one_update(params.ppo),
         policy=model,

@@ -33,7 +33,6 @@ class Stage:
     deps: tuple[str, ...]
     params: tuple[str, ...]  # sections or dotted keys of params.yaml
     outs: tuple[str, ...]  # outputs, metrics and plots alike
-    frozen: bool  # DVC never runs it, only restores what it made
 
 
 def load_stages(root: Path = Path()) -> list[Stage]:
@@ -51,7 +50,6 @@ def load_stages(root: Path = Path()) -> list[Stage]:
             tuple(_resolved(dep, root) for dep in entry.get("deps", ())),
             tuple(entry.get("params", ())),
             tuple(_paths(entry)),
-            entry.get("frozen", False),
         )
         for name, entry in _read(root / "dvc.yaml")["stages"].items()
     }
@@ -59,6 +57,21 @@ def load_stages(root: Path = Path()) -> list[Stage]:
     for name, stage in stages.items():
         order.add(name, *_upstream(stage, stages))
     return [stages[name] for name in order.static_order()]
+
+
+def connected_stages(root: Path = Path()) -> list[Stage]:
+    """The stages of a run: those that read another, or are read by one.
+
+    `base` stands alone, and has no part in it, where `sft.base` names a
+    folder that no stage writes.
+
+    Raises:
+        ConfigError: as `load_stages`.
+    """
+    stages = {stage.name: stage for stage in load_stages(root)}
+    reads = {name: _upstream(stage, stages) for name, stage in stages.items()}
+    read = {name for names in reads.values() for name in names}
+    return [stages[name] for name in stages if reads[name] or name in read]
 
 
 def find_stage(name: str, root: Path = Path()) -> Stage:
@@ -76,20 +89,13 @@ def find_stage(name: str, root: Path = Path()) -> Stage:
 
 
 def stage_key(stage: Stage, root: Path = Path()) -> str:
-    """The SHA-256 of command, dependencies and parameters, 64 hex digits.
-
-    A frozen stage does not run, so its key is that of the execution that
-    dvc.lock records.
-    """
-    if stage.frozen:
-        content = _locked(root).get(stage.name, {})
-    else:
-        settings = _read(root / "params.yaml") if stage.params else {}
-        content = {
-            "cmd": stage.command,
-            "deps": inputs(stage, root),
-            "params": {key: _value(settings, key) for key in stage.params},
-        }
+    """The SHA-256 of command, dependencies and parameters, 64 hex digits."""
+    settings = _read(root / "params.yaml") if stage.params else {}
+    content = {
+        "cmd": stage.command,
+        "deps": inputs(stage, root),
+        "params": {key: _value(settings, key) for key in stage.params},
+    }
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -112,7 +112,7 @@ def _find_or_add(
         f"tags.digest = '{model.digest}'",
         max_results=1,
     )
-    source = results[model.stage]["run"]
+    source = results.get(model.stage, {}).get("run")  # None: others made it
     tags = {"digest": model.digest, "stage": model.stage}
     if model.folder:
         tags["folder"] = model.folder
@@ -120,8 +120,8 @@ def _find_or_add(
     if found is None:
         found = tracking.external_model(model.name, source, tags)
     if not found.params:
-        frozen = graph.find_stage(model.stage).frozen  # made by others
-        given = {} if frozen else settings.get(model.stage, {})
+        ours = model.stage in results
+        given = settings.get(model.stage, {}) if ours else {}
         tracking.log_model_params(found.model_id, given)
     return found
 
@@ -140,12 +140,10 @@ def _evaluated(
     split = "literal" if basis.get("prompt_texts") else basis["split"]
     dataset = _dataset(split, basis)
     base = settings.sft.base
-    digest = results["pretrain"]["outs"].get(base)
-    revision = digest or f"{base}@{settings.sft.revision}"
+    digest = graph.inputs(graph.find_stage("sft"))[base] or base
     yield Scored(
-        "base", "pretrain", base, revision, "evaluate", dataset,
-        metrics["base"],
-    )  # fmt: skip
+        "base", "base", base, digest, "evaluate", dataset, metrics["base"]
+    )
     for name, folder in FOLDERS.items():
         digest = results[name]["outs"][folder]
         yield Scored(

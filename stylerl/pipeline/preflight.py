@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stylerl.config import Params
-from stylerl.errors import ConfigError, DataError
+from stylerl.errors import ConfigError, DataError, ModelError
 from stylerl.pipeline import workspace
 
 LEARNT = ("classifier", "pairwise")
@@ -23,6 +23,7 @@ def check_files(params: Params) -> str:
             the reward is missing.
         DataError: the preferences cannot be read, or they or the rollouts
             are no regular file.
+        ModelError: a folder to start from holds no model.
     """
     from stylerl.judge import Judge
     from stylerl.reward import functions
@@ -40,6 +41,17 @@ def check_files(params: Params) -> str:
                 "another"
             )
     preferences.load(Path(params.reward.preferences))
+    for key, base in (
+        ("sft.base", params.sft.base),
+        ("reward.base", params.reward.base),
+    ):
+        made = Path(base).is_relative_to("artifacts")  # by a stage
+        if not made and not Path(base, "config.json").is_file():
+            raise ModelError(
+                f"{key} must be a folder with a model; {base} has no "
+                "config.json: fill it, as with `hf download OWNER/NAME "
+                f"--local-dir {base}`, or name another"
+            )
     return judge
 
 

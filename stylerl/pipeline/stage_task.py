@@ -42,7 +42,6 @@ HINTS = (  # of DVC's, after every stage
     "To enable auto staging",
     "dvc config core.autostage",
     "Use `dvc push`",
-    "No remote provided and no default",  # the base's stage names its own
 )
 CRITICAL = re.compile(r"update (\d+): critical alarm: ([^:]+): (.*)")
 ALARM_EVENT = "stylerl.ppo.alarm"
@@ -258,7 +257,6 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
         StageFailure: it will not.
     """
     stage = graph.find_stage(name)
-    command = ["pull", "--force"] if stage.frozen else ["repro", "-s"]
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         stage_runs.KEY: key,
@@ -266,7 +264,9 @@ def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
     }
 
     def work() -> child.ExitStatus:
-        return child.run_command([*DVC, *command, name], _log, environment)
+        return child.run_command(
+            [*DVC, "repro", "-s", name], _log, environment
+        )
 
     try:
         outcome = _retry_while_locked(
@@ -307,7 +307,7 @@ def find_runs(
             continue
         stage, key = graph.find_stage(name), result["key"]
         found = stage_runs.stage_run_id(key)
-        if not found and not stage.frozen:
+        if not found:
             params = settings.get(name, {})
             found = stage_runs.log_again(stage, key, params, parent)
         result["run"] = found
@@ -349,12 +349,6 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
         )
     if code == process.TRANSIENT:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
-    if stage.frozen:
-        return StageFailure(
-            f"{prefix}: {', '.join(stage.outs)} is not whole in DVC's cache "
-            "or its remote; `git checkout dvcstore` brings the repository's, "
-            "or `make base` trains it again, in hours\n" + outcome.tail
-        )
     if code == process.USER_ERROR:
         return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if told is None and (reason := storage.refusal(outcome.tail)):

@@ -35,13 +35,13 @@ class Shape(NamedTuple):
     adapted: int  # a LoRA adapter of rank 1 on every layer
 
 
-def shape_of(name: str, revision: str) -> Shape:
+def shape_of(name: str) -> Shape:
     """The shape of a model folder or hub model.
 
     Raises:
         ModelError: it cannot be found or loaded.
     """
-    model = models.load_causal_lm(name, revision)
+    model = models.load_causal_lm(name)
     settings = model.config
     return Shape(
         sum(weight.numel() for weight in model.parameters()),

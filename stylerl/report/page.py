@@ -106,11 +106,11 @@ def render(evidence: Evidence) -> str:
     return markup.visible(page)
 
 
-def identify(model: str, revision: str | None = None) -> str:
-    """The digest of a folder's weights, or the revision on the hub."""
-    weights = Path(model) / "model.safetensors"
-    if weights.exists():
-        return f"{model}, SHA-256 {storage.digest(weights)}"
+def identify(model: str, revision: str = "main") -> str:
+    """The digests of a folder's weights, or the revision on the hub."""
+    weights = sorted(Path(model).glob("*.safetensors"))
+    if weights:
+        return f"{model}, SHA-256 {', '.join(map(storage.digest, weights))}"
     return f"{model} at revision {revision}"
 
 

@@ -1,4 +1,4 @@
-"""Next-token training: pretrain.py makes the base, sft.py fine-tunes it.
+"""Next-token training: sft.py fine-tunes the base, fim.py at a cursor.
 
 training.py is what SFT and the reward models' training share.
 """
