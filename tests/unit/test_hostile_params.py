@@ -194,9 +194,8 @@ def test_what_is_no_parameter_file(
         ("judge: {select: [e1]}", "judge.select knows no 'e1'; it takes rule"),
         ("judge: {ignore: ['E1 ']}", "judge.ignore knows no 'E1 '"),
         ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
-        ("pretrain: {hidden: 96}", "must be a multiple of 64, the width of"),
-        ("pretrain: {hidden: wide, heads: 4}", "hidden must be int; got"),
-        ("pretrain: {hidden: 33}", "or an even number below it, the width"),
+        ("base: {model: a/b/c}", "must be smollm2, tiny or OWNER/NAME"),
+        ("pretrain: {hidden: 96}", "unknown parameter 'pretrain'"),
         ("filter: {min_chars: 1001}", "at most filter.max_chars, 1000; got"),
         ("filter: {valid_share: .5, test_share: .5}", "a share to train on"),
         (
