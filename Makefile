@@ -18,7 +18,7 @@ NVIDIA = $(shell command -v nvidia-smi 2>/dev/null)
 TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
 	https://download.pytorch.org/whl/cpu)
 
-.PHONY: help run test test-unit ui serve lint lock data base docs results \
+.PHONY: help run test test-unit ui serve lint lock data docs results \
 	screenshots wheels gpu
 .DELETE_ON_ERROR:
 
@@ -32,7 +32,6 @@ help:
 	@echo "                  rlhf/full and rlhf/smoke; Ctrl-C stops both"
 	@echo "make lint         ruff, mypy, and our own judge on our own code"
 	@echo "make data         build data/ only"
-	@echo "make base         train the embedded base model again"
 	@echo "make docs         the documentation site into site/"
 	@echo "make results      the last run's numbers and picture into the docs"
 	@echo "make wheels       what \`make gpu\` lacks on such a machine, here"
@@ -65,16 +64,6 @@ data: data/manifest.json
 
 data/manifest.json: | $(STAMP)
 	$(BIN)/stylerl collect
-
-# One shell, which freezes the stage again however the training ends.  The
-# signals are named because dash runs no trap on EXIT when one ends it.
-base: $(STAMP) data
-	$(BIN)/dvc repro filter
-	trap '$(BIN)/dvc freeze pretrain || exit 1' EXIT; \
-		trap 'exit 1' HUP INT TERM; \
-		$(BIN)/dvc unfreeze pretrain && \
-		$(BIN)/dvc repro --single-item pretrain
-	$(BIN)/dvc push pretrain
 
 results: $(STAMP)
 	$(BIN)/python tools/results.py
