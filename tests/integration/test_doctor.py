@@ -144,15 +144,15 @@ def test_a_good_model_passes(build, tokenizer, tmp_path):
         model_checks.check_tokenizer,
         model_checks.check_attention,
     ):
-        found = check(str(folder), "main")
+        found = check(str(folder))
         assert found.status is Status.OK, found
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
-    found = model_checks.check_model(str(tmp_path / "absent"), "main")
+    found = model_checks.check_model(str(tmp_path / "absent"))
 
     assert found.status is Status.FAIL
-    assert "dvc pull" in found.remedy
+    assert "`dvc repro base` makes artifacts/base" in found.remedy
 
 
 def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
@@ -166,7 +166,7 @@ def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
     ).save_pretrained(tmp_path)
     storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
 
-    found = model_checks.check_tokenizer(str(tmp_path), "main")
+    found = model_checks.check_tokenizer(str(tmp_path))
 
     assert found.status is Status.FAIL
     assert "byte-level" in found.remedy
@@ -175,15 +175,15 @@ def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
 def test_attention_that_differs_is_found(llama_folder, monkeypatch):
     real = model_checks.models.load_causal_lm
 
-    def load(name, revision, tokenizer, attention):
-        model = real(name, revision, tokenizer, attention)
+    def load(name, tokenizer, attention):
+        model = real(name, tokenizer=tokenizer, attention=attention)
         if attention == "eager":
             model.get_input_embeddings().weight.data.mul_(1.5)
         return model
 
     monkeypatch.setattr(model_checks.models, "load_causal_lm", load)
 
-    found = model_checks.check_attention(str(llama_folder), "main")
+    found = model_checks.check_attention(str(llama_folder))
 
     assert found.status is Status.FAIL
     assert "differ by" in found.detail
@@ -348,7 +348,7 @@ def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176; a value
     # head has 33.
     name = str(llama_folder)
-    assert memory.shape_of(name, "main").adapted == 1_088
+    assert memory.shape_of(name).adapted == 1_088
     params = config.override(Params(), {"ppo.lora_rank": 2})
     found = model_checks.check_adapters(name, params)
     assert found.status is Status.OK

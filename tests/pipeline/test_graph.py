@@ -18,14 +18,13 @@ stages:
     outs: [artifacts/ppo]
   base:
     cmd: python -m tasks.base
-    deps: [data]
+    params: [seed]
     outs:
       - artifacts/base:
-          remote: base
-    frozen: true
+          push: false
   sft:
     cmd: python -m tasks.sft
-    deps: [data, artifacts/base]
+    deps: [data, "${sft.base}"]
     params: [sft, seed]
     outs: [artifacts/sft]
     metrics:
@@ -44,7 +43,8 @@ stages:
 """
 DATA = "outs: [{path: data, md5: dd.dir}]"
 PARAMS = (
-    "seed: 0\nsft: {rate: 0.1}\nppo: {kl_coef: 0.05, gamma: 1.0, code: a.py}\n"
+    "seed: 0\nsft: {rate: 0.1, base: artifacts/base}\n"
+    "ppo: {kl_coef: 0.05, gamma: 1.0, code: a.py}\n"
 )
 
 
@@ -82,8 +82,8 @@ def test_stages_come_after_what_they_read(root: Path) -> None:
 def test_what_a_stage_declares(root: Path) -> None:
     sft = graph.find_stage("sft", root)
     assert sft.outs == ("artifacts/sft", "metrics/sft.json")
-    assert sft.params == ("sft", "seed") and not sft.frozen
-    assert graph.find_stage("base", root).frozen
+    assert sft.params == ("sft", "seed")
+    assert sft.deps == ("data", "artifacts/base")  # as params.yaml names it
 
 
 def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
@@ -110,13 +110,13 @@ def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
         (replace("params.yaml", "0.05", "0.06"), {"ppo"}),
         (replace("params.yaml", "gamma: 1.0", "gamma: 0.9"), set()),
         (replace("params.yaml", "rate: 0.1", "rate: 0.2"), {"sft"}),
-        (replace("params.yaml", "seed: 0", "seed: 1"), {"sft"}),
+        (replace("params.yaml", "seed: 0", "seed: 1"), {"base", "sft"}),
         (replace("ppo.py", "1", "2"), {"ppo"}),
         (replace("a.py", "1", "2"), {"ppo"}),  # named in params.yaml
         (replace("b.py", "1", "2"), set()),
         (replace("params.yaml", "a.py", "b.py"), {"ppo"}),
-        (replace("data.dvc", "dd", "de"), {"sft"}),  # base is frozen
-        (replace("dvc.lock", "bb", "bc"), {"base", "sft"}),
+        (replace("data.dvc", "dd", "de"), {"sft"}),
+        (replace("dvc.lock", "bb", "bc"), {"sft"}),
         (replace("dvc.lock", "ff", "fe"), {"ppo"}),
         (replace("dvc.yaml", "tasks.ppo", "tasks.ppo -v"), {"ppo"}),
     ],
@@ -163,6 +163,28 @@ def test_a_folder_is_digested_as_dvc_sees_it(root: Path) -> None:
     (root / "code/d.py").touch()
     keys.append(graph.stage_key(ppo, root))
     assert len(set(keys)) == 4
+
+
+def test_a_base_of_ones_own_is_in_the_key(root: Path) -> None:
+    """A folder that params.yaml names: its bytes, and no stage for it."""
+    assert [s.name for s in graph.connected_stages(root)] == [
+        "base", "sft", "ppo",
+    ]  # fmt: skip
+    replace("params.yaml", "artifacts/base", "models/mine")(root)
+    assert [s.name for s in graph.connected_stages(root)] == ["sft", "ppo"]
+
+    def key() -> str:
+        return graph.stage_key(graph.find_stage("sft", root), root)
+
+    keys = [key()]
+    weights = root / "models/mine/model.safetensors"
+    weights.parent.mkdir(parents=True)
+    for content in (b"weights", b"weighty"):
+        weights.write_bytes(content)
+        keys.append(key())
+    assert len(set(keys)) == 3
+    weights.write_bytes(b"weights")
+    assert key() == keys[1]
 
 
 def test_what_is_ignored_is_what_dvc_ignores() -> None:

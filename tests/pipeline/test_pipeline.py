@@ -49,6 +49,7 @@ from stylerl.errors import (
     ConfigError,
     DataError,
     DiskError,
+    ModelError,
     StylerlError,
 )
 from stylerl.judge import Judge
@@ -65,7 +66,7 @@ from stylerl.pipeline import stage_task as stages
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parent.parent.parent
 NO_STORE = "http://127.0.0.1:9"  # refused before MLflow is imported
-STAGES = ["filter", "pretrain", "sft", "ppo", "evaluate"]
+STAGES = ["base", "filter", "sft", "ppo", "evaluate"]
 
 STAGE_SCRIPT = """
 import hashlib, json, os, signal, sys, time
@@ -80,10 +81,9 @@ from stylerl.pipeline import process, stage_runs, tracking
 from stylerl.evaluation import display
 
 NAME = sys.argv[1]
-READS = {"filter": ["data"], "pretrain": ["artifacts/filter"],
-         "sft": ["artifacts/filter", "artifacts/base"],
+READS = {"filter": ["data"], "base": [],
+         "sft": ["artifacts/filter", config.load().sft.base],
          "ppo": ["artifacts/sft"], "evaluate": ["artifacts/ppo"]}
-OUT = {"pretrain": "base"}.get(NAME, NAME)
 
 
 def obey():
@@ -117,7 +117,7 @@ def main():
         if NAME == "ppo":
             digest.update(Path(params.reward.rollouts).read_bytes())
             text = f"{digest.hexdigest()} {params.ppo.kl_coef}"
-        out = Path("artifacts", OUT)
+        out = Path("artifacts", NAME)
         out.mkdir(parents=True)
         (out / "model").write_text(text)
         (out / "rollouts.jsonl").write_text(text)
@@ -151,51 +151,44 @@ if __name__ == "__main__":
 """
 
 
-# As `dvc config` and `dvc remote add` write it, which take a second each.
+# As `dvc config` writes it, which takes a second.
 DVC_CONFIG = """
 [core]
     analytics = false
-['remote "base"']
-    url = ../dvcstore
 """
 
 
-def declared(frozen: bool = True) -> str:
-    """The dvc.yaml of the tiny pipeline; its base may be frozen."""
+def declared() -> str:
+    """The dvc.yaml of the tiny pipeline."""
 
-    def stage(name: str, deps: list[str], out: str, **more: object) -> object:
+    def stage(name: str, deps: list[str], **more: object) -> object:
         return {
             "cmd": f"python stage.py {name}",
             "deps": ["stage.py", *deps],
-            "outs": [{f"artifacts/{out}": {"push": False}}],
+            "outs": [{f"artifacts/{name}": {"push": False}}],
             **more,
         }
 
-    base = stage("pretrain", ["artifacts/filter"], "base", frozen=frozen)
-    base["outs"] = [{"artifacts/base": {"remote": "base"}}]  # type: ignore
     content = {
         "stages": {
             "evaluate": stage(
                 "evaluate",
                 ["artifacts/ppo"],
-                "evaluate",
                 outs=["artifacts/evaluate", "artifacts/report"],
                 metrics=[{"metrics/evaluate.json": {"cache": False}}],
             ),
             "ppo": stage(
                 "ppo",
                 ["artifacts/sft", "${reward.rollouts}"],
-                "ppo",
                 params=["ppo"],
             ),
             "sft": stage(
                 "sft",
-                ["artifacts/filter", "artifacts/base"],
-                "sft",
+                ["artifacts/filter", "${sft.base}"],
                 params=["sft", "seed"],
             ),
-            "pretrain": base,
-            "filter": stage("filter", ["data"], "filter"),
+            "base": stage("base", []),
+            "filter": stage("filter", ["data"]),
         }
     }
     return yaml.safe_dump(content)
@@ -210,7 +203,7 @@ def dvc(*arguments: str) -> str:
 
 
 def new_workspace(folder: Path) -> None:
-    """A repository with data, parameters and a base in its remote."""
+    """A repository with data and parameters."""
     (folder / "data").mkdir(parents=True)
     (folder / "data/corpus").write_text("raw code")
     (folder / "orders").mkdir()
@@ -218,7 +211,7 @@ def new_workspace(folder: Path) -> None:
     (folder / "rollouts.jsonl").write_text("\n")
     (folder / "preferences.jsonl").touch()
     (folder / "params.yaml").write_text(config.render(config.Params()))
-    (folder / "dvc.yaml").write_text(declared(frozen=False))
+    (folder / "dvc.yaml").write_text(declared())
     subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
     os.chdir(folder)
     dvc("init", "-q")
@@ -226,14 +219,6 @@ def new_workspace(folder: Path) -> None:
     dvc("add", "-q", "data")
     with Path("data.dvc").open("a") as file:
         file.write("  push: false\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", NO_STORE)
-        dvc("repro", "-q", "pretrain")
-    dvc("push", "-q", "pretrain")
-    Path("dvc.yaml").write_text(declared())
-    shutil.rmtree("artifacts")
-    shutil.rmtree(".dvc/cache")
-    Path("executed").unlink()
 
 
 @pytest.fixture(scope="module")
@@ -348,8 +333,7 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
     os.chdir(after_first_run)
     # nobody knows yet how long a stage takes
     assert log[:5] == [f"stage {i + 1} of 5: {STAGES[i]}" for i in range(5)]
-    # the frozen base came from the remote, so `pretrain` did not run
-    assert executed() == ["filter", "sft", "ppo", "evaluate"]
+    assert executed() == STAGES
     assert "up to date" in dvc("status")
     parent = latest_parent()
     for score in ("base", "before", "after"):
@@ -563,18 +547,18 @@ def test_outputs_tampered_with(folder: Path) -> None:
 
 @pytest.mark.parametrize("changed", [(), ("base", "ppo", "evaluate")])
 def test_dvc_s_cache_deleted(folder: Path, changed: tuple[str, ...]) -> None:
-    """What is whole is not made again; what is not comes from its source."""
+    """What is whole is not made again; what is not, is."""
     before, base = policy(), Path("artifacts/base/model").read_text()
     shutil.rmtree(".dvc/cache")
     for out in changed:
         Path("artifacts", out, "model").write_text("tampered")
     run()
-    assert executed() == [out for out in changed if out != "base"]
+    assert executed() == [*changed]
     assert policy() == before
     assert Path("artifacts/base/model").read_text() == base
     shutil.rmtree("artifacts")
     assert set(run().values()) == {"Completed"}  # restored from the cache
-    assert executed() == [out for out in changed if out != "base"]
+    assert executed() == [*changed]
     assert policy() == before
 
 
@@ -612,7 +596,7 @@ def test_data_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.GONE, "")  # what the run sets ends with the test
     Path("data/corpus").write_text("other code")
     rlhf()
-    # the base is frozen: data that changes does not train it again
+    # the base reads no data
     assert executed() == ["filter", "sft", "ppo", "evaluate"]
     assert "up to date" in dvc("status")
 
@@ -774,12 +758,26 @@ def test_data_that_is_nowhere(folder: Path) -> None:
     assert executed() == []
 
 
-def test_base_that_is_nowhere(folder: Path) -> None:
-    for path in ("artifacts/base", ".dvc/cache", "dvcstore"):
-        shutil.rmtree(path)
-    remedy = "`git checkout dvcstore` brings"
-    with pytest.raises(stages.StageFailure, match=remedy):
-        rlhf()
+def test_a_base_of_ones_own_that_is_nowhere(folder: Path) -> None:
+    with pytest.raises(ModelError, match="models/mine has no config.json: fi"):
+        rlhf(params={"sft.base": "models/mine"})
+    assert executed() == []
+
+
+def test_a_base_of_ones_own(folder: Path) -> None:
+    """Its bytes count, and no other base is made for it."""
+    mine = Path("models/mine")
+    mine.mkdir(parents=True)
+    (mine / "config.json").write_text("{}")
+    shutil.rmtree("artifacts/base")
+    states = []
+    for weights in ("weights", "weighty"):
+        (mine / "model").write_text(weights)
+        rlhf(params={"sft.base": str(mine)})
+        states.append(latest_parent().data.tags)
+    assert executed() == ["sft", "ppo", "evaluate"] * 2
+    assert "state.base" not in states[1]
+    assert states[1]["state.filter"] == "Cached"
 
 
 def children(parent: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama
 from safetensors.torch import load_file
 from test_place import each_a_file
 
@@ -177,27 +177,22 @@ def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
     assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
 
 
-def test_the_reference_and_the_value_model_are_chosen(
+def test_the_reference_is_the_sft_model_and_the_value_model_the_reward_model(
     workspace, tmp_path, tokenizer
 ):
-    """Begun from the SFT model, KL to another model is not 0; the value
-    model begins as the reward model."""
     other = build_llama(len(tokenizer), seed=1)
-    models.save_model(other, tokenizer, tmp_path / "artifacts/base")
+    sft = models.load_causal_lm(tmp_path / "artifacts/sft")
     models.save_model(
         other, tokenizer, tmp_path / factory.REWARD_MODELS / "classifier"
     )
-    params = workspace(reference="base", value="separate", updates=1)
+    params = workspace(value="separate", updates=1)
     trainer = ppo.make_trainer(params)
     for mine, theirs in (
-        (trainer.reference, other),
+        (trainer.reference, sft),
         (trainer.policy.value_trunk, other.base_model),
     ):
         for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
             assert torch.equal(a, b)
-    (step,) = trainer
-    assert abs(step.metrics["objective/kl"]) > 0.1
-    assert factory.load_reference(workspace(), tokenizer) is None
 
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
@@ -209,16 +204,6 @@ def test_the_linters_charges_have_its_weight(workspace, tmp_path):
     params = workspace(reward={"substance": 1.0})
     assert params.ppo.credit == "auto"
     assert ppo.make_trainer(params).sampler.feedback.credit is None
-
-
-def test_a_reference_with_another_tokenizer_is_one_clear_error(
-    workspace, tmp_path, tokenizer
-):
-    small = build_tokenizer(300)
-    models.save_model(build_llama(len(small)), small, tmp_path / "other")
-    params = workspace(reference=str(tmp_path / "other"))
-    with pytest.raises(ConfigError, match=r"ppo\.reference must read"):
-        factory.load_reference(params, tokenizer)
 
 
 def draw(tokenizer, split="train", count=100, room=8):

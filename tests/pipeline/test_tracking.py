@@ -560,12 +560,11 @@ METRICS = {name: {"compliance": share} for name, share in
 
 def made(folder: Path, key: str, updates: str) -> dict[str, dict[str, Any]]:
     """What a flow finds after its stages, of which PPO's key is `key`."""
-    stages = {"pretrain": "base", "sft": "sft", "ppo": "ppo"}
     declared: dict[str, dict[str, object]] = {
-        name: {"cmd": name, "outs": [f"artifacts/{out}"]}
-        for name, out in stages.items()
+        name: {"cmd": name, "outs": [f"artifacts/{name}"]}
+        for name in ("base", "sft", "ppo")
     }
-    declared["pretrain"]["frozen"] = True
+    declared["sft"]["deps"] = ["artifacts/base"]
     declared["reward"] = {"cmd": "reward"}
     (folder / "dvc.yaml").write_text(json.dumps({"stages": declared}))
     for file, metrics in (
@@ -578,11 +577,15 @@ def made(folder: Path, key: str, updates: str) -> dict[str, dict[str, Any]]:
     table.attrs = {"judge": "0123", "split": "test"}
     storage.write_table(folder / logged_models.COMPLETIONS, table)
     found: dict[str, dict[str, Any]] = {
-        name: {"key": key, "run": None, "outs": {f"artifacts/{out}": key}}
-        for name, out in {**stages, "reward": "reward"}.items()
+        name: {"key": key, "run": None, "outs": {f"artifacts/{name}": key}}
+        for name in declared
     }
-    for name in ("pretrain", "sft"):  # a new reward or policy, the same SFT
-        found[name]["outs"] = {f"artifacts/{stages[name]}": f"{name}-md5"}
+    # A new reward or policy, the same base and SFT.
+    found["sft"]["outs"] = {"artifacts/sft": "sft-md5"}
+    kept = [{"path": "artifacts/base", "md5": "base-md5"}]
+    storage.write_json(
+        folder / "dvc.lock", {"stages": {"base": {"outs": kept}}}
+    )
     for name in ("reward", "ppo", "evaluate"):
         with stage_runs.flow_run(name, {}) as run:
             found.setdefault(name, {})["run"] = run.id
@@ -626,7 +629,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
         logged_models.log(results, settings, METRICS)
     found = logged()
     assert found.keys() == {
-        "base pretrain-md5",
+        "base base-md5",
         "sft sft-md5",
         *(f"{n} {key}{end}" for key in ("p1", "p2") for n, end in (
             ("ppo", ""), ("ppo-0002", "@2"),
@@ -636,7 +639,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
     test, valid = "test", "PPO's validation"
     held_out = "valid labels and pairs"
     for name, expected in (
-        ("base pretrain-md5", {(test, "compliance", 0.25, 0)}),
+        ("base base-md5", {(test, "compliance", 0.25, 0)}),
         ("sft sft-md5", {(test, "compliance", 0.5, 0)}),
         ("ppo p1", {(test, "compliance", 0.75, 0),
                     (valid, "score", 1.75, 3),
@@ -652,7 +655,7 @@ def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
     assert kept.tags["folder"] == "artifacts/ppo"
     assert kept.params["learning_rate"] == str(settings.ppo.learning_rate)
     assert "folder" not in found["ppo-0002 p1@2"].tags  # its weights are gone
-    assert found["base pretrain-md5"].params == {}  # made by settings unknown
+    assert found["base base-md5"].params["model"] == "smollm2"
     # one dataset has one digest; another basis has another, and other charts
     (digest,) = {m.dataset_digest for m in sft.metrics}
     assert digest in {m.dataset_digest for m in kept.metrics}
