@@ -13,7 +13,7 @@ own:
    billion, random weights, 64 rows of 64 + 256 tokens, 2 epochs, beside TRL's
    RLOO on as many episodes.  The first update warms up and is not counted;
 3. pipeline: the stages filter, label, sft, reward and ppo of params.yaml on
-   the embedded base, where data/ and artifacts/base are at hand.  They write
+   the base, where data/ and artifacts/base are at hand.  They write
    artifacts/ and metrics/ of this checkout, and DVC does not know.
 
 What does not fit into the seconds is left out and named; where something

@@ -9,10 +9,10 @@ seconds by the wall clock and the memory of the largest process, and from
 there into the README (tools/results.py).  The runs are
 
     seed-N      --set seed=N
-    notebook    --preset notebook --set sft.base=artifacts/base
-                --set sft.max_tokens=512 --set reward.base=artifacts/sft
+    notebook    --preset notebook --set base.model=smollm2
+                --set reward.base=artifacts/sft
 
-the last with the embedded base in the place of codeparrot-small, and the
+the last with the default base in the place of codeparrot-small, and the
 classifier on it in that of DistilBERT, since no hub was at hand.
 """
 

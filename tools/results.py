@@ -5,13 +5,11 @@
 A document says what it wants: the text between the markers `<!-- NAME -->`
 and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from
 metrics/evaluate.json and metrics/ppo.csv, from what benchmarks/bench_run.py
-kept of whole runs, from the first table of benchmarks/results/NAME.md, or from
-artifacts/base and artifacts/filter.
+kept of whole runs, or from the first table of benchmarks/results/NAME.md.
 """
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -37,7 +35,6 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-SNIPPETS = "artifacts/filter/snippets.parquet"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (  # the first ROWS of them that a run has
     "standardised_compliance", "compliance", "parse_rate", "long_share",
@@ -223,7 +220,7 @@ def original() -> str:
         config.from_preset(name) for name in ("default", "notebook")
     )
     rows = (
-        ("base model", "sft", "base"),
+        ("base model", "base", "model"),
         ("columns", "judge", "max_line_length"),
         ("a snippet is a", "filter", "unit"),
         ("clean snippets for SFT", "sft", "snippets"),
@@ -298,50 +295,8 @@ def table(name: str) -> str:
 
 
 def base() -> str:
-    """The embedded base: shape, training, what it read and writes."""
-    made = storage.read_json(ROOT / "artifacts/base/training.json")
-    temperature = config.load(ROOT / "params.yaml").evaluate.temperature
-    return describe(made) + "\n".join(
-        [unseen(made), written(temperature), "", *tables(made)]
-    )
-
-
-def describe(card: dict) -> str:
-    """The embedded base's shape and training, as Markdown."""
-    shape = storage.read_json(ROOT / "artifacts/base/config.json")
-    curve = card["curve"]
-    return (
-        f"- Llama, {shape['num_hidden_layers']} blocks, width "
-        f"{shape['hidden_size']}, {shape['num_attention_heads']} heads "
-        f"that share {shape['num_key_value_heads']} key and value, "
-        f"vocabulary {shape['vocab_size']}.\n"
-        f"- Read: {card['snippets']:,} functions of "
-        f"{len(card['distributions'])} distributions "
-        f"(digest {card['digest']}), {curve[-1]['tokens']:,} tokens in all; "
-        f"{card['corrupt_share']:.0%} of the bodies with corrupted style, "
-        "anew each time.\n"
-    )
-
-
-def unseen(card: dict) -> str:
-    """That no held-out distribution is among those the base has read.
-
-    Raises:
-        DataError: one is.
-    """
-    columns = ["distribution", "split"]
-    snippets = pd.read_parquet(ROOT / SNIPPETS, columns=columns)
-    held_out = {*snippets.loc[snippets["split"] != "train", "distribution"]}
-    if both := held_out & {row[0] for row in card["distributions"]}:
-        raise DataError(f"the base has read {', '.join(sorted(both))}")
-    return (
-        f"- It has read none of the {len(held_out)} distributions in today's "
-        "valid and test splits."
-    )
-
-
-def written(temperature: float) -> str:
     """What the base writes on the evaluation's prompts, beside people."""
+    temperature = config.load(ROOT / "params.yaml").evaluate.temperature
     metrics = measured()
     ours, human, size = (metrics[k] for k in ("base", "human", "size"))
     said = [
@@ -354,44 +309,6 @@ def written(temperature: float) -> str:
         f"- On {size['prompts']} held-out prompts, {size['samples']} samples "
         f"each, at temperature {temperature}: {'; '.join(said)}."
     )
-
-
-def thinned(curve: list[dict]) -> list[dict]:
-    """Every few of the points, ten at most, and the last."""
-    every = -(-len(curve) // 10)
-    return curve[::-1][::every][::-1]
-
-
-def tables(card: dict) -> list[str]:
-    """Its loss curve, the licences, and what it read, as Markdown tables."""
-    licences: Counter[str] = Counter()
-    for _, _, licence, count in card["distributions"]:
-        licences[licence] += count
-    return [
-        "| tokens | training loss, nats a token | held-out bits per byte |",
-        "|---:|---:|---:|",
-        *(
-            f"| {point['tokens']:,} | {point['loss']:.3f} "
-            f"| {point['valid_bits']:.3f} |"
-            for point in thinned(card["curve"])
-        ),
-        "",
-        "| licence, as declared | functions |",
-        "|---|---:|",
-        *(
-            f"| {name.replace('|', 'or')} | {n:,} |"
-            for name, n in licences.most_common()
-        ),
-        "",
-        "| distribution | version | functions |",
-        "|---|---|---:|",
-        *(
-            f"| {name} | {version} | {count:,} |"
-            for name, version, _, count in sorted(
-                card["distributions"], key=lambda row: -row[3]
-            )
-        ),
-    ]
 
 
 TEXTS: dict[str, Callable[[], str]] = {

@@ -291,8 +291,8 @@ def test_a_model_that_is_random_fails_its_rehearsal(llama_folder, monkeypatch):
     """Its embedding is noisy in training, as a dropout would make it."""
     real = rehearsal.models.load_causal_lm
 
-    def noisy(*arguments):
-        model = real(*arguments)
+    def noisy(name, tokenizer):
+        model = real(name, tokenizer=tokenizer)
         model.get_input_embeddings().register_forward_hook(
             lambda module, inputs, out: (
                 out + torch.randn_like(out) * torch.is_grad_enabled()
