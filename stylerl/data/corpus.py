@@ -32,8 +32,8 @@ from stylerl.config import FilterConfig
 from stylerl.errors import DataError
 
 FEW_DISTRIBUTIONS = 20
-# The embedded base model has read the training side of this split; under
-# another seed it would have read code that evaluation takes for unseen.
+# Under another seed, models that were trained before would have learnt from
+# code that evaluation takes for unseen.
 SPLIT_SEED = 171
 HUGE_BYTES = 1_000_000
 LARGE_SHARE = 0.25  # of the files or snippets, left out for one reason
