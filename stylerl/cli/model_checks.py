@@ -213,5 +213,5 @@ def check_memory(name: str, params: Params) -> Finding:
     detail = (
         f"{free / 2**30:.1f} GiB free; PPO takes about {needed / 2**30:.1f}"
     )
-    remedy = "set ppo.micro_batch to a smaller number than it is, but not 0"
+    remedy = "set ppo.pass_tokens to a smaller number than it is, but not 0"
     return Finding("memory", detail, remedy if needed > free else "")

@@ -174,7 +174,7 @@ class LabelConfig(Section):
         "engine": lambda label: "dask" if label.get("scheduler") else "local",
     }
 
-    snippets: int = setting(12000, "snippets to label", ge=1, le=MANY)
+    snippets: int = setting(4000, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(
         0.5,
         "share of snippets whose body is corrupted",
@@ -358,13 +358,6 @@ class PPOConfig(Section):
     group_size: int = setting(
         4, "completions of each prompt in a batch, with baseline group", ge=2
     )
-    value: str = setting(
-        "shared",
-        "where the value head is, if the baseline has one: on the policy's "
-        "trunk, or on a separate model that starts as the classifier of the "
-        "stage reward",
-        choices=("shared", "separate"),
-    )
     credit: str = setting(
         "auto",
         "which tokens get the reward: the last action all of it (response), "
@@ -379,25 +372,28 @@ class PPOConfig(Section):
         ge=1,
     )
     prompts: int = setting(
-        512, "prompts to draw episodes from, of the training split", ge=1
+        256, "prompts to draw episodes from, of the training split", ge=1
     )
     prompt_texts: tuple[str, ...] = setting(
         (),
         "literal prompts; empty draws them from the training split",
         text=True,
     )
-    updates: int = setting(60, "rollout batches, one update each", ge=0)
-    batch_size: int = setting(128, "episodes a rollout batch", ge=1, le=LARGE)
+    updates: int = setting(16, "rollout batches, one update each", ge=0)
+    batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(
         4, "optimiser steps in an epoch", ge=1, was="minibatches"
     )
     update_epochs: int = setting(
         1, "passes over a rollout batch", ge=1, le=1000, was="epochs"
     )
-    micro_batch: int = setting(
-        8, "sequences a forward pass; 0 takes the whole minibatch", ge=0
+    pass_tokens: int = setting(
+        1024,
+        "about so many tokens a forward pass, which is what memory goes to; 0 "
+        "takes the whole minibatch",
+        ge=0,
     )
-    max_new_tokens: int = setting(160, "tokens a completion", ge=1, le=LARGE)
+    max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
     stop_strings: tuple[str, ...] = setting(
         (),
         "texts that end a completion as eos does, and are no part of it",
@@ -406,7 +402,7 @@ class PPOConfig(Section):
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
-    learning_rate: float = setting(1.4e-4, "peak of Adam's rate", gt=0, le=1)
+    learning_rate: float = setting(3e-4, "peak of Adam's rate", gt=0, le=1)
     value_learning_rate: float | None = setting(
         1e-3,
         "the value head's own rate; null takes the policy's",
@@ -458,7 +454,7 @@ class PPOConfig(Section):
         None, "an update stops early once approxkl passes this", gt=0
     )
     lora_rank: int = setting(
-        0,
+        16,
         "rank of LoRA adapters, trained in place of the weights at some ten "
         "times their rate; 0 trains the weights",
         ge=0,
@@ -571,10 +567,11 @@ class PPOConfig(Section):
                 "siblings end at different tokens; got "
                 f"{self.gamma}: take the baseline batch or value"
             )
-        if self.num_minibatches > self.batch_size:
+        if self.num_minibatches > (most := self.batch_size // self.copies):
             raise ConfigError(
-                f"ppo.num_minibatches must be at most ppo.batch_size, "
-                f"{self.batch_size}; got {self.num_minibatches}: change either"
+                "ppo.num_minibatches must be at most the prompts of a batch, "
+                f"{most}; got {self.num_minibatches}: lower it, or raise "
+                "ppo.batch_size"
             )
         # What must name something.
         _check_stop_strings("ppo.stop_strings", self.stop_strings)

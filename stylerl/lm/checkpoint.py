@@ -12,7 +12,7 @@ import logging
 import math
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,18 +117,11 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 def restore_optimiser(
     optimiser: torch.optim.Optimizer,
     tensors: Mapping[str, Tensor],
-    place: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor,
 ) -> None:
-    """Undo `optimiser_tensors`; rates and other settings stay as they are.
-
-    `place` puts a moment where its weight is: PPO's weights may be sharded.
-    """
-    weights = [w for group in optimiser.param_groups for w in group["params"]]
+    """Undo `optimiser_tensors`; rates and other settings stay as they are."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         number, name = key.split(".")
-        if value.dim():  # a moment; the number of steps is a scalar
-            value = place(value, weights[int(number)])
         state.setdefault(int(number), {})[name] = value
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": state, "param_groups": groups})

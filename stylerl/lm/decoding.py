@@ -1,7 +1,8 @@
 """The decoding loop: a token for each row of a batch, until all have ended.
 
-Prompts are left-padded, position ids are counted over real tokens, finished
-rows leave the batch.  Each row draws from a random stream of its own.
+A prompt that several rows complete is computed once.  Prompts are left-padded,
+position ids are counted over real tokens, finished rows leave the batch.  Each
+row draws from a random stream of its own.
 
 Notation: B sequences, R tokens of a response, V vocabulary.
 """
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from stylerl.draws import generator
 from stylerl.lm.attention import decoding_attention
@@ -115,40 +116,56 @@ def decode_batch(
         pad: the id that fills the shorter prompts up.
         ends: whether the last of a response's tokens is its last.
     """
-    # 1. Prompts padded on the left, and a cache with room for the responses.
-    ids, mask, lengths = left_pad(prompts, pad)
-    padded = not bool(mask.all())
-    width, limit = ids.shape[1], noise.shape[1]
-    mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
-    layers = range(lm.config.get_text_config().num_hidden_layers)
-    cache = Cache([PreallocatedLayer(width + limit) for _ in layers])
-    ids, mask, lengths, noise = (
-        tensor.to(lm.device) for tensor in (ids, mask, lengths, noise)
+    # 1. The cache of every prompt, computed once however often it is asked,
+    # and copied to each of its rows with room for a response.
+    unique = list(dict.fromkeys(map(tuple, prompts)))
+    rows = {prompt: row for row, prompt in enumerate(unique)}
+    owner = torch.tensor([rows[tuple(prompt)] for prompt in prompts])
+    ids, mask, lengths = (
+        each.to(lm.device) for each in left_pad([*map(list, unique)], pad)
     )
-    positions = (torch.cumsum(mask[:, :width], dim=1) - 1).clamp(min=0)
+    padded, width, limit = not bool(mask.all()), ids.shape[1], noise.shape[1]
+    positions = (torch.cumsum(mask, dim=1) - 1).clamp(min=0)
+    owner, noise = owner.to(lm.device), noise.to(lm.device)
+    once = DynamicCache(config=lm.config)
+    seen = mask if padded else None
+    logits = next_logits(lm, ids, seen, positions, once)[owner]  # (B, V)
+    cache = _copied(once, owner, width + limit)
+    mask, lengths = mask[owner], lengths[owner]
+    mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
     responses = Responses(len(prompts), ends)
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
-            seen = mask[:, : width + step] if padded else None
-            logits = next_logits(lm, ids, seen, positions, cache)  # (live, V)
             tokens = choose_tokens(logits, noise[:, step], temperature)
             live = responses.add(tokens[:, None].tolist())
-            if not live.any():
+            if step + 1 == limit or not live.any():
                 break
-            # 3. The next step sees one new token a row; rows that have
-            # ended leave once they are a tenth of the batch.
-            positions = lengths[:, None] + step
-            ids = tokens[:, None]
+            # 3. Rows that have ended leave once they are a tenth of the
+            # batch; the others see one new token.
             if int(live.sum()) <= 0.9 * len(live):
                 keep = fill_holes(live)
                 responses.keep(keep)
                 keep = keep.to(lm.device)
                 cache.batch_select_indices(keep)
-                ids, mask, lengths, noise, positions = (
-                    t[keep] for t in (ids, mask, lengths, noise, positions)
+                tokens, mask, lengths, noise = (
+                    t[keep] for t in (tokens, mask, lengths, noise)
                 )
+            seen = mask[:, : width + step + 1] if padded else None
+            positions = lengths[:, None] + step
+            logits = next_logits(lm, tokens[:, None], seen, positions, cache)
     return responses.ids
+
+
+def _copied(once: Cache, owner: Tensor, capacity: int) -> Cache:
+    """A cache with each row's copy of its prompt's keys and values."""
+    layers: list[Any] = []
+    while once.layers:  # one is freed as the next is made
+        layer: Any = once.layers.pop(0)
+        room = PreallocatedLayer(capacity)
+        room.update(layer.keys[owner], layer.values[owner])
+        layers.append(room)
+    return Cache(layers)
 
 
 def next_logits(

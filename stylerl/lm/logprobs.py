@@ -1,14 +1,11 @@
-"""Log-probabilities of response tokens, without keeping the logits.
+"""Log-probabilities of tokens, without keeping the logits.
 
-Two costs dominate scoring a response: logits on positions nobody asks for,
-and copies of (B, T, V).  Here only the states that emit a response token
-reach the output embedding, their logits exist for one chunk at a time, and
-the backward pass computes them again where there is more than one.  (The
-chunked, recomputed cross-entropy is the idea of arXiv 2411.09009, "Cut Your
-Losses".)
+Only the states that emit a response token reach the output embedding, their
+logits exist for one chunk at a time, and the backward pass computes them
+again where there is more than one.  (The chunked, recomputed cross-entropy is
+the idea of arXiv 2411.09009, "Cut Your Losses".)
 
-Notation: B sequences, T tokens with the prompt, V vocabulary, H hidden
-size, N response tokens of the batch laid end to end.
+Notation: V vocabulary, H hidden size, N tokens laid end to end.
 """
 
 from collections.abc import Sequence
@@ -30,36 +27,9 @@ class TokenScores(NamedTuple):
 
 
 def right_pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Stack token ids to (B, T).
-
-    Under a causal mask the padding after a sequence changes nothing, so
-    sequences padded on the right need neither mask nor position ids.
-    """
+    """Stack token ids to (B, T)."""
     width = max(len(row) for row in rows)
     return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
-
-
-def response_mask(prompt_lengths: Tensor, lengths: Tensor, t: int) -> Tensor:
-    """The positions that emit response tokens, (B, T) bool.
-
-    The state at position p predicts token p + 1, so a response of r tokens
-    after a prompt of p is emitted at positions p - 1 .. p + r - 2.
-    """
-    at = torch.arange(t, device=lengths.device)
-    first = prompt_lengths[:, None] - 1
-    return (at >= first) & (at < first + lengths[:, None])
-
-
-def response_states(
-    lm: PreTrainedModel, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The state before each response token, (N, H), and that token, (N,).
-
-    `ids` is (B, T), right-padded; the lengths are (B,).
-    """
-    mask = response_mask(prompt_lengths, lengths, ids.shape[1])
-    hidden = lm.base_model(ids, use_cache=False).last_hidden_state
-    return hidden[mask], ids[:, 1:][mask[:, :-1]]
 
 
 def token_scores(
@@ -78,10 +48,7 @@ def token_scores(
 
 
 class _Scores(torch.autograd.Function):
-    """Output embedding, log-softmax and gather in one, chunk by chunk.
-
-    The temperature divides the states, which are fewer than the logits.
-    """
+    """Output embedding, log-softmax and gather in one, chunk by chunk."""
 
     @staticmethod
     def forward(
@@ -118,7 +85,8 @@ class _Scores(torch.autograd.Function):
         hidden, weight, bias, tokens, entropy, kept = ctx.saved_tensors
         cast = weight.to(ctx.dtype)
         grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros_like(weight)
+        trained = ctx.needs_input_grad[1]
+        grad_weight = torch.zeros_like(weight) if trained else None
         grad_bias = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(len(hidden), len(weight)):
             grad = _grad_of_logits(
@@ -130,13 +98,13 @@ class _Scores(torch.autograd.Function):
                 None if grad_logprobs is None else grad_logprobs[rows],
                 None if grad_entropy is None else grad_entropy[rows],
             )
+            grad /= ctx.temperature
             if grad_bias is not None:
-                grad_bias += grad.sum(dim=0) / ctx.temperature
+                grad_bias += grad.sum(dim=0)
             grad = grad.to(ctx.dtype)
-            back = (grad @ cast).to(hidden.dtype)
-            grad_hidden[rows] = back / ctx.temperature
-            scaled = (hidden[rows] / ctx.temperature).to(ctx.dtype)
-            grad_weight += grad.T @ scaled
+            grad_hidden[rows] = (grad @ cast).to(hidden.dtype)
+            if grad_weight is not None:
+                grad_weight += grad.T @ hidden[rows].to(ctx.dtype)
         return grad_hidden, grad_weight, grad_bias, None, None
 
 
@@ -163,11 +131,11 @@ def _log_p(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float
 ) -> Tensor:
     """Log-probabilities of every token, (n, H) -> (n, V), fp32 or better."""
-    product = (hidden / temperature).to(weight.dtype) @ weight.T
+    product = hidden.to(weight.dtype) @ weight.T
     logits = product.to(torch.promote_types(product.dtype, torch.float32))
     if bias is not None:
-        logits = logits + bias / temperature
-    return torch.log_softmax(logits, dim=-1)
+        logits += bias
+    return torch.log_softmax(logits.div_(temperature), dim=-1)
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:

@@ -175,8 +175,12 @@ def write_model(
     scratch: Path,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Fill a folder that the caller puts into place; see `save_model`."""
+    """Fill a folder that the caller puts into place; see `save_model`.
+
+    Adapters are left out: their layers hold the merged weights.
+    """
     state = _cast(model.state_dict(), dtype or model.dtype)
+    state = {k: v for k, v in state.items() if ".lora_" not in k}
     with quiet():
         model.save_pretrained(scratch, state_dict=state)
     if dtype:
@@ -198,6 +202,12 @@ def bf16_copy(model: PreTrainedModel) -> PreTrainedModel:
         for weight in model.parameters()
     }
     return copy.deepcopy(model, cast)  # the copies are what is found there
+
+
+def cast_weights(model: PreTrainedModel, dtype: torch.dtype) -> None:
+    """Change the type of every weight, in place; buffers keep theirs."""
+    for weight in model.parameters():
+        weight.data = weight.data.to(dtype)
 
 
 def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:

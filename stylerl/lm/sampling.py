@@ -5,9 +5,9 @@ same seed gives the same completions whatever else is in the batch, and
 comparing two models "on the same seeds" means something.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -18,9 +18,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.errors import ModelError
 from stylerl.lm import models
 from stylerl.lm.decoding import decode_batch, draw_uniforms
-from stylerl.lm.logprobs import response_states, right_pad, token_scores
+from stylerl.lm.logprobs import token_scores
 from stylerl.lm.models import bf16_copy, encode_prompt
-from stylerl.lm.static_decoding import decoder_of, is_supported
+from stylerl.lm.packing import Group, pack, response_states
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,6 @@ def generate(
     stop_strings: Sequence[str] = (),
     stop_at_eos: bool = True,
     bf16: bool = False,
-    static: bool | None = None,
     desc: str | None = None,
 ) -> Completions:
     """Sample one completion a prompt from softmax(logits / temperature).
@@ -74,22 +73,16 @@ def generate(
     A completion ends with eos, or with the token that completes one of
     `stop_strings` in its decoded text.  `bf16` samples from a copy of the
     model in bfloat16, two to three times as fast where the CPU has it.
-    `static` decodes in steps of one shape, captured as graphs on a GPU; None
-    does so on a GPU alone.  A progress bar named `desc`
-    counts completions.
+    A progress bar named `desc` counts completions.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
     """
     prompt_ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
     _check_context(model, prompt_ids, max_new_tokens)
-    if static is None:
-        static = model.device.type == "cuda"
-    if static and is_supported(model):
-        decode = decoder_of(model, bf16).decode
-    else:
-        copied = bf16_copy(model) if bf16 else model
-        decode = functools.partial(decode_batch, copied)
+    sampled_from = model
+    if bf16 and model.dtype != torch.bfloat16:
+        sampled_from = bf16_copy(model)
     stop = StopRule(
         tokenizer,
         tokenizer.eos_token_id if stop_at_eos else None,
@@ -104,7 +97,8 @@ def generate(
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
             numbers = [i if rows is None else rows[i] for i in batch]
-            sampled = decode(
+            sampled = decode_batch(
+                sampled_from,
                 [prompt_ids[i] for i in batch],
                 draw_uniforms(seed, numbers, max_new_tokens),
                 temperature,
@@ -177,27 +171,24 @@ def response_logprobs(
 ) -> list[Tensor]:
     """Log-probabilities of given responses: one (r,) fp32 tensor each."""
     result = [torch.empty(0)] * len(ids)
-    size = [len(p) + len(r) for p, r in zip(prompt_ids, ids, strict=True)]
+    pairs = list(zip(prompt_ids, ids, strict=True))
     order = sorted(
-        (i for i in range(len(ids)) if ids[i]), key=size.__getitem__
+        (i for i in range(len(ids)) if ids[i]),
+        key=lambda i: (*map(len, pairs[i]), prompt_ids[i]),
     )
     with tqdm(
         total=len(order), desc=desc, unit="text", disable=desc is None
     ) as bar:
         for rows in _batches(order, batch_size):
-            batch = right_pad(
-                [[*prompt_ids[i], *ids[i]] for i in rows],
-                tokenizer.pad_token_id,
-            )
-            starts, lengths = (
-                torch.tensor([len(source[i]) for i in rows])
-                for source in (prompt_ids, ids)
-            )
-            hidden, tokens = response_states(
-                model, *(t.to(model.device) for t in (batch, starts, lengths))
-            )
-            scores = token_scores(model, hidden, tokens, temperature)
-            each = scores.logprobs.cpu().split(lengths.tolist())
+            groups = [
+                Group(prompt, [ids[i] for i in own])
+                for prompt, own in groupby(rows, lambda i: prompt_ids[i])
+            ]
+            packed = pack(groups).to(model.device)
+            states = response_states(model, packed)
+            scores = token_scores(model, states, packed.tokens, temperature)
+            lengths = [len(ids[i]) for i in rows]
+            each = scores.logprobs.cpu().split(lengths)
             for i, logprobs in zip(rows, each, strict=True):
                 result[i] = logprobs.clone()
             bar.update(len(rows))

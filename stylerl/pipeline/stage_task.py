@@ -345,7 +345,7 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
     if code in KILLED:
         return TransientFailure(
             f"{prefix}: it was killed (signal 9), most likely for want of "
-            "memory; a smaller batch_size or micro_batch needs less"
+            "memory; a smaller batch_size or ppo.pass_tokens needs less"
         )
     if code == process.TRANSIENT:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")

@@ -1,33 +1,34 @@
-"""How forward passes are computed: precision, attention, micro-batches.
+"""How forward passes are computed: precision, and what shares a pass.
 
 Rollouts are scored and learnt from with the same settings, or the ratio of
 the first optimiser step would not be 1.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from stylerl.config import PPOConfig
-from stylerl.lm.attention import attention
-from stylerl.lm.logprobs import response_states, right_pad, token_scores
+from stylerl.lm.logprobs import token_scores
+from stylerl.lm.packing import Group, Pack, pack, response_states
 from stylerl.lm.precision import computes_in_bf16
 from stylerl.ppo.policy import PolicyWithValue
-from stylerl.ppo.rollouts import MicroBatch, Rollouts, SampledRollouts
-
-SHORT = 320  # tokens; bf16 attention on a CPU is computed eagerly up to here
+from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 
 
 @dataclass(frozen=True)
 class Compute:
     """Settings of every forward pass."""
 
-    bf16: bool  # autocast
-    micro_batch: int  # sequences a forward pass; 0 takes all at once
+    bf16: bool
+    autocasts: bool  # what is trained is fp32, and cast in each pass
+    pass_tokens: int  # about so many a forward pass; 0 takes all at once
     temperature: float
     device: torch.device
 
@@ -42,49 +43,75 @@ class Compute:
         bf16 = computes_in_bf16(config.precision)
         if bf16 and device.type == "cuda":
             torch.set_float32_matmul_precision("high")
-        return cls(bf16, config.micro_batch, config.temperature, device)
-
-    def autocast(self, *, enabled: bool = True) -> torch.autocast:
-        """bf16 autocast where it was chosen."""
-        return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.bf16 and enabled
+        return cls(
+            bf16,
+            bf16 and not config.lora_rank,
+            config.pass_tokens,
+            config.temperature,
+            device,
         )
 
-    def attention(
-        self, batch: SampledRollouts, *models: PreTrainedModel
-    ) -> AbstractContextManager[None]:
-        """Eager attention where it is the faster one, inside the block.
+    @property
+    def frozen_dtype(self) -> torch.dtype:
+        """Of weights that are not trained."""
+        return torch.bfloat16 if self.bf16 else torch.float32
 
-        On a CPU in bf16, torch's fused attention is slower for short
-        sequences; eager memory grows with the square of the length.
-        """
-        longest = int((batch.prompt_lengths + batch.response_lengths).max())
-        if self.bf16 and self.device.type == "cpu" and longest <= SHORT:
-            return attention("eager", *models)
-        return nullcontext()
+    def autocast(self, *, enabled: bool = True) -> torch.autocast:
+        """bf16 autocast where trained weights need it."""
+        enabled = enabled and self.autocasts
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=enabled
+        )
 
-    def passes(self, rows: Tensor) -> int:
-        """How many micro-batches `rows` make."""
-        return -(-len(rows) // (self.micro_batch or max(1, len(rows))))
-
-    def micro_batches(
+    def packs(
         self, batch: SampledRollouts, rows: Tensor
-    ) -> Iterator[tuple[Tensor, MicroBatch]]:
-        """Cut `rows` of a batch by length, so that little is padding.
+    ) -> Iterator[tuple[Tensor, Pack]]:
+        """Cut `rows` of a batch into passes.
 
-        Yields the rows of each micro-batch, (b,), and their tokens.  The
-        longest come first: where the first pass fits in memory, all do.
+        Yields the rows of each pass, (b,), whose response tokens are laid
+        end to end in this order, and the pass.
         """
-        total = (batch.prompt_lengths + batch.response_lengths)[rows]
-        order = rows[total.argsort(descending=True, stable=True)]
-        size = self.micro_batch or max(1, len(order))
-        for part in order.split(size) if len(order) else ():
-            tokens = (
-                right_pad([batch.input_ids[i] for i in part.tolist()], pad=0),
-                batch.prompt_lengths[part],
-                batch.response_lengths[part],
-            )
-            yield part, MicroBatch(*(x.to(self.device) for x in tokens))
+        starts = batch.prompt_lengths.tolist()
+
+        def prompt(row: int) -> list[int]:
+            return batch.input_ids[row][: starts[row]]
+
+        for part in self._passes(batch, rows):
+            groups = [
+                Group(ids, [batch.input_ids[row][len(ids) :] for row in own])
+                for ids, own in groupby(part, prompt)
+            ]
+            yield torch.tensor(part), pack(groups).to(self.device)
+
+    def _passes(
+        self, batch: SampledRollouts, rows: Tensor
+    ) -> Iterator[list[int]]:
+        """The rows of each pass: neighbours share a prompt.
+
+        Long ones come first: where the first pass fits in memory, all do.
+        """
+        starts, sizes = batch.prompt_lengths, batch.response_lengths
+        groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for row in rows[sizes[rows].argsort(descending=True, stable=True)]:
+            ids = batch.input_ids[row]
+            groups[tuple(ids[: starts[row]])].append(int(row))
+        part: list[int] = []
+        room = self.pass_tokens
+        longest = sorted(
+            groups.items(), key=lambda each: -len(batch.input_ids[each[1][0]])
+        )
+        for prompt, own in longest:
+            room -= len(prompt)
+            for row in own:
+                room -= int(sizes[row])
+                if self.pass_tokens and part and room < 0:
+                    yield part
+                    # The prompt is in the next pass again.
+                    part = []
+                    room = self.pass_tokens - len(prompt) - int(sizes[row])
+                part.append(row)
+        if part:
+            yield part
 
 
 @torch.no_grad()
@@ -103,21 +130,22 @@ def score(
         base, off = reference, nullcontext
     found = [torch.zeros(sampled.mask.shape) for _ in range(4)]
     every = torch.arange(len(sampled.input_ids))
-    with compute.attention(sampled, policy.model, base):
-        for rows, micro in compute.micro_batches(sampled, every):
-            with compute.autocast():
-                ours = policy(*micro, compute.temperature)
-                with off():
-                    states = response_states(base, *micro)
-                theirs = token_scores(base, *states, compute.temperature)
-            inside = sampled.mask[rows]
-            # Scores come laid end to end, (N,), in one transfer from a GPU:
-            # back to their rows, (b, R).
-            flat = torch.stack([*ours, theirs.logprobs]).cpu()
-            for padded, scores in zip(found, flat, strict=True):
-                part = torch.zeros(inside.shape)
-                part[inside] = scores
-                padded[rows] = part
+    for rows, packed in compute.packs(sampled, every):
+        with compute.autocast():
+            ours = policy(packed, compute.temperature)
+            with off():
+                states = response_states(base, packed)
+            theirs = token_scores(
+                base, states, packed.tokens, compute.temperature
+            )
+        inside = sampled.mask[rows]
+        # Scores come laid end to end, (N,), in one transfer from a GPU: back
+        # to their rows, (b, R).
+        flat = torch.stack([*ours, theirs.logprobs]).cpu()
+        for padded, scores in zip(found, flat, strict=True):
+            part = torch.zeros(inside.shape)
+            part[inside] = scores
+            padded[rows] = part
     logprobs, entropy, values, ref_logprobs = found
     return Rollouts(
         **vars(sampled),

@@ -4,7 +4,7 @@
     for step in trainer:
         ...
 
-The policy's critic, the reward, the monitor and the prompts are those that the
+The reward, the monitor and the prompts are those that the
 section `ppo` of the parameters names; its reference is the policy as it
 starts.
 """
@@ -27,8 +27,7 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
 from stylerl.lm import models
-from stylerl.ppo.compute import Compute
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.lm.precision import computes_in_bf16
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import composite as rewards
@@ -82,7 +81,7 @@ def build_trainer(
             prompts,
             settings,
             draws.seed_of(params.seed, name),
-            bf16=Compute.of(settings, device).bf16,
+            bf16=computes_in_bf16(settings.precision),
             known=judge.around,
         )
 
@@ -99,14 +98,9 @@ def build_trainer(
 
     # The monitor: a learned reward model too, at PPO's own precision.
     learned = None if settings.monitor == "none" else style(settings.monitor)
-    # A separate value model starts as a reward model (`_critic`).
     return PPOTrainer(
         settings,
-        policy=PolicyWithValue(
-            policy,
-            _critic(settings, reward_models, device),
-            value=settings.critic,
-        ),
+        policy=policy,
         tokenizer=tokenizer,
         reward=rewards.compose(settings.reward, style, sizes, judge.around),
         prompts=prompts,
@@ -176,25 +170,16 @@ def _credit(
     return LinterCredit(judge, settings.reward["linter"], sizes)
 
 
-def _critic(
-    settings: PPOConfig, reward_models: Path, device: torch.device
-) -> PreTrainedModel | None:
-    """The reward model that a separate value model starts as."""
-    if not settings.critic or settings.value == "shared":
-        return None
-    return scorers.load(reward_models / "classifier", device).model
-
-
 def _at_precision(
     learned: rewards.Style | None, settings: PPOConfig, device: torch.device
 ) -> rewards.Style | None:
     """A reward model at the precision of PPO's forward passes."""
     if learned is None:
         return None
-    compute = Compute.of(settings, device)
+    bf16 = computes_in_bf16(settings.precision)
 
     def style(prompts: list[str], completions: list[str]) -> Sequence[float]:
-        with compute.autocast():
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             return learned(prompts, completions)
 
     return style

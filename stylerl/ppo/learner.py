@@ -16,7 +16,7 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import TrainingError
 from stylerl.lm import checkpoint
-from stylerl.ppo import formulas, rollouts, sharding
+from stylerl.ppo import formulas, rollouts
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.constraints import Constraints
 from stylerl.ppo.meters import MetricSums
@@ -107,11 +107,10 @@ class Learner:
         self._set_rate()
         self.policy.train(self.config.gradient_checkpointing)
         sums = MetricSums()
-        with self.compute.attention(batch, self.policy.model):
-            # Sums of every step are kept, and divided once at the end.
-            for rows in self._minibatches(len(batch.input_ids)):
-                if not self.take_step(batch, targets, rows, sums):
-                    break
+        # Sums of every step are kept, and divided once at the end.
+        for rows in self._minibatches(len(batch.input_ids)):
+            if not self.take_step(batch, targets, rows, sums):
+                break
         # 4. Metrics, and the next prices.
         metrics = rollouts.metrics_of(batch, self.penalty) | sums.metrics()
         metrics |= seen.metrics
@@ -188,10 +187,16 @@ class Learner:
         return advantages, returns, explained
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
-        """The rows of each optimiser step of an update."""
+        """The rows of each optimiser step of an update.
+
+        A group stays together, and its prompt is computed once.
+        """
+        copies = self.config.copies
+        groups = torch.arange(count).view(-1, copies)
         for epoch in range(self.config.update_epochs):
-            order = draws.permutation(count, self.seed, self.done, epoch)
-            yield from order.tensor_split(self.config.num_minibatches)
+            order = draws.permutation(len(groups), self.seed, self.done, epoch)
+            for part in order.tensor_split(self.config.num_minibatches):
+                yield groups[part].flatten()
 
     def take_step(
         self,
@@ -210,7 +215,7 @@ class Learner:
         clipped = torch.nn.utils.clip_grad_norm_(
             self.policy.parameters(), config.max_grad_norm
         )
-        norm = sharding.full_tensors({"norm": clipped})["norm"].item()
+        norm = clipped.item()
         loss = means["policy/loss"]
         if not (math.isfinite(norm) and math.isfinite(loss)):
             raise TrainingError(
@@ -220,6 +225,7 @@ class Learner:
                 "ppo.precision to fp32"
             )
         self.optimiser.step()
+        self.policy.merge()
         step_sums.count("policy/steps")
         step_sums.sums["grad_norm"], step_sums.sizes["grad_norm"] = norm, 1
         sums.merge(step_sums)
@@ -236,38 +242,22 @@ class Learner:
         own_sums = MetricSums()
         tokens = int(batch.response_lengths[rows].sum())  # of all ranks
         mine = rows[self.ranks.rank :: self.ranks.world_size]
-        longest = rows[:: self.ranks.world_size]  # rank 0 has most rows
         self.optimiser.zero_grad(set_to_none=True)
         # Autocast around the whole loop, so that weights are cast once.
         with self.compute.autocast():
-            for part, micro in self.compute.micro_batches(batch, mine):
+            for part, packed in self.compute.packs(batch, mine):
                 inside = batch.mask[part]
                 flat = torch.stack([x[part][inside] for x in targets])
                 fixed = RolloutTargets(*flat.to(self.compute.device))
-                scores = self.policy(*micro, self.compute.temperature)
+                scores = self.policy(packed, self.compute.temperature)
                 with self.compute.autocast(enabled=False):
                     loss = self._loss(scores, fixed, own_sums)
                     (loss.sum() / tokens).backward()
-            if self.ranks.sharded and (
-                self.compute.passes(mine) < self.compute.passes(longest)
-            ):
-                self._idle_pass(batch, longest)
         self.ranks.add_gradients(self.policy.parameters())
         step_sums = MetricSums()
         for each in self.ranks.gather(own_sums.on_host()):
             step_sums.merge(each)
         return step_sums
-
-    def _idle_pass(self, batch: Rollouts, rows: Tensor) -> None:
-        """A forward and backward pass with a loss of 0.
-
-        A pass over sharded weights is collective, so a rank with one
-        micro-batch less than rank 0 would leave the others waiting.
-        """
-        for _, micro in self.compute.micro_batches(batch, rows[:1]):
-            scores = self.policy(*micro, self.compute.temperature)
-            with self.compute.autocast(enabled=False):
-                (0 * sum(scores).sum()).backward()
 
     def _loss(
         self, now: ResponseScores, old: RolloutTargets, sums: MetricSums
@@ -324,8 +314,8 @@ class Learner:
         """What a checkpoint keeps as safetensors; every rank calls this."""
         moments = checkpoint.optimiser_tensors(self.optimiser)
         return {
-            "policy": sharding.full_tensors(self.policy.trained()),
-            "optimiser": sharding.full_tensors(moments),
+            "policy": self.policy.trained(),
+            "optimiser": moments,
         }
 
     def state(self) -> dict[str, Any]:
@@ -341,10 +331,8 @@ class Learner:
         self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]
     ) -> None:
         """Take up the state that `tensors` and `state` gave."""
-        sharding.load(self.policy, tensors["policy"])
-        checkpoint.restore_optimiser(
-            self.optimiser, tensors["optimiser"], sharding.shard_like
-        )
+        self.policy.load(tensors["policy"])
+        checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
         self.rollbacks = state["rollbacks"]
         self.constraints.restore(state["constraints"])

@@ -55,22 +55,19 @@ def shape_of(name: str) -> Shape:
 def ppo_bytes(shape: Shape, ppo: PPOConfig) -> int:
     """Peak bytes of the PPO stage: policy, reference, reward, activations."""
     sequences = -(-ppo.batch_size // ppo.num_minibatches)  # rounded up
-    if ppo.micro_batch:
-        sequences = min(sequences, ppo.micro_batch)
     tokens = sequences * (PROMPT_TOKENS + ppo.max_new_tokens)
+    if ppo.pass_tokens:
+        tokens = min(tokens, ppo.pass_tokens)
     layer = TENSORS_A_LAYER * shape.hidden * 4
     head = LOGIT_COPIES * min(CHUNK, tokens * shape.vocabulary) * 4
     trained, frozen = shape.parameters, 2 * shape.parameters
     if ppo.lora_rank:  # the policy is its own reference
         trained = ppo.lora_rank * shape.adapted
-    trunks = 1
-    if ppo.value == "separate":
-        trained, trunks = trained + shape.parameters, 2
     return (
         PROGRAM
         + trained * STATE
         + frozen * FROZEN
-        + tokens * trunks * shape.layers * layer
+        + tokens * shape.layers * layer
         + head
     )
 

@@ -193,14 +193,6 @@ def check_trained(config: PPOConfig, policy: PolicyWithValue) -> None:
             "head do not fit together: give the model itself as the policy, "
             "or take another baseline"
         )
-    if not config.critic:
-        return
-    if config.value == "separate" and policy.value_trunk is None:
-        raise ConfigError(
-            "ppo.value: separate needs a value model; give "
-            "PolicyWithValue(model, critic) as the policy, or set ppo.value: "
-            "shared"
-        )
 
 
 def texts(prompts: Iterable[Any], name: str) -> list[str]:

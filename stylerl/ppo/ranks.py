@@ -22,10 +22,7 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """This process's `rank` among `world_size`; rank 0 is the main one.
-
-    `sharded` says whether weights are sharded across ranks (sharding.py).
-    """
+    """This process's `rank` among `world_size`; rank 0 is the main one."""
 
     def __init__(self) -> None:
         """Join the other ranks, if a launcher has started any.
@@ -33,19 +30,17 @@ class Ranks:
         Raises:
             ConfigError: several were asked for, and this one stands alone.
         """
-        self.world_size, self.rank, self.sharded = 1, 0, False
+        self.world_size, self.rank = 1, 0
         cuda = torch.cuda.is_available()
         self.device = torch.device("cuda" if cuda else "cpu")
         _check_launcher(os.environ)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
-            from accelerate.utils import parse_flag_from_env
 
             state = PartialState(cpu=not cuda)
             self.world_size = state.num_processes
             self.rank = state.process_index
             self.device = state.device
-            self.sharded = parse_flag_from_env("ACCELERATE_USE_FSDP")
 
     @property
     def is_main(self) -> bool:
@@ -70,7 +65,7 @@ class Ranks:
         A rank without a share of the minibatch has no gradient and adds
         zeros; a parameter without a gradient on any rank keeps none.
         """
-        if self.world_size == 1 or self.sharded:  # then torch has added them
+        if self.world_size == 1:
             return
         parameters = list(parameters)
         here = [p.grad is not None for p in parameters]

@@ -11,7 +11,7 @@ zero after the end of each response.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,14 +63,6 @@ class Rollouts(SampledRollouts):
     entropy: Tensor  # (B, R) of pi_old, nats
     values: Tensor  # (B, R)
     seconds: dict[str, float] = field(default_factory=dict)  # by phase
-
-
-class MicroBatch(NamedTuple):
-    """A few episodes of similar length, for one forward pass."""
-
-    input_ids: Tensor  # (b, T) right-padded
-    prompt_lengths: Tensor  # (b,)
-    response_lengths: Tensor  # (b,)
 
 
 def interleave(shares: Sequence[Rollouts]) -> Rollouts:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
 from stylerl.lm.sampling import Completions, generate
-from stylerl.ppo import rollouts, sharding
+from stylerl.ppo import rollouts
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
@@ -47,19 +47,17 @@ class Sampler:
     def episodes(self, every: Sequence[str], seed: int) -> Rollouts:
         """One scored completion for each prompt, sampled by all ranks."""
         rows = self.ranks.share(range(len(every)))
-        with sharding.unsharded(self.policy):
-            mine = self._share([every[row] for row in rows], rows, seed)
+        mine = self._share([every[row] for row in rows], rows, seed)
         return rollouts.interleave(self.ranks.gather(mine))
 
     def _share(
         self, texts: list[str], rows: Sequence[int], seed: int
     ) -> Rollouts:
         """The episodes of this rank; `rows` are their places in the batch."""
-        sharded, phase = self.ranks.sharded, Stopwatch()
+        phase = Stopwatch()
         self.policy.eval()
-        # 1. Tokens, from pi_old.  Outside FSDP, sampling makes a bf16 copy
-        # of the weights; sharded ones are cast by autocast instead.
-        with phase("generate"), self.compute.autocast(enabled=sharded):
+        # 1. Tokens, from pi_old.
+        with phase("generate"):
             sampled = generate(
                 self.policy.model,
                 self.tokenizer,
@@ -68,8 +66,7 @@ class Sampler:
                 seed=seed,
                 rows=rows,
                 batch_size=self.config.batch_size,
-                bf16=self.compute.bf16 and not sharded,
-                static=False if sharded else None,
+                bf16=self.compute.bf16,
             )
         # 2. Rewards, from the text alone.
         with phase("judge"):

@@ -12,8 +12,7 @@ docs/ppo-log.md every metric.
 
 Where this departs from the papers, and from TRL's PPOTrainer
     1. By default there is no value.  A value head shares the policy's
-       trunk and starts at zero; a second model runs only if the policy
-       brings one.
+       trunk and starts at zero.
     2. The score is the reward of the last action, which is eos if the
        response ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
@@ -37,12 +36,12 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.lm import checkpoint
+from stylerl.lm.models import cast_weights
 from stylerl.ppo import (
     health,
     identity,
     preconditions,
     selection,
-    sharding,
 )
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
@@ -110,7 +109,8 @@ class PPOTrainer:
         Args:
             config: see stylerl/config/sections.py.
             policy: a causal language model, with a value head or without;
-                its weights become fp32.
+                trained weights become fp32, frozen ones bf16 where passes
+                are.
             tokenizer: its tokenizer; pad is not eos.
             reward: `(prompts, completions)` to one number for each episode,
                 or named parts that are summed.
@@ -153,9 +153,8 @@ class PPOTrainer:
             credit=credit is not None,
             checkpoints=checkpoints is not None,
         )
+        self.compute = Compute.of(config, self.ranks.device)
         self._take_models(policy, reference)
-        # The identity is of full weights, and the optimiser is made of
-        # sharded ones: so sharding comes between the two.
         self._identity = {}
         if checkpoints is not None:
             named = {n: functions.load(n) for n in config.reward if ":" in n}
@@ -168,9 +167,6 @@ class PPOTrainer:
                 whole_lines=whole_lines,
                 judge=getattr(self.policy.model.config, "judge", None),
             )
-        if self.ranks.sharded:
-            sharding.shard(self.policy)
-        self.compute = Compute.of(config, self.ranks.device)
         self.sampler = Sampler(
             config,
             self.policy,
@@ -192,7 +188,7 @@ class PPOTrainer:
         policy: PreTrainedModel | PolicyWithValue,
         reference: PreTrainedModel | None,
     ) -> None:
-        """Set the policy, in fp32 and with what is trained, and pi_ref.
+        """Set the policy, with what is trained in fp32, and pi_ref.
 
         With LoRA and no reference given, pi_ref is the policy with its
         adapters off, and no copy is held.
@@ -204,19 +200,21 @@ class PPOTrainer:
         bare = policy.model if isinstance(policy, PolicyWithValue) else policy
         for model in filter(None, (bare, reference)):
             preconditions.check_model(model, self.tokenizer)
-        # Adam's steps are smaller than bf16 resolves: weights are fp32, and
-        # the passes over them as `ppo.precision` says.
+        # Adam's steps are smaller than bf16 resolves: what is trained is
+        # fp32.
         if not isinstance(policy, PolicyWithValue):
             policy = PolicyWithValue(policy.float(), value=config.critic)
         self.policy = policy.eval().float().to(self.ranks.device)
+        frozen = self.compute.frozen_dtype
         if reference is None and not config.lora_rank:
             reference = copy.deepcopy(self.policy.model)
         self.reference = reference
         if reference is not None:
-            frozen: Any = reference.eval().requires_grad_(False).float()
-            frozen.to(self.policy.device)
+            fixed: Any = reference.eval().requires_grad_(False)
+            cast_weights(fixed.to(self.policy.device), frozen)
         # What is trained: all weights, or adapters beside frozen ones.
         if config.lora_rank:
+            cast_weights(self.policy.model, frozen)
             self.policy.add_adapters(
                 config.lora_rank,
                 config.lora_alpha,
@@ -268,7 +266,7 @@ class PPOTrainer:
                 self._act_on(step.alarms)
                 bar.n = self.done
         if self.best is not None:
-            sharding.load(self.policy, self.best.weights)
+            self.policy.load(self.best.weights)
 
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
         """Sample completions of each prompt and score them.
@@ -326,7 +324,7 @@ class PPOTrainer:
     def save(self) -> None:
         """Write a checkpoint from which `resume` continues exactly."""
         assert self.checkpoints is not None
-        tensors = self.learner.tensors()  # collective, so on every rank
+        tensors = self.learner.tensors()
         if self.ranks.is_main:
             state: dict[str, Any] = {
                 "format": FORMAT,
@@ -347,9 +345,8 @@ class PPOTrainer:
 
     def save_policy(self, folder: Path) -> None:
         """Write the policy as a stock model folder; every rank calls this."""
-        policy = sharding.gathered(self.policy)
         if self.ranks.is_main:
-            policy.save(self.tokenizer, folder)
+            self.policy.save(self.tokenizer, folder)
         self.ranks.wait()
 
     def resume(self) -> None:
@@ -415,7 +412,7 @@ class PPOTrainer:
         if config.keep == "best" and selection.is_better(
             metrics, self.best, config.kl_budget
         ):
-            weights = sharding.full_tensors(self.policy.trained())
+            weights = self.policy.trained()
             self.best = selection.Best(
                 self.done,
                 selection.quality(metrics),
