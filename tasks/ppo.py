@@ -189,6 +189,7 @@ def _rollouts(trainer: PPOTrainer) -> str:
         seed=draws.seed_of(trainer.seed, "rollouts"),
         batch_size=settings.batch_size,
         bf16=trainer.compute.bf16,
+        encode=trainer.sampler.encode,
         desc="ppo: sample the policy",
     )
     rows = zip(prompts, sampled.judged, sampled.finished, strict=True)

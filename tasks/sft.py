@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from stylerl import config, storage
+from stylerl.data import places
 from stylerl.lm import models
 from stylerl.pipeline import process, stage_runs
 from stylerl.supervised import sft
 
+FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
 FOLDER = Path("artifacts/sft")
 METRICS = Path("metrics/sft.json")
@@ -16,9 +18,13 @@ def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
     labels = storage.read_table(LABELS)
+    above = {}
+    if params.sft.context:
+        read = labels[labels["compliant"] & (labels["split"] != "test")]
+        above = places.texts_above(FILTER, read)
     with stage_runs.stage_run("sft", config.to_dict(params.sft)) as run:
         tuned = sft.fine_tune(
-            labels, params.sft, params.seed, log=run.log_metrics
+            labels, params.sft, params.seed, run.log_metrics, above
         )
         models.tag_with_judge(tuned.model, labels.attrs.get("judge"))
         run.log_tag("judge", str(labels.attrs.get("judge")))

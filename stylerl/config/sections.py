@@ -219,12 +219,29 @@ class SFTConfig(Section):
     REMOVED: ClassVar = {"warmup": 0.05}
 
     base: str = setting("artifacts/base", "folder of the model to start from")
-    snippets: int = setting(1500, "compliant snippets to learn", ge=1, le=MANY)
+    snippets: int = setting(400, "compliant snippets to learn", ge=1, le=MANY)
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
-    batch_size: int = setting(32, "snippets an optimiser step", ge=1, le=LARGE)
-    learning_rate: float = setting(2e-4, "peak of AdamW's rate", gt=0, le=1)
+    batch_size: int = setting(16, "snippets an optimiser step", ge=1, le=LARGE)
+    learning_rate: float = setting(5e-4, "peak of AdamW's rate", gt=0, le=1)
+    context: int = setting(
+        128,
+        "tokens of what stands above a function in its file that every model "
+        "is given before it; 0 gives none",
+        ge=0,
+        le=LARGE,
+    )
     max_tokens: int = setting(
-        320, "longer snippets are left out", ge=8, le=LARGE
+        512,
+        "longer snippets, with context and prompt, are left out",
+        ge=8,
+        le=LARGE,
+    )
+    lora_rank: int = setting(
+        16,
+        "rank of LoRA adapters, trained in place of the weights at some ten "
+        "times their rate; 0 trains the weights",
+        ge=0,
+        le=LARGE,
     )
     fim_share: float = setting(
         0.0,
@@ -246,16 +263,16 @@ class RewardConfig(Section):
     REMOVED: ClassVar = {"warmup": 0.05, "margin": 0.0}
 
     base: str = setting("artifacts/sft", "folder of the model to start from")
-    labels: int = setting(2500, "labels the classifier learns", ge=1, le=MANY)
-    pairs: int = setting(800, "pairs the pairwise model learns", ge=1, le=MANY)
+    labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
+    pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
     held_out: int = setting(
-        400, "held-out labels, and minimal pairs, to measure on", ge=1
+        200, "held-out labels, and minimal pairs, to measure on", ge=1
     )
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
-    batch_size: int = setting(32, "texts an optimiser step", ge=1, le=LARGE)
-    learning_rate: float = setting(3e-4, "peak of AdamW's rate", gt=0, le=1)
+    batch_size: int = setting(16, "texts an optimiser step", ge=1, le=LARGE)
+    learning_rate: float = setting(1e-4, "peak of AdamW's rate", gt=0, le=1)
     max_tokens: int = setting(
-        320, "texts are cut to this length", ge=8, le=LARGE
+        256, "texts are cut to this length", ge=8, le=LARGE
     )
     center_rewards_coefficient: float = setting(
         0.01, "pull of the pairwise rewards towards 0", ge=0, was="centring"
@@ -379,7 +396,7 @@ class PPOConfig(Section):
         "literal prompts; empty draws them from the training split",
         text=True,
     )
-    updates: int = setting(16, "rollout batches, one update each", ge=0)
+    updates: int = setting(12, "rollout batches, one update each", ge=0)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(
         4, "optimiser steps in an epoch", ge=1, was="minibatches"
@@ -481,7 +498,7 @@ class PPOConfig(Section):
         gt=0,
     )
     validate_every: int = setting(
-        9,
+        4,
         "updates between measurements of the policy on validation prompts; 0 "
         "measures none",
         ge=0,
@@ -523,7 +540,7 @@ class PPOConfig(Section):
         False, "compute activations twice to save memory"
     )
     checkpoint_every: int = setting(
-        8,
+        4,
         "updates between checkpoints to resume from; 0 writes none",
         ge=0,
     )
@@ -613,13 +630,13 @@ class EvaluateConfig(Section):
         "where prompts come from: choose settings on valid, report on test",
         choices=("test", "valid"),
     )
-    prompts: int = setting(500, "held-out prompts", ge=1)
+    prompts: int = setting(150, "held-out prompts", ge=1)
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the split", text=True
     )
-    samples: int = setting(4, "completions a prompt and model", ge=1)
+    samples: int = setting(2, "completions a prompt and model", ge=1)
     best_of: int = setting(
-        16,
+        4,
         "completions of SFT that the reward model chooses from, beside the "
         "choice from `samples`; 1 asks for none",
         ge=1,
@@ -627,7 +644,7 @@ class EvaluateConfig(Section):
     best_of_prompts: int = setting(
         50, "prompts of the choice from best_of, the first ones", ge=1
     )
-    max_new_tokens: int = setting(160, "tokens a completion", ge=1, le=LARGE)
+    max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
     stop_strings: tuple[str, ...] = setting(
         (),
         "texts that end a completion; those of ppo.stop_strings, if any",
@@ -641,13 +658,13 @@ class EvaluateConfig(Section):
         choices=("auto", "bf16", "fp32"),
     )
     batch_size: int = setting(
-        128, "completions sampled at once", ge=1, le=LARGE
+        64, "completions sampled at once", ge=1, le=LARGE
     )
     bootstrap: int = setting(
         2000, "resamples for the intervals", ge=100, le=100_000
     )
     human_snippets: int = setting(
-        200, "held-out snippets for bits per byte", ge=1
+        100, "held-out snippets for bits per byte", ge=1
     )
 
     sampling = property(_sampling)

@@ -131,6 +131,22 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
     return places_of_prompts(places(folder / "files.parquet", cut), labels)
 
 
+def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
+    """What stands above labelled functions in their files, by `source_id`.
+
+    Args:
+        folder: what the stage filter has written, artifacts/filter.
+        labels: rows of artifacts/label/labels.parquet.
+
+    Raises:
+        DataError: a table of the folder is missing.
+    """
+    snippets = storage.read_table(folder / "snippets.parquet")
+    cut = snippets[snippets["id"].isin(labels["source_id"])]
+    found = places(folder / "files.parquet", cut)
+    return {name: place.above for name, place in found.items()}
+
+
 def places_of_prompts(
     by_id: Mapping[str, Place], labels: pd.DataFrame
 ) -> dict[str, Place]:

@@ -153,6 +153,11 @@ class Place:
         self._used: dict[str, bool] = {}
 
     @property
+    def above(self) -> str:
+        """The text of its file above the function, its decorators last."""
+        return "".join(f"{line}\n" for line in self._before)
+
+    @property
     def known(self) -> frozenset[str] | None:
         """The names of its module; None where a star import hides some."""
         return self.file.outline.known

@@ -11,7 +11,7 @@ hidden state works.
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -230,16 +230,19 @@ def positions(name: str | Path, revision: str = "main") -> int | None:
     return limit
 
 
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, text: str, context: Sequence[int] = ()
+) -> list[int]:
     """Token ids of a prompt, begun as every document in training was.
 
-    The first id is the bos token or, where there is none, eos.
+    The first id is the bos token or, where there is none, eos; then comes
+    what is given before the prompt, and the prompt.
     """
     first = tokenizer.bos_token_id
     if first is None:
         first = tokenizer.eos_token_id
     ids = tokenizer.encode(text, add_special_tokens=False)
-    return [*([] if first is None else [first]), *ids]
+    return [*([] if first is None else [first]), *context, *ids]
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:

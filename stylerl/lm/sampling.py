@@ -7,6 +7,7 @@ comparing two models "on the same seeds" means something.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def generate(
     stop_strings: Sequence[str] = (),
     stop_at_eos: bool = True,
     bf16: bool = False,
+    encode: Callable[[str], list[int]] | None = None,
     desc: str | None = None,
 ) -> Completions:
     """Sample one completion a prompt from softmax(logits / temperature).
@@ -73,12 +75,16 @@ def generate(
     A completion ends with eos, or with the token that completes one of
     `stop_strings` in its decoded text.  `bf16` samples from a copy of the
     model in bfloat16, two to three times as fast where the CPU has it.
-    A progress bar named `desc` counts completions.
+    `encode` gives a prompt's token ids, with what comes before it; by default
+    they are those of the prompt alone.  A progress bar named `desc` counts
+    completions.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
     """
-    prompt_ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
+    encode = encode or partial(encode_prompt, tokenizer)
+    ids_of = {prompt: encode(prompt) for prompt in dict.fromkeys(prompts)}
+    prompt_ids = [ids_of[prompt] for prompt in prompts]
     _check_context(model, prompt_ids, max_new_tokens)
     sampled_from = model
     if bf16 and model.dtype != torch.bfloat16:

@@ -9,7 +9,7 @@ section `ppo` of the parameters names; its reference is the policy as it
 starts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import torch
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from stylerl import draws
 from stylerl.config import Params, PPOConfig
@@ -27,6 +27,7 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
 from stylerl.lm import models
+from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.lm.precision import computes_in_bf16
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
@@ -71,7 +72,10 @@ def build_trainer(
     settings, judge = params.ppo, Judge(params.judge, places=places)
     models.tag_with_judge(policy, judge.identity)
 
-    prompts, validation = _draw_prompts(params, labels, policy, tokenizer)
+    # Prompts, and how they are given: with the start of their files.
+    above = {prompt: place.above for prompt, place in (places or {}).items()}
+    encode = PromptEncoder(tokenizer, context_of(policy), above)
+    prompts, validation = _draw_prompts(params, labels, policy, encode)
 
     # Reward: the size expected for each prompt, then the parts.
     def expected(prompts: list[str], name: str) -> dict[str, float]:
@@ -83,6 +87,7 @@ def build_trainer(
             draws.seed_of(params.seed, name),
             bf16=computes_in_bf16(settings.precision),
             known=judge.around,
+            encode=encode,
         )
 
     sizes = expected(prompts, "reference")
@@ -113,6 +118,7 @@ def build_trainer(
         checkpoints=checkpoints,
         whole_lines=True,  # a cut line is no style
         known=judge.around,
+        encode=encode,
     )
 
 
@@ -120,7 +126,7 @@ def _draw_prompts(
     params: Params,
     labels: pd.DataFrame | None,
     policy: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    encode: Callable[[str], list[int]],
 ) -> tuple[list[str], list[str]]:
     """Prompts of the training split to learn from, or those of
     ppo.prompt_texts, and of the validation split to measure on.
@@ -134,7 +140,7 @@ def _draw_prompts(
         if labels is None:
             return []
         found = compliant_prompts(labels, split, params.seed)
-        return fitting_prompts(found, count, settings, policy, tokenizer)
+        return fitting_prompts(found, count, settings, policy, encode)
 
     prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
     if not prompts:
@@ -190,18 +196,14 @@ def fitting_prompts(
     count: int,
     settings: PPOConfig,
     policy: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    encode: Callable[[str], list[int]],
 ) -> list[str]:
     """The first prompts that leave the policy room to answer."""
     limit = getattr(policy.config, "max_position_embeddings", None)
     if limit is None:
         return list(prompts)[:count]
     room = limit - settings.max_new_tokens
-    fit = (
-        prompt
-        for prompt in prompts
-        if len(models.encode_prompt(tokenizer, prompt)) <= room
-    )
+    fit = (prompt for prompt in prompts if len(encode(prompt)) <= room)
     return list(islice(fit, count))
 
 

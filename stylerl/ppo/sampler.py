@@ -4,7 +4,7 @@ Each rank samples and scores its share of a batch; then all have all of it.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ class Sampler:
     reference: PreTrainedModel | None  # None: the policy, its adapters off
     tokenizer: PreTrainedTokenizerBase
     feedback: Feedback
+    encode: Callable[[str], list[int]]  # a prompt's token ids
     ranks: Ranks
     compute: Compute
 
@@ -67,6 +68,7 @@ class Sampler:
                 rows=rows,
                 batch_size=self.config.batch_size,
                 bf16=self.compute.bf16,
+                encode=self.encode,
             )
         # 2. Rewards, from the text alone.
         with phase("judge"):

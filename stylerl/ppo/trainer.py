@@ -25,7 +25,8 @@ Where this departs from the papers, and from TRL's PPOTrainer
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.lm import checkpoint
-from stylerl.lm.models import cast_weights
+from stylerl.lm.models import cast_weights, encode_prompt
 from stylerl.ppo import (
     health,
     identity,
@@ -103,6 +104,7 @@ class PPOTrainer:
         checkpoints: str | Path | None = None,
         whole_lines: bool = False,
         known: substance.Known = substance.anything,
+        encode: Callable[[str], list[int]] | None = None,
     ) -> None:
         """Train `policy` in place, on a GPU if there is one.
 
@@ -130,6 +132,8 @@ class PPOTrainer:
                 was sampled.
             known: `(prompt)` to the names of the module around it, for the
                 floor under substance; by default any name may be one.
+            encode: `(prompt)` to its token ids, with what comes before it;
+                by default those of the prompt alone.
 
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
@@ -173,6 +177,7 @@ class PPOTrainer:
             self.reference,
             tokenizer,
             Feedback(reward, monitor, credit, whole_lines),
+            encode or partial(encode_prompt, tokenizer),
             self.ranks,
             self.compute,
         )

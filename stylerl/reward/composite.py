@@ -334,6 +334,7 @@ def expected_sizes(
     *,
     bf16: bool = False,
     known: substance.Known = substance.anything,
+    encode: Callable[[str], list[int]] | None = None,
 ) -> dict[str, float]:
     """The size asked for with each prompt, from one sample each.
 
@@ -350,6 +351,7 @@ def expected_sizes(
         seed=seed,
         batch_size=config.batch_size,
         bf16=bf16,
+        encode=encode,
         desc="ppo: sample the reference",
     )
     samples: dict[str, list[str]] = {prompt: [] for prompt in prompts}

@@ -1,11 +1,11 @@
 """Supervised fine-tuning: the base model reads compliant code alone.
 
-A snippet is learnt as PPO and the evaluation ask for it: eos + prompt, with
-signature and docstring, then body + eos, and the loss is on the latter alone.
-A model that learns whole texts writes a second docstring after a prompt in
-which the author wrote none.  TRL's SFTTrainer gets token ids, so that it
-neither tokenises nor asks the hub; dropout is off (Huang et al., arXiv
-2403.17031, detail 7).
+A snippet is learnt as PPO and the evaluation ask for it: the start of its
+file, then the prompt, with signature and docstring, then body + eos, and the
+loss is on the latter alone.  A model that learns whole texts writes a second
+docstring after a prompt in which the author wrote none.  TRL's SFTTrainer
+gets token ids, so that it neither tokenises nor asks the hub; dropout is off
+(Huang et al., arXiv 2403.17031, detail 7).
 
 With `fim_share`, that share of the snippets is asked for as an editor asks,
 with what stands after the cursor (fim.py).
@@ -14,27 +14,39 @@ with what stands after the cursor (fim.py).
 import math
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
-from torch.nn import functional
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError, require
 from stylerl.lm import batching
-from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.adapters import ALL, Adapters
+from stylerl.lm.context import nearest_lines, tag_with_context
+from stylerl.lm.logprobs import token_scores
+from stylerl.lm.models import (
+    cast_weights,
+    encode_prompt,
+    load_causal_lm,
+    load_tokenizer,
+)
+from stylerl.lm.packing import Group, pack, response_states
+from stylerl.lm.precision import multiplies_bf16
+from stylerl.lm.sampling import response_logprobs
 from stylerl.supervised import fim, training
 
-HELD_OUT = 300  # compliant snippets of the valid split to measure on
+HELD_OUT = 150  # compliant snippets of the valid split to measure on
 DIGITS = 6
+PART = 4  # snippets a pass on a CPU, which is what memory goes to
 
 
 class FineTuned(NamedTuple):
-    """The model in fp32, its tokenizer, and metrics/sft.json."""
+    """The model, its tokenizer, and metrics/sft.json."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -46,13 +58,18 @@ class Snippet(NamedTuple):
 
     prompt: str
     body: str
+    above: str = ""  # what stands above it in its file
 
     def encode(
-        self, tokenizer: PreTrainedTokenizerBase
+        self, tokenizer: PreTrainedTokenizerBase, context: int = 0
     ) -> tuple[list[int], list[int]]:
         """Token ids of prompt and body, and the same with -100 for those
-        that are given; each part is tokenised alone, as in sampling."""
-        given = encode_prompt(tokenizer, self.prompt)
+        that are given; each part is tokenised alone, as in sampling.
+
+        At most `context` tokens of what stands above come before them.
+        """
+        lines = nearest_lines(tokenizer, self.above, context)
+        given = encode_prompt(tokenizer, self.prompt, lines)
         body = tokenizer.encode(self.body, add_special_tokens=False)
         learnt = [*body, tokenizer.eos_token_id]
         return [*given, *learnt], [*([-100] * len(given)), *learnt]
@@ -74,10 +91,12 @@ def fine_tune(
     config: SFTConfig,
     seed: int,
     log: training.Log | None = None,
+    above: Mapping[str, str] | None = None,
 ) -> FineTuned:
     """Train the base model on the compliant rows of labels.parquet.
 
-    `log` receives loss and rate with the optimiser step.
+    `log` receives loss and rate with the optimiser step; `above` is what
+    stands above functions in their files, by `source_id`.
 
     Raises:
         DataError: no compliant snippet is left in a split.
@@ -90,7 +109,7 @@ def fine_tune(
     tokens = fim.find_or_add(tokenizer) if config.fim_share else None
     model = load_causal_lm(config.base, tokenizer=tokenizer)
     # 2. What is learnt, and what measures it.
-    usable = compliant_snippets(labels)
+    usable = compliant_snippets(labels, above or {})
     measured = {"valid": usable["valid"]}
     if tokens:
         measured["valid_fim"] = asked_at_a_cursor(
@@ -100,18 +119,20 @@ def fine_tune(
             usable["train"], tokens, config.fim_share, seed
         )
     limit = batching.token_limit(model, config.max_tokens)
+    context = config.context
+    tag_with_context(model, context)
     learnt, dropped = _fitting(
-        usable["train"], tokenizer, config.snippets, limit
+        usable["train"], tokenizer, config.snippets, limit, context
     )
     held_out = {
-        name: _fitting(snippets, tokenizer, HELD_OUT, limit)[0]
+        name: _fitting(snippets, tokenizer, HELD_OUT, limit, context)[0]
         for name, snippets in measured.items()
     }
 
     def measure() -> dict[str, dict[str, float]]:
         return {
             name: likelihood(
-                model, tokenizer, snippets, config.batch_size
+                model, tokenizer, snippets, config.batch_size, context
             ).rounded()
             for name, snippets in held_out.items()
         }
@@ -141,27 +162,34 @@ def asked_at_a_cursor(
     without a body, or that holds one of the tokens, stays as it is.
     """
     asked = []
-    for prompt, body in snippets:
+    for prompt, body, above in snippets:
         rng = random.Random(f"{seed}:{prompt}{body}")
         usable = body and not any(token in prompt + body for token in tokens)
         if usable and rng.random() < share:
             prompt, body = fim.infill(tokens, prompt, body, rng)
-        asked.append(Snippet(prompt, body))
+        asked.append(Snippet(prompt, body, above))
     return asked
 
 
-def compliant_snippets(labels: pd.DataFrame) -> dict[str, list[Snippet]]:
+def compliant_snippets(
+    labels: pd.DataFrame, above: Mapping[str, str]
+) -> dict[str, list[Snippet]]:
     """The compliant snippets of each split, in the table's order.
+
+    `above` is what stands above them, by `source_id`.
 
     Raises:
         DataError: a split has none.
     """
     snippets: dict[str, list[Snippet]] = {"train": [], "valid": []}
-    columns = ("split", "text", "body_start")
+    columns = ("split", "source_id", "text", "body_start")
     clean = labels[labels["compliant"] & labels["split"].isin(snippets)]
-    for split, text, at in zip(*(clean[c] for c in columns), strict=True):
+    for split, name, text, at in zip(
+        *(clean[c] for c in columns), strict=True
+    ):
         at = max(at, 0)  # a file has no body: all of it is learnt
-        snippets[split].append(Snippet(text[:at], text[at:]))
+        before = above.get(name, "")
+        snippets[split].append(Snippet(text[:at], text[at:], before))
     for split, found in snippets.items():
         if not found:
             raise DataError(
@@ -178,27 +206,40 @@ def likelihood(
     tokenizer: PreTrainedTokenizerBase,
     snippets: Sequence[Snippet],
     batch_size: int,
+    context: int = 0,
 ) -> Likelihood:
     """Mean loss a token, and bits per byte, of snippets that fit the model."""
-    rows = [snippet.encode(tokenizer) for snippet in snippets]
-    every = [ids for ids, _ in rows]
-    nats, tokens = 0.0, 0
-    for batch in batching.batches_by_length(every, batch_size):
-        ids, mask = batching.pad_right(
-            [every[i] for i in batch], tokenizer.pad_token_id
-        )  # (B, T)
-        targets, _ = batching.pad_right([rows[i][1] for i in batch], -100)
-        ids, mask = ids.to(model.device), mask.to(model.device)
-        targets = targets[:, 1:].to(model.device)
-        logits = model(input_ids=ids, attention_mask=mask).logits
-        nats += functional.cross_entropy(
-            logits[:, :-1].float().flatten(0, 1),
-            targets.flatten(),
-            reduction="sum",
-        ).item()
-        tokens += int((targets != -100).sum())
+    prompts, bodies = [], []
+    for snippet in snippets:
+        ids, learnt = snippet.encode(tokenizer, context)
+        given = learnt.count(-100)
+        prompts.append(ids[:given])
+        bodies.append(ids[given:])
+    nats = -sum(
+        float(logprobs.double().sum())
+        for logprobs in response_logprobs(
+            model, tokenizer, prompts, bodies, batch_size=batch_size
+        )
+    )
+    tokens = sum(map(len, bodies))
     size = sum(len(snippet.body.encode()) for snippet in snippets)
     return Likelihood(nats / tokens, nats / math.log(2) / size)
+
+
+def body_logprobs(
+    model: PreTrainedModel, rows: Sequence[tuple[list[int], list[int]]]
+) -> Tensor:
+    """Log-probabilities of all learnt tokens, (N,) nats.
+
+    `rows` are what `Snippet.encode` gives.
+    """
+    groups = []
+    for ids, learnt in rows:
+        given = learnt.count(-100)
+        groups.append(Group(ids[:given], [ids[given:]]))
+    packed = pack(groups).to(model.device)
+    states = response_states(model, packed)
+    return token_scores(model, states, packed.tokens, 1.0).logprobs
 
 
 def _fitting(
@@ -206,6 +247,7 @@ def _fitting(
     tokenizer: PreTrainedTokenizerBase,
     count: int,
     limit: int,
+    context: int,
 ) -> tuple[list[Snippet], int]:
     """The first `count` snippets of at most `limit` tokens, and how many of
     those before the last of them were longer."""
@@ -214,7 +256,7 @@ def _fitting(
     for snippet in snippets:
         if len(fitting) == count:
             break
-        if len(snippet.encode(tokenizer)[0]) > limit:
+        if len(snippet.encode(tokenizer, context)[0]) > limit:
             too_long += 1
         else:
             fitting.append(snippet)
@@ -239,17 +281,34 @@ def _train(
     require("pipeline", "datasets", "trl")
     from datasets import Dataset
     from trl import SFTConfig as Arguments
-    from trl import SFTTrainer
+
+    from stylerl.supervised.body_trainer import BodyTrainer
 
     ids, learnt = zip(
-        *(snippet.encode(tokenizer) for snippet in snippets), strict=True
+        *(snippet.encode(tokenizer, config.context) for snippet in snippets),
+        strict=True,
     )
     dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
+    adapters, part = None, config.batch_size
+    if model.device.type == "cpu":
+        part = math.gcd(part, PART)
+    if config.lora_rank:
+        if multiplies_bf16():
+            cast_weights(model, torch.bfloat16)
+        alpha = 2.0 * config.lora_rank
+        adapters = Adapters(model, config.lora_rank, alpha, [ALL], seed)
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = SFTTrainer(
+        trainer = BodyTrainer(
+            adapters,
             model=model,
             args=Arguments(
-                **training.training_arguments(config, seed, Path(scratch)),
+                **training.training_arguments(config, seed, Path(scratch))
+                | {
+                    "per_device_train_batch_size": part,
+                    "gradient_accumulation_steps": config.batch_size // part,
+                    # Adapters' frozen weights are bf16 as they are.
+                    "bf16": multiplies_bf16() and adapters is None,
+                },
                 max_length=None,
             ),
             train_dataset=dataset,

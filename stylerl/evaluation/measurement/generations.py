@@ -19,6 +19,7 @@ from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models, sampling
+from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.lm.precision import computes_in_bf16
 
 REFERENCE = "sft"  # what KL is measured against
@@ -120,8 +121,10 @@ def complete_prompts(
 ) -> pd.DataFrame:
     """One model's rows: of each prompt the samples with these numbers.
 
-    A sample is a function of the model, the seed, the prompt's place and the
-    sample's number, so the same numbers are the same draws for every model.
+    All models are given as much of a prompt's file as `reference` learnt
+    with.  A sample is a function of the model, the seed, the prompt's place
+    and the sample's number, so the same numbers are the same draws for every
+    model.
     """
     ours, theirs = loaded.tokenizer, reference.tokenizer
     alike = loaded is reference or ours.get_vocab() == theirs.get_vocab()
@@ -140,6 +143,11 @@ def complete_prompts(
         ],
         batch_size=config.batch_size,
         bf16=computes_in_bf16(config.precision),
+        encode=PromptEncoder(
+            ours,
+            context_of(reference.model),
+            {prompt.text: prompt.above for prompt in prompts},
+        ),
         desc=f"evaluate: sample {name}",
     )
     return pd.DataFrame(

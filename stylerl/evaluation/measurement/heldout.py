@@ -25,6 +25,7 @@ class Prompt(NamedTuple):
     id: str
     text: str
     human: str | None
+    above: str = ""  # what stands above it in its file, where known
 
 
 def literal_prompts(texts: Sequence[str]) -> list[Prompt]:
@@ -74,7 +75,9 @@ def draw_prompts(
         ):
             theirs = attribute(text, True, verdict.violations).prompt
             if verdict.parsed and not theirs and fits(text):
-                prompts.setdefault(text, Prompt(name, text, body))
+                place = (places or {}).get(name)
+                above = place.above if place else ""
+                prompts.setdefault(text, Prompt(name, text, body, above))
         if len(prompts) >= count:
             break
     if not prompts:

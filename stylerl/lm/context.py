@@ -1,0 +1,68 @@
+"""What a model is given before a prompt: the start of the file around it.
+
+A prompt is a signature, and its docstring if it has one; what its body may
+call stands above it: imports, the class, other functions.  An editor sends
+that too.  So many tokens of it are given as the model has learnt with, which
+its config.json says (`context`): whole lines, the nearest ones.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from stylerl.lm.models import encode_prompt
+
+
+@dataclass(frozen=True)
+class PromptEncoder:
+    """From a prompt to token ids, those of its context first.
+
+    Each part is tokenised alone, so that a prompt has the same tokens in
+    any file.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    budget: int = 0  # tokens of context, at most
+    above: Mapping[str, str] = field(default_factory=dict)  # by prompt
+
+    def __call__(self, prompt: str) -> list[int]:
+        """Token ids: the document's first, context, prompt."""
+        above = self.above.get(prompt, "")
+        context = nearest_lines(self.tokenizer, above, self.budget)
+        return encode_prompt(self.tokenizer, prompt, context)
+
+
+def nearest_lines(
+    tokenizer: PreTrainedTokenizerBase, above: str, budget: int
+) -> list[int]:
+    """Token ids of the last lines of a text that fit; none may."""
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    # A line break and the indentation after it may be one token: together,
+    # lines have about as many tokens as alone, and no more as a rule.
+    kept: list[str] = []
+    room = budget
+    for line in reversed(above.splitlines(keepends=True)):
+        room -= len(encode(line))
+        if room < 0:
+            break
+        kept.insert(0, line)
+    ids = encode("".join(kept))
+    while len(ids) > budget:
+        del kept[0]
+        ids = encode("".join(kept))
+    return ids
+
+
+def tag_with_context(model: PreTrainedModel, budget: int) -> None:
+    """Record how much context a model has learnt with."""
+    model.config.context = budget
+
+
+def context_of(model: PreTrainedModel) -> int:
+    """How much context a model has learnt with, in tokens."""
+    return int(getattr(model.config, "context", 0))
