@@ -536,9 +536,6 @@ class PPOConfig(Section):
         "that is faster",
         choices=("auto", "bf16", "fp32"),
     )
-    gradient_checkpointing: bool = setting(
-        False, "compute activations twice to save memory"
-    )
     checkpoint_every: int = setting(
         4,
         "updates between checkpoints to resume from; 0 writes none",

@@ -78,7 +78,7 @@ def keep_memory() -> None:
     """Let glibc keep what is freed, instead of handing it back to the system.
 
     Activations and logits are tens of megabytes, which it would fetch anew
-    each time, page by page: a third of the time of a training step.
+    each time, page by page: 28% of the time of a training step.
     """
     mallopt = sys.platform == "linux" and getattr(
         ctypes.CDLL(None), "mallopt", None

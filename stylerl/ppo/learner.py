@@ -105,7 +105,6 @@ class Learner:
             formulas.kl_to_come(_kl(batch), batch.mask, self.config.gamma),
         )
         self._set_rate()
-        self.policy.train(self.config.gradient_checkpointing)
         sums = MetricSums()
         # Sums of every step are kept, and divided once at the end.
         for rows in self._minibatches(len(batch.input_ids)):

@@ -84,22 +84,6 @@ class PolicyWithValue(nn.Module):
             values: Tensor = self.value_head(hidden.float())
         return values.squeeze(-1)
 
-    def enable_gradient_checkpointing(self) -> None:
-        """Compute activations again in the backward pass.
-
-        transformers does so in training mode alone, so every dropout is set
-        to zero first; in that mode it has no KV cache, so sampling is done
-        in evaluation mode.
-        """
-        for module in self.modules():
-            for name, value in vars(module).items():
-                if isinstance(value, float) and (
-                    name == "p" or "drop" in name
-                ):
-                    setattr(module, name, 0.0)
-        self.model.gradient_checkpointing_enable()
-        self.train()
-
     def add_adapters(
         self, rank: int, alpha: float, targets: Sequence[str], seed: int
     ) -> None:

@@ -227,8 +227,6 @@ class PPOTrainer:
                 draws.seed_of(self.seed, "adapters"),
             )
         preconditions.check_trained(config, self.policy)
-        if config.gradient_checkpointing:
-            self.policy.enable_gradient_checkpointing()
 
     def __len__(self) -> int:
         """The number of updates."""

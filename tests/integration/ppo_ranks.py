@@ -10,9 +10,8 @@ from pathlib import Path
 import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
-from torch.distributed.tensor import DTensor
 
-from stylerl.ppo import PPOConfig, PPOTrainer, sharding
+from stylerl.ppo import PPOConfig, PPOTrainer
 
 CONFIG = PPOConfig(
     updates=3,
@@ -23,6 +22,7 @@ CONFIG = PPOConfig(
     max_new_tokens=8,
     precision="fp32",
     learning_rate=1e-3,
+    lora_rank=0,
     ent_coef=0.01,
     checkpoint_every=1,
     validate_every=2,
@@ -53,19 +53,11 @@ def make(folder):
     )
 
 
-def held(policy):
-    """How many numbers of the policy this process holds."""
-    return sum(
-        (w.to_local() if isinstance(w, DTensor) else w).numel()
-        for w in policy.parameters()
-    )
-
-
 def main():
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     trainer = make(folder)
-    start = sharding.full_tensors(trainer.policy.trained())
+    start = trainer.policy.trained()
     if trainer.ranks.is_main:
         save_file(start, folder / "start.safetensors")
     for step in trainer:
@@ -75,11 +67,10 @@ def main():
     for _ in trainer:
         pass
     index = trainer.ranks.rank
-    weights = sharding.full_tensors(trainer.policy.trained())
+    weights = trainer.policy.trained()
     save_file(weights, folder / f"weights{index}.safetensors")
     trainer.save_policy(folder / "model")
     if trainer.ranks.is_main:
-        (folder / "held.txt").write_text(str(held(trainer.policy)))
         numbers = [v for row in trainer.history for v in row.values()]
         (folder / "history.txt").write_text(" ".join(map(str, numbers)))
 

@@ -307,10 +307,11 @@ def test_a_model_that_is_random_fails_its_rehearsal(llama_folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("micro_batch", "sequences"),
-    [(0, 4), (1, 1), (3, 3), (8, 4)],  # a minibatch has 16 / 4 episodes
+    ("pass_tokens", "sequences"),
+    # A minibatch has 16 / 4 episodes.
+    [(0, 4), (128, 1), (384, 3), (1024, 4)],
 )
-def test_memory_of_ppo_by_hand(micro_batch, sequences):
+def test_memory_of_ppo_by_hand(pass_tokens, sequences):
     # A sequence has 96 + 32 = 128 tokens.  A token keeps 2 layers x 20 x
     # 8 wide x 4 bytes = 1280, and 3 x 100 logits x 4 bytes = 1200: a
     # sequence 128 x 2480 = 317,440.  1000 parameters take 16 + 2 x 4
@@ -319,7 +320,8 @@ def test_memory_of_ppo_by_hand(micro_batch, sequences):
         batch_size=16,
         num_minibatches=4,
         max_new_tokens=32,
-        micro_batch=micro_batch,
+        pass_tokens=pass_tokens,
+        lora_rank=0,
     )
     shape = Shape(1000, hidden=8, layers=2, vocabulary=100, adapted=30)
 
@@ -364,19 +366,6 @@ def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     assert "all-linear" in found.remedy
 
 
-def test_a_separate_value_model_takes_memory_by_hand():
-    # Twice the trained parameters: 16,000 more; twice the layers' states:
-    # 128 tokens x 1280 = 163,840 more.
-    shape = Shape(1000, hidden=8, layers=2, vocabulary=100, adapted=30)
-    sizes = [
-        memory.ppo_bytes(
-            shape, PPOConfig(value=value, micro_batch=1, max_new_tokens=32)
-        )
-        for value in ("shared", "separate")
-    ]
-    assert sizes[1] - sizes[0] == 163_840 + 16_000
-
-
 def test_memory_that_does_not_suffice(llama_folder, monkeypatch):
     name, params = str(llama_folder), Params()
     assert model_checks.check_memory(name, params).status is Status.OK
@@ -384,7 +373,7 @@ def test_memory_that_does_not_suffice(llama_folder, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 2**20)
     found = model_checks.check_memory(name, params)
     assert found.status is Status.FAIL
-    assert "ppo.micro_batch" in found.remedy
+    assert "ppo.pass_tokens" in found.remedy
 
 
 def test_memory_available_is_of_this_machine():

@@ -1,7 +1,4 @@
-"""Two processes under `accelerate launch` take the steps of one.
-
-With their weights replicated, or cut up between them (FSDP).
-"""
+"""Two processes under `accelerate launch` take the steps of one."""
 
 import os
 import subprocess
@@ -91,12 +88,11 @@ def one(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["--multi_gpu", "--use_fsdp"])
-def test_two_processes_end_where_one_does(way, one, tmp_path):
+def test_two_processes_end_where_one_does(one, tmp_path):
     """Seven episodes, so that the shares differ; four minibatches, so that
     one has a single row and the second process none of it.  Three validation
     prompts, which are no even share either."""
-    launch(tmp_path, 2, way)
+    launch(tmp_path, 2)
     start = load_file(one / "start.safetensors")
     alone, main, other = weights(one), weights(tmp_path), weights(tmp_path, 1)
     for name, weight in alone.items():
@@ -112,9 +108,3 @@ def test_two_processes_end_where_one_does(way, one, tmp_path):
     saved = load_causal_lm(tmp_path / "model")
     for name, weight in saved.named_parameters():
         assert torch.equal(weight, main[f"model.{name}"]), name
-    size, held = (
-        int((folder / "held.txt").read_text()) for folder in (one, tmp_path)
-    )
-    assert held / size == (
-        pytest.approx(0.5, abs=0.01) if "fsdp" in way else 1
-    )

@@ -1,6 +1,7 @@
 """The stage `ppo` as a whole, on a tiny model: params in, artifacts out."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -25,6 +26,7 @@ BODY = "    return value\n"
 SETTINGS = {
     "ppo.monitor": "none",
     "ppo.updates": 3,
+    "ppo.lora_rank": 0,
     "ppo.baseline": "value",
     "ppo.batch_size": 6,
     "ppo.num_minibatches": 2,
@@ -177,24 +179,6 @@ def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
     assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
 
 
-def test_the_reference_is_the_sft_model_and_the_value_model_the_reward_model(
-    workspace, tmp_path, tokenizer
-):
-    other = build_llama(len(tokenizer), seed=1)
-    sft = models.load_causal_lm(tmp_path / "artifacts/sft")
-    models.save_model(
-        other, tokenizer, tmp_path / factory.REWARD_MODELS / "classifier"
-    )
-    params = workspace(value="separate", updates=1)
-    trainer = ppo.make_trainer(params)
-    for mine, theirs in (
-        (trainer.reference, sft),
-        (trainer.policy.value_trunk, other.base_model),
-    ):
-        for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
-            assert torch.equal(a, b)
-
-
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
     params = workspace(credit="token", reward={"linter": 2.0})
     assert ppo.make_trainer(params).sampler.feedback.credit.weight == 2.0
@@ -210,7 +194,13 @@ def draw(tokenizer, split="train", count=100, room=8):
     policy = build_llama(len(tokenizer))
     settings = config.PPOConfig(max_new_tokens=room)
     found = compliant_prompts(labels(), split, seed=0)
-    return factory.fitting_prompts(found, count, settings, policy, tokenizer)
+    return factory.fitting_prompts(
+        found,
+        count,
+        settings,
+        policy,
+        partial(models.encode_prompt, tokenizer),
+    )
 
 
 def test_prompts_are_clean_functions_of_their_split(tokenizer):

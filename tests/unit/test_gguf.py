@@ -139,17 +139,20 @@ def test_a_base_of_the_hub_gives_the_same_logits(tmp_path) -> None:
     assert torch.allclose(found, wanted, atol=1e-4)
 
 
-def test_merged_adapters_leave_as_weights(tiny_llama, tokenizer) -> None:
+def test_merged_adapters_leave_as_weights(
+    tiny_llama, tokenizer, tmp_path
+) -> None:
     """LoRA's W + (alpha / rank) B A, with alpha 4 and rank 2."""
     before = tiny_llama.state_dict()["model.layers.0.mlp.up_proj.weight"]
     before = before.clone()
     policy = adapted(tiny_llama)
+    policy.save(tokenizer, tmp_path / "m")
     held = dict(policy.named_parameters())
     a, b = (
         next(w for n, w in held.items() if f"0.mlp.up_proj.lora_{x}" in n)
-        for x in "AB"
+        for x in "ab"
     )
-    weights, found, wanted = parts(policy.adapters.merged())
+    weights, found, wanted = parts(load_causal_lm(tmp_path / "m"))
     up = weights["blk.0.ffn_up.weight"]
     assert torch.allclose(up, before + 2 * b @ a, atol=1e-5)
     assert torch.allclose(found, wanted, atol=1e-4)

@@ -7,15 +7,8 @@ import torch
 from conftest import build_gpt2, build_llama
 
 from stylerl.lm import logprobs
-from stylerl.lm.logprobs import (
-    response_mask,
-    response_states,
-    right_pad,
-    token_scores,
-)
-
-PROMPTS = [[1, 40, 50], [1, 60, 61, 62, 63]]
-RESPONSES = [[70, 71, 1], [80]]
+from stylerl.lm.logprobs import token_scores
+from stylerl.lm.packing import Group, pack, response_states
 
 
 class _Head(torch.nn.Module):
@@ -30,12 +23,6 @@ class _Head(torch.nn.Module):
 
     def get_output_embeddings(self):
         return self.linear
-
-
-def test_a_response_is_emitted_from_the_state_before_it():
-    """Prompt of 3 and response of 3: states 2, 3, 4; of 5 and 1: state 4."""
-    mask = response_mask(torch.tensor([3, 5]), torch.tensor([3, 1]), 6)
-    assert mask.int().tolist() == [[0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 1, 0]]
 
 
 def test_two_logits_by_hand():
@@ -72,46 +59,16 @@ def test_its_gradient_is_the_numerical_one(rows, bias, monkeypatch):
     )
 
 
-def test_padding_on_either_side_changes_nothing(tiny_lm):
-    """Right-padded without a mask = left-padded with one = alone."""
-    starts = torch.tensor([len(p) for p in PROMPTS])
-    lengths = torch.tensor([len(r) for r in RESPONSES])
-    rows = [p + r for p, r in zip(PROMPTS, RESPONSES, strict=True)]
-    hidden, tokens = response_states(
-        tiny_lm, right_pad(rows, 0), starts, lengths
-    )
-    assert tokens.tolist() == [70, 71, 1, 80]
-    together = token_scores(tiny_lm, hidden, tokens, 0.8).logprobs
-    alone = []
-    for prompt, response in zip(PROMPTS, RESPONSES, strict=True):
-        ids = torch.tensor([prompt + response])
-        logp = torch.log_softmax(tiny_lm(ids).logits / 0.8, dim=-1)[0]
-        alone += [
-            logp[len(prompt) - 1 + at, token].item()
-            for at, token in enumerate(response)
-        ]
-    assert together.tolist() == pytest.approx(alone, abs=1e-5)
-    width = max(map(len, rows))
-    left = torch.tensor([[0] * (width - len(r)) + r for r in rows])
-    mask = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows])
-    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    logits = tiny_lm(left, attention_mask=mask, position_ids=positions).logits
-    logp = torch.log_softmax(logits[:, :-1] / 0.8, dim=-1)
-    padded = logp.gather(-1, left[:, 1:, None]).squeeze(-1)
-    assert padded[0, -3:].tolist() == pytest.approx(alone[:3], abs=1e-5)
-    assert padded[1, -1:].tolist() == pytest.approx(alone[3:], abs=1e-5)
-
-
 @pytest.mark.parametrize("build", [build_llama, build_gpt2])
 def test_the_gradient_of_a_model_is_autograds(build, tokenizer):
     ids = torch.tensor([[1, 40, 50, 60, 70]])
-    starts, lengths = torch.tensor([2]), torch.tensor([3])
+    one = pack([Group([1, 40], [[50, 60, 70]])])
     gradients = []
     for ours in (True, False):
         lm = build(len(tokenizer))
         if ours:
-            hidden, tokens = response_states(lm, ids, starts, lengths)
-            scores = token_scores(lm, hidden, tokens, 1.0)
+            states = response_states(lm, one)
+            scores = token_scores(lm, states, one.tokens, 1.0)
             loss = scores.logprobs.sum() + scores.entropy.sum()
         else:
             logp = torch.log_softmax(lm(ids).logits[:, 1:4], dim=-1)

@@ -90,7 +90,7 @@ def make(reward, *, prompts=("x",), checkpoints=None, **changes):
     settings = {
         "updates": 2,
         "batch_size": 16,
-        "micro_batch": 0,
+        "pass_tokens": 0,
         "max_new_tokens": 8,
         "temperature": 1.0,
         "precision": "fp32",

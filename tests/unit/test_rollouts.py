@@ -90,28 +90,29 @@ def test_rank_correlation(a, b, rho):
     assert rank_correlation(*arrays) == pytest.approx(rho)
 
 
-def test_micro_batches_hold_every_row_once_the_longest_first():
-    rows = [[1] * n for n in (3, 9, 5, 7, 4)]
+def test_a_pass_takes_rows_until_it_is_full_the_longest_first():
+    """Prompts of 2 and 1 tokens, and responses of 2, 8, 4, 6 and 3.  The
+    second prompt has rows 1 and 3, of which each fills a pass of 9 tokens;
+    the first has 2 + 4 + 3, and row 0 is too much."""
+    rows = [[1, 9, *[5] * 2], [7, *[5] * 8], [1, 9, *[5] * 4]]
+    rows += [[7, *[5] * 6], [1, 9, *[5] * 3]]
     batch = make(
         input_ids=rows,
-        prompt_lengths=torch.ones(5, dtype=torch.long),
+        prompt_lengths=torch.tensor([2, 1, 2, 1, 2]),
         response_lengths=torch.tensor([2, 8, 4, 6, 3]),
     )
-    cpu = torch.device("cpu")
-    cuts = list(
-        Compute(False, 2, 1.0, cpu).micro_batches(batch, torch.arange(5))
-    )
-    assert [part.tolist() for part, _ in cuts] == [[1, 3], [2, 4], [0]]
-    assert [tuple(micro.input_ids.shape) for _, micro in cuts] == [
-        (2, 9),
-        (2, 5),
-        (1, 3),
-    ]
-    assert cuts[1][1].response_lengths.tolist() == [4, 3]
-    whole = Compute(False, 0, 1.0, cpu)
-    assert len(list(whole.micro_batches(batch, torch.arange(5)))) == 1
-    none = torch.arange(0)
-    assert list(whole.micro_batches(batch, none)) == []
+    cpu, every = torch.device("cpu"), torch.arange(5)
+    compute = Compute(False, False, 9, 1.0, cpu)
+    cuts = list(compute.packs(batch, every))
+    assert [part.tolist() for part, _ in cuts] == [[1], [3], [2, 4], [0]]
+    # A response's last token is not read: 1 + 7, 1 + 5, 2 + 3 + 2, 2 + 1.
+    assert [each.input_ids.shape[1] for _, each in cuts] == [8, 6, 7, 3]
+    assert [len(each.tokens) for _, each in cuts] == [8, 6, 7, 2]
+    whole = Compute(False, False, 0, 1.0, cpu)
+    (((part, one),)) = whole.packs(batch, every)
+    assert part.tolist() == [1, 3, 2, 4, 0]
+    assert one.layout.group == 3
+    assert list(whole.packs(batch, torch.arange(0))) == []
 
 
 def share(rows, index):
