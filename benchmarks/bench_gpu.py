@@ -2,7 +2,7 @@
 
     make gpu       # or: python benchmarks/bench_gpu.py [--toy] [--seconds N]
 
-Needs a checkout, pytest, torch, transformers, accelerate, peft, pandas and
+Needs a checkout, pytest, torch, transformers, accelerate, pandas and
 pyarrow, and no network: what else it imports comes as wheels (`make wheels`).
 Prefect, DVC and MLflow are not needed.  Three parts, each in processes of its
 own:

@@ -389,7 +389,7 @@ class PPOConfig(Section):
         ge=1,
     )
     prompts: int = setting(
-        256, "prompts to draw episodes from, of the training split", ge=1
+        96, "prompts to draw episodes from, of the training split", ge=1
     )
     prompt_texts: tuple[str, ...] = setting(
         (),
@@ -504,7 +504,7 @@ class PPOConfig(Section):
         ge=0,
     )
     validation_prompts: int = setting(
-        64, "prompts of the validation split to measure on", ge=1
+        48, "prompts of the validation split to measure on", ge=1
     )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", ge=0
@@ -581,11 +581,10 @@ class PPOConfig(Section):
                 "siblings end at different tokens; got "
                 f"{self.gamma}: take the baseline batch or value"
             )
-        if self.num_minibatches > (most := self.batch_size // self.copies):
+        if self.num_minibatches > self.batch_size:
             raise ConfigError(
-                "ppo.num_minibatches must be at most the prompts of a batch, "
-                f"{most}; got {self.num_minibatches}: lower it, or raise "
-                "ppo.batch_size"
+                f"ppo.num_minibatches must be at most ppo.batch_size, "
+                f"{self.batch_size}; got {self.num_minibatches}: change either"
             )
         # What must name something.
         _check_stop_strings("ppo.stop_strings", self.stop_strings)

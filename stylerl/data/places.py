@@ -132,7 +132,7 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
 
 
 def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
-    """What stands above labelled functions in their files, by `source_id`.
+    """What stands above labelled functions in their files, by their text.
 
     Args:
         folder: what the stage filter has written, artifacts/filter.
@@ -144,7 +144,8 @@ def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
     snippets = storage.read_table(folder / "snippets.parquet")
     cut = snippets[snippets["id"].isin(labels["source_id"])]
     found = places(folder / "files.parquet", cut)
-    return {name: place.above for name, place in found.items()}
+    pairs = zip(labels["source_id"], labels["text"], strict=True)
+    return {text: found[name].above for name, text in pairs if name in found}
 
 
 def places_of_prompts(

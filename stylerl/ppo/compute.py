@@ -51,11 +51,6 @@ class Compute:
             device,
         )
 
-    @property
-    def frozen_dtype(self) -> torch.dtype:
-        """Of weights that are not trained."""
-        return torch.bfloat16 if self.bf16 else torch.float32
-
     def autocast(self, *, enabled: bool = True) -> torch.autocast:
         """bf16 autocast where trained weights need it."""
         enabled = enabled and self.autocasts

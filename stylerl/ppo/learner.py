@@ -188,10 +188,13 @@ class Learner:
     def _minibatches(self, count: int) -> Iterator[Tensor]:
         """The rows of each optimiser step of an update.
 
-        A group stays together, and its prompt is computed once.
+        A group stays together, and its prompt is computed once, where there
+        are enough of them.
         """
-        copies = self.config.copies
-        groups = torch.arange(count).view(-1, copies)
+        size = self.config.copies
+        if count // size < self.config.num_minibatches:
+            size = 1
+        groups = torch.arange(count).view(-1, size)
         for epoch in range(self.config.update_epochs):
             order = draws.permutation(len(groups), self.seed, self.done, epoch)
             for part in order.tensor_split(self.config.num_minibatches):

@@ -30,6 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -58,7 +59,7 @@ __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 ROLLBACKS = 3  # then training gives up
 FORMAT = 3  # of a checkpoint's state; another one is another version's
-REFERENCE_BATCHES = 4  # that say what the constraints ask to keep
+REFERENCE_BATCHES = 2  # that say what the constraints ask to keep
 VALIDATE = "validate"  # the phase that is not part of training
 
 
@@ -210,7 +211,10 @@ class PPOTrainer:
         if not isinstance(policy, PolicyWithValue):
             policy = PolicyWithValue(policy.float(), value=config.critic)
         self.policy = policy.eval().float().to(self.ranks.device)
-        frozen = self.compute.frozen_dtype
+        # What is not trained has the type of the passes.
+        frozen = torch.float32
+        if self.compute.bf16 and config.lora_rank:
+            frozen = torch.bfloat16
         if reference is None and not config.lora_rank:
             reference = copy.deepcopy(self.policy.model)
         self.reference = reference

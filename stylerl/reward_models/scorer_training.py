@@ -37,7 +37,7 @@ from stylerl.reward_models.preference_pair import Preference
 from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
-PART = 8  # labels, or pairs, at once on a CPU
+PART = 2  # labels, or pairs, at once on a CPU, for memory's sake
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 
 

@@ -4,43 +4,54 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
-from transformers import TrainerCallback
-from trl import SFTTrainer
+from transformers import Trainer, TrainerCallback
 
 from stylerl.lm.adapters import Adapters
 from stylerl.supervised.sft import body_logprobs
 
 
-class BodyTrainer(SFTTrainer):  # type: ignore[misc]
-    """Logits exist for learnt tokens alone, and no padding is computed."""
+def body_trainer(adapters: Adapters | None, **options: Any) -> Trainer:
+    """A trainer of `adapters`, or of all weights.
 
-    loss_is_scaled_for_ga: Any = True  # by the tokens of all its passes
+    Logits exist for learnt tokens alone, and no padding is computed.
+    `options` are SFTTrainer's.
+    """
+    from trl import SFTTrainer  # takes seconds
 
-    def __init__(self, adapters: Adapters | None, **options: Any) -> None:
-        """Train `adapters`, or all weights; `options` are SFTTrainer's."""
-        super().__init__(**options)
-        if adapters is not None:
-            self.add_callback(_Merge(adapters))
+    class BodyTrainer(SFTTrainer):  # type: ignore[misc]
+        """TRL's trainer with another loss."""
 
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Mapping[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Tensor:
-        """What a pass adds to an optimiser step's mean nats a token, ()."""
-        rows = [
-            (ids[seen].tolist(), learnt[seen].tolist())
-            for ids, learnt, seen in zip(
-                inputs["input_ids"],
-                inputs["labels"],
-                inputs["attention_mask"].bool(),
-                strict=True,
-            )
-        ]
-        logprobs = body_logprobs(model, rows)
-        return -logprobs.sum() / (num_items_in_batch or len(logprobs))
+        loss_is_scaled_for_ga: Any = True  # by the tokens of all its passes
+
+        def compute_loss(
+            self,
+            model: Any,
+            inputs: Mapping[str, Tensor],
+            return_outputs: bool = False,
+            num_items_in_batch: Tensor | int | None = None,
+        ) -> Tensor:
+            """What a pass adds to a step's mean nats a learnt token, ()."""
+            with self.accelerator.autocast():
+                logprobs = body_logprobs(
+                    self.accelerator.unwrap_model(model), _rows(inputs)
+                )
+            return -logprobs.sum() / (num_items_in_batch or len(logprobs))
+
+    trainer: Trainer = BodyTrainer(**options)
+    if adapters is not None:
+        trainer.add_callback(_Merge(adapters))
+    return trainer
+
+
+def _rows(inputs: Mapping[str, Tensor]) -> list[tuple[list[int], list[int]]]:
+    """The rows of a padded batch, as `Snippet.encode` gives them."""
+    columns = ("input_ids", "labels", "attention_mask")
+    return [
+        (ids[seen.bool()].tolist(), learnt[seen.bool()].tolist())
+        for ids, learnt, seen in zip(
+            *(inputs[name] for name in columns), strict=True
+        )
+    ]
 
 
 class _Merge(TrainerCallback):
@@ -50,4 +61,5 @@ class _Merge(TrainerCallback):
         self.adapters = adapters
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """After each step."""
         self.adapters.merge()

@@ -96,7 +96,7 @@ def fine_tune(
     """Train the base model on the compliant rows of labels.parquet.
 
     `log` receives loss and rate with the optimiser step; `above` is what
-    stands above functions in their files, by `source_id`.
+    stands above functions in their files, by their text.
 
     Raises:
         DataError: no compliant snippet is left in a split.
@@ -109,7 +109,7 @@ def fine_tune(
     tokens = fim.find_or_add(tokenizer) if config.fim_share else None
     model = load_causal_lm(config.base, tokenizer=tokenizer)
     # 2. What is learnt, and what measures it.
-    usable = compliant_snippets(labels, above or {})
+    usable = compliant_snippets(labels, above)
     measured = {"valid": usable["valid"]}
     if tokens:
         measured["valid_fim"] = asked_at_a_cursor(
@@ -172,23 +172,21 @@ def asked_at_a_cursor(
 
 
 def compliant_snippets(
-    labels: pd.DataFrame, above: Mapping[str, str]
+    labels: pd.DataFrame, above: Mapping[str, str] | None = None
 ) -> dict[str, list[Snippet]]:
     """The compliant snippets of each split, in the table's order.
 
-    `above` is what stands above them, by `source_id`.
+    `above` is what stands above them, by their text.
 
     Raises:
         DataError: a split has none.
     """
     snippets: dict[str, list[Snippet]] = {"train": [], "valid": []}
-    columns = ("split", "source_id", "text", "body_start")
+    columns = ("split", "text", "body_start")
     clean = labels[labels["compliant"] & labels["split"].isin(snippets)]
-    for split, name, text, at in zip(
-        *(clean[c] for c in columns), strict=True
-    ):
+    for split, text, at in zip(*(clean[c] for c in columns), strict=True):
         at = max(at, 0)  # a file has no body: all of it is learnt
-        before = above.get(name, "")
+        before = (above or {}).get(text, "")
         snippets[split].append(Snippet(text[:at], text[at:], before))
     for split, found in snippets.items():
         if not found:
@@ -282,7 +280,7 @@ def _train(
     from datasets import Dataset
     from trl import SFTConfig as Arguments
 
-    from stylerl.supervised.body_trainer import BodyTrainer
+    from stylerl.supervised.body_trainer import body_trainer
 
     ids, learnt = zip(
         *(snippet.encode(tokenizer, config.context) for snippet in snippets),
@@ -298,7 +296,7 @@ def _train(
         alpha = 2.0 * config.lora_rank
         adapters = Adapters(model, config.lora_rank, alpha, [ALL], seed)
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = BodyTrainer(
+        trainer = body_trainer(
             adapters,
             model=model,
             args=Arguments(

@@ -145,7 +145,7 @@ def test_a_share_is_asked_and_the_rest_stays() -> None:
     kept = [a == b for a, b in zip(asked, snippets, strict=True)]
     # 300 of 400 are kept on average, with a deviation of sqrt(75) = 9.
     assert 265 < sum(kept) < 335
-    for (question, middle), (prompt, body) in zip(
+    for (question, middle, _), (prompt, body, _) in zip(
         asked, snippets, strict=True
     ):
         if question != prompt:  # the three parts are the snippet again
@@ -207,7 +207,7 @@ def _labels() -> pd.DataFrame:
 
 def _config(base: Path, **changes: Any) -> SFTConfig:
     rate = {"epochs": 4.0, "learning_rate": 3e-3, "batch_size": 4}
-    return SFTConfig(base=str(base), **(rate | changes))
+    return SFTConfig(base=str(base), lora_rank=0, **(rate | changes))
 
 
 def test_off_nothing_is_asked_and_no_token_is_added(

@@ -656,7 +656,7 @@ def test_a_policy_that_cannot_learn_is_one_clear_error(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_minibatches": 3}, "at most the prompts of a batch, 2; got 3"),
+        ({"num_minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
         ({"stop_strings": ("",)}, "must not be empty texts"),
         ({"on_alarm": "rollback"}, "needs checkpoints to go back to"),
         ({"keep": "best", "validate_every": 0}, "set ppo.validate_every to 1"),

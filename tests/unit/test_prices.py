@@ -91,6 +91,7 @@ def make(reward, *, prompts=("x",), checkpoints=None, **changes):
         "updates": 2,
         "batch_size": 16,
         "pass_tokens": 0,
+        "lora_rank": 0,
         "max_new_tokens": 8,
         "temperature": 1.0,
         "precision": "fp32",

@@ -39,7 +39,11 @@ def _labels(train: int = 12, valid: int = 3) -> pd.DataFrame:
 
 def _config(base: Path) -> SFTConfig:
     return SFTConfig(
-        base=str(base), batch_size=4, epochs=4.0, learning_rate=3e-3
+        lora_rank=0,
+        base=str(base),
+        batch_size=4,
+        epochs=4.0,
+        learning_rate=3e-3,
     )
 
 
@@ -47,17 +51,18 @@ def test_compliant_snippets_keep_the_order_of_the_table() -> None:
     found = sft.compliant_snippets(_labels(2, 1))
     assert found == {
         "train": [
-            (PROMPT, "    return a + 0\n"),
-            (PROMPT, "    return a + 1\n"),
+            sft.Snippet(PROMPT, "    return a + 0\n"),
+            sft.Snippet(PROMPT, "    return a + 1\n"),
         ],
-        "valid": [(PROMPT, "    return a + 0\n")],
+        "valid": [sft.Snippet(PROMPT, "    return a + 0\n")],
     }
 
 
 def test_a_whole_file_is_learnt_whole() -> None:
     labels = _labels(1, 1).assign(body_start=-1)
     found = sft.compliant_snippets(labels)
-    assert found["valid"] == [("", "def add(a, b):\n    return a + 0\n")]
+    whole = sft.Snippet("", "def add(a, b):\n    return a + 0\n")
+    assert found["valid"] == [whole]
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
