@@ -106,7 +106,7 @@ def fine_tune(
         log=lambda _, step: marks.setdefault(step, time.perf_counter()),
     )
     learnt = sft.compliant_snippets(labels)["train"][: settings.snippets]
-    pairs = [each.encode(tuned.tokenizer) for each in learnt]
+    pairs = [each.encode(tuned.tokenizer, settings.context) for each in learnt]
     first, last = min(marks), max(marks)
     seconds["sft"] = marks[last] - marks[first]
     read = sum(len(ids) for ids, _ in pairs)

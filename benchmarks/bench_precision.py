@@ -31,14 +31,14 @@ RESULTS = Path(__file__).resolve().parent / "results" / "precision.md"
 def main() -> None:
     """Measure each precision; print and keep the table."""
     params = config.load()
-    half = max(1, params.ppo.micro_batch // 2)
+    half = max(1, params.ppo.pass_tokens // 2)
     sampled = completions(params)
     exact = learn(params, sampled, precision="fp32")
     rows = []
     for name, changes in {
-        "fp32, other micro-batches": {
+        "fp32, other passes": {
             "precision": "fp32",
-            "micro_batch": half,
+            "pass_tokens": half,
         },
         "bf16": {"precision": "bf16"},
     }.items():
