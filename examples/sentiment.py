@@ -172,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
             temperature=1.0,
             learning_rate=options.learning_rate,
             kl_coef=2.0,
+            lora_rank=0,  # of a model made in seconds, all weights
             checkpoint_every=0,
         ),
         policy=model,

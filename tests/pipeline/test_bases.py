@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from stylerl import config, storage
 from stylerl.errors import DiskError
 from stylerl.lm import models
+from stylerl.lm.precision import multiplies_bf16
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,7 +111,9 @@ def test_every_stage_takes_the_base(
     for key in ("model_type", "architectures", "tie_word_embeddings"):
         assert after.get(key) == before.get(key)
     weights = load_file("artifacts/ppo/model.safetensors")
-    assert {w.dtype for w in weights.values()} == {torch.float32}
+    # Adapters are merged into frozen weights, which are of the passes' type.
+    kind = torch.bfloat16 if multiplies_bf16() else torch.float32
+    assert {w.dtype for w in weights.values()} == {kind}
     tokenizer = models.load_tokenizer("artifacts/ppo")
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
     assert after["eos_token_id"] == tokenizer.eos_token_id

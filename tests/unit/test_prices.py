@@ -325,9 +325,9 @@ def test_a_run_measures_its_reference_before_the_first_update():
     [("length", 1), ("statements", 1), ("distinct", 4)],
 )
 def test_the_reference_is_asked_for_each_prompt_once(name, often):
-    """Four batches of 8 for 32 prompts; `distinct` alone compares what
+    """Two batches of 8 for 16 prompts; `distinct` alone compares what
     stands in a batch, so that its batches are an update's: 2 prompts, four
-    times each, and eight prompts in all."""
+    times each, and four prompts in all."""
     asked = []
 
     def reward(prompts, completions):
@@ -336,16 +336,16 @@ def test_the_reference_is_asked_for_each_prompt_once(name, often):
 
     trainer = make(
         reward,
-        prompts=[f"x{i}" for i in range(32)],
+        prompts=[f"x{i}" for i in range(16)],
         constraints={name: 0.9},
         batch_size=8,
         baseline="group",
         group_size=4,
     )
     trainer.measure_reference()
-    assert [*Counter(asked).values()] == [often] * (32 // often)
+    assert [*Counter(asked).values()] == [often] * (16 // often)
     trainer.rollout()
-    assert [*Counter(asked[32:]).values()] == [4, 4]
+    assert [*Counter(asked[16:]).values()] == [4, 4]
 
 
 def test_substance_knows_the_file():
