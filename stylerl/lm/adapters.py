@@ -9,11 +9,18 @@ type of W, and every pass multiplies by it: sampling, scoring, training and
 the saved model share one set of weights to the bit, and a pass costs what
 the plain model's does.  With the adapters off it is the model that it was,
 and PPO needs no second one as its reference.
+
+bf16 keeps eight bits of a weight, and an update that moves it by less than
+half a step would round away: at first 80% of B A does.  So the sum is rounded
+up as often as it lies near the next step, by noise that never changes
+(stochastic rounding, Zamirai et al., arXiv 2010.06192): on average over the
+weights B A arrives whole, and where it is zero W stays W.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -104,11 +111,32 @@ class LoRA(nn.Module):
     def merge(self) -> None:
         """Form the merged weight from what was trained."""
         moved = self.scale * self.lora_b @ self.lora_a
-        self._matrix(self.weight).copy_(self._matrix(self.frozen) + moved)
+        total = self._matrix(self.frozen).float() + moved
+        if self.weight.dtype == torch.bfloat16:
+            total = rounded(total)
+        self._matrix(self.weight).copy_(total)
 
     def _matrix(self, weight: Tensor) -> Tensor:
         """A layer's weight as (out, in)."""
         return weight.T if self.transposed else weight
+
+
+def rounded(x: Tensor) -> Tensor:
+    """(rows, columns) fp32 -> the same in steps of bf16, still as fp32.
+
+    A bf16 number is the upper half of an fp32 one: what noise of the lower
+    half's size carries over is rounded up, the rest down.
+    """
+    bits = x.contiguous().view(torch.int32) + _noise(x.shape, x.device)
+    return (bits & -(1 << 16)).view(torch.float32)
+
+
+@cache
+def _noise(shape: torch.Size, device: torch.device) -> Tensor:
+    """Of 16 bits, the same in every run."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(1 << 16, shape, generator=generator)
+    return drawn.to(device, torch.int32)
 
 
 class Adapters:

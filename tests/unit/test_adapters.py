@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers.pytorch_utils import Conv1D
 
 from stylerl.errors import ConfigError
-from stylerl.lm.adapters import LoRA
+from stylerl.lm.adapters import LoRA, rounded
 from stylerl.lm.models import cast_weights, fuse_gelu, load_causal_lm
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.policy import PolicyWithValue
@@ -177,7 +177,7 @@ def test_its_gradient_is_that_of_the_written_out_sum():
 
 def test_the_sampler_and_the_update_share_the_merged_weights(tiny_llama):
     """In bf16 too: what is saved and sampled is what is scored, to the bit,
-    and W + s B A rounded once is what that is."""
+    and that is W + s B A in a step of bf16 beside it."""
     policy = PolicyWithValue(tiny_llama)
     cast_weights(tiny_llama, torch.bfloat16)
     policy.add_adapters(rank=2, alpha=4.0, targets=["all-linear"], seed=0)
@@ -188,5 +188,22 @@ def test_the_sampler_and_the_update_share_the_merged_weights(tiny_llama):
         whole = (
             layer.frozen.float() + layer.scale * layer.lora_b @ layer.lora_a
         )
-        assert torch.equal(layer.weight, whole.bfloat16())
+        assert torch.equal(layer.weight.float(), rounded(whole))
+        # A step is 2^-7 of the power of two below, so at most of the number.
+        apart = (layer.weight.float() - whole).abs()
+        assert (apart <= whole.abs() / 128).all()
         assert layer.lora_a.dtype == torch.float32
+
+
+def test_rounding_keeps_small_steps_on_average():
+    """Steps of bf16 from 1 are 1/128: a tenth of one, rounded to nearest,
+    is lost; here one weight in ten takes it."""
+    ones = torch.ones(300, 300)
+    assert torch.equal(rounded(ones), ones)
+    moved = rounded(ones + 0.1 / 128)
+    assert set(moved.unique().tolist()) == {1.0, 1 + 1 / 128}
+    # The share of 90,000 draws has a deviation of sqrt(.1 * .9 / 90000)
+    # = 0.001.
+    share = (moved > 1).float().mean().item()
+    assert share == pytest.approx(0.1, abs=0.005)
+    assert torch.equal(rounded(-ones - 0.1 / 128), -moved)
