@@ -175,16 +175,21 @@ def next_logits(
     positions: Tensor,
     cache: Cache,
 ) -> Tensor:
-    """The logits after some new tokens, (B, new) -> (B, V)."""
-    logits: Tensor = lm(
+    """The logits after some new tokens, (B, new) -> (B, V).
+
+    The output embedding is given the last states as a matrix: of a slice of
+    three dimensions, torch copies its weights for every row.
+    """
+    states = lm.base_model(
         input_ids=ids,
         attention_mask=mask,
         position_ids=positions,
         past_key_values=cache,
         use_cache=True,
-        logits_to_keep=1,
-    ).logits
-    return logits[:, -1]
+    ).last_hidden_state[:, -1]
+    output: Any = lm.get_output_embeddings()
+    logits: Tensor = output(states)
+    return logits
 
 
 def fill_holes(live: Tensor) -> Tensor:

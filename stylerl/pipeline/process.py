@@ -22,7 +22,6 @@ from stylerl.errors import DiskError, StylerlError
 USER_ERROR = 2  # the input's fault: trying again cannot help
 TRANSIENT = 75  # EX_TEMPFAIL of sysexits.h: trying again may help
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # <malloc.h>
 _NETWORK = {  # of requests and httpx, which are not loaded here
     "ConnectError",
     "ConnectionError",
@@ -43,7 +42,6 @@ def run_main(main: Callable[[], None]) -> None:
     traceback.
     """
     die_with_parent()
-    keep_memory()
     gc.freeze()  # what the stage imported, see `importing`
     try:
         main()
@@ -72,20 +70,6 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it went before the call took effect
         os.kill(os.getpid(), number)
-
-
-def keep_memory() -> None:
-    """Let glibc keep what is freed, instead of handing it back to the system.
-
-    Activations and logits are tens of megabytes, which it would fetch anew
-    each time, page by page: 28% of the time of a training step.
-    """
-    mallopt = sys.platform == "linux" and getattr(
-        ctypes.CDLL(None), "mallopt", None
-    )
-    if mallopt:  # not where the C library is another
-        mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 @contextmanager
