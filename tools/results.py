@@ -214,80 +214,6 @@ def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
     )
 
 
-def original() -> str:
-    """The notebook's configuration beside the default, as a table."""
-    ours, theirs = (
-        config.from_preset(name) for name in ("default", "notebook")
-    )
-    rows = (
-        ("base model", "base", "model"),
-        ("columns", "judge", "max_line_length"),
-        ("a snippet is a", "filter", "unit"),
-        ("clean snippets for SFT", "sft", "snippets"),
-        ("reward model from", "reward", "base"),
-        ("labels it learns", "reward", "labels"),
-        ("PPO's reward", "ppo", "reward"),
-        ("PPO's updates", "ppo", "updates"),
-        ("episodes an update", "ppo", "batch_size"),
-        ("clip range", "ppo", "clip_coef"),
-    )
-    # What was set,
-    lines = ["| | the notebook | default |", "|---|---|---|"]
-    for label, section, key in rows:
-        cells = (
-            _words(getattr(getattr(params, section), key))
-            for params in (theirs, ours)
-        )
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    lines += [
-        "| prompts PPO learns on | "
-        f"{len(theirs.ppo.prompt_texts)}, which are judged as well "
-        f"| {ours.ppo.prompts}, of other distributions than the judged ones |",
-        "| completions judged, before and after | "
-        + " | ".join(
-            f"{prompts} prompts x {params.evaluate.samples}"
-            for prompts, params in (
-                (len(theirs.evaluate.prompt_texts), theirs),
-                (ours.evaluate.prompts, ours),
-            )
-        )
-        + " |",
-    ]
-    # and what came of it.
-    runs = [
-        storage.read_json(RUNS / f"{name}.json")
-        for name in ("notebook", f"seed-{ours.seed}")
-    ]
-    compliance = display.metric_of("compliance")
-    cells_of = {
-        "measured: AUROC of the classifier": lambda run: (
-            f"{run['reward']['classifier']['auroc']:.2f}"
-        ),
-        "measured: compliance %, SFT and PPO": lambda run: _before_after(
-            run["evaluate"], compliance
-        ),
-        "measured: PPO - SFT (95% interval)": lambda run: display.show_gain(
-            compliance, run["evaluate"]["gain"]
-        ),
-        "measured: non-compliance cut %": lambda run: display.show(
-            guards.CUT, guards.non_compliance_cut(run["evaluate"])
-        ),
-        "measured: minutes": minutes,
-    }
-    lines += [
-        f"| {label} | {' | '.join(map(cell, runs))} |"
-        for label, cell in cells_of.items()
-    ]
-    return "\n".join(lines)
-
-
-def _words(value: Any) -> str:
-    """A parameter's value as a cell."""
-    if isinstance(value, Mapping):
-        return " + ".join(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def table(name: str) -> str:
     """The first table of a benchmark's results."""
     text = (BENCHMARKS / f"{name}.md").read_text(encoding="utf-8")
@@ -316,7 +242,6 @@ TEXTS: dict[str, Callable[[], str]] = {
     "results": results,
     "policy": policy,
     "seeds": seeds,
-    "original": original,
     "base": base,
     **{
         path.stem: partial(table, path.stem)

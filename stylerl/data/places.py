@@ -127,7 +127,8 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
         DataError: a table of the folder is missing.
     """
     snippets = storage.read_table(folder / "snippets.parquet")
-    cut = snippets[snippets["id"].isin(labels["source_id"])]
+    asked = labels.loc[labels["compliant"], "source_id"]  # those with prompts
+    cut = snippets[snippets["id"].isin(asked)]
     return places_of_prompts(places(folder / "files.parquet", cut), labels)
 
 
