@@ -419,7 +419,7 @@ class PPOConfig(Section):
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
-    learning_rate: float = setting(3e-4, "peak of Adam's rate", gt=0, le=1)
+    learning_rate: float = setting(1e-3, "peak of Adam's rate", gt=0, le=1)
     value_learning_rate: float | None = setting(
         1e-3,
         "the value head's own rate; null takes the policy's",
