@@ -86,12 +86,14 @@ def load_causal_lm(
     implementation, such as `sdpa` or `eager`.
 
     Raises:
-        ModelError: the model cannot be found or loaded, or its tokenizer
-            does not give white space back.
+        ModelError: the model cannot be found or loaded, changes its logits
+            after the output embedding, or its tokenizer does not give white
+            space back.
     """
     model = _load_model(
         AutoModelForCausalLM, name, revision, attn_implementation=attention
     )
+    check_logits(model, name)
     if tokenizer is not None:
         if (back := _round_trip(tokenizer)) != SPACED:
             raise ModelError(
@@ -321,7 +323,7 @@ def check_finite(model: PreTrainedModel, source: str | Path = "") -> None:
     """Check the weights of a model, from a source that errors name.
 
     Raises:
-        ModelError: there is.
+        ModelError: one is NaN or infinite.
     """
     source = source or type(model).__name__
     for name, weight in model.named_parameters():
@@ -330,6 +332,26 @@ def check_finite(model: PreTrainedModel, source: str | Path = "") -> None:
                 f"weights must be finite; those of {source} hold NaN or "
                 f"infinity, in {name}: load it again, in fp32 or bf16, or run "
                 "the stage that writes it again"
+            )
+
+
+def check_logits(model: PreTrainedModel, source: str | Path = "") -> None:
+    """Check that logits are the output embedding of the last states.
+
+    Sampling and scoring compute them so, where they are needed; some
+    families scale or cap them on top.
+
+    Raises:
+        ModelError: the model does.
+    """
+    for name in ("logits_scaling", "logit_scale", "final_logit_softcapping"):
+        value = getattr(model.config, name, None)
+        if value not in (None, 1):
+            raise ModelError(
+                "logits must be the output embedding of the last states; "
+                f"{source or type(model).__name__} changes them by its "
+                f"config's {name}: {value}: choose a Llama, GPT-2, Qwen2 or "
+                "StarCoder2 model"
             )
 
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
-from stylerl.lm.models import check_finite, vocabulary_size
+from stylerl.lm.models import check_finite, check_logits, vocabulary_size
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.reward import functions
 
@@ -138,7 +138,7 @@ def check_model(
 
     Raises:
         ConfigError: it is not.
-        ModelError: its weights are not finite.
+        ModelError: its weights are not finite, or it changes its logits.
     """
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(
@@ -164,6 +164,7 @@ def check_model(
             "quantised: load it by stylerl.lm.models.load_causal_lm"
         )
     check_finite(model)
+    check_logits(model)
     rows, tokens = vocabulary_size(model), len(tokenizer)
     if tokens > rows:
         raise ConfigError(

@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -31,6 +33,26 @@ from stylerl.lm.models import (
 from stylerl.ppo.policy import PolicyWithValue
 
 IDS = torch.tensor([[1, 40, 50, 60, 70]])
+
+
+def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
+    """Granite divides them; the others' are the embedding of the states."""
+    config = GraniteConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        logits_scaling=8.0,
+    )
+    model = GraniteForCausalLM(config)
+    states = model.base_model(IDS).last_hidden_state
+    embedded = model.get_output_embeddings()(states)
+    assert torch.allclose(model(IDS).logits, embedded / 8, atol=1e-5)
+    save_model(model, tokenizer, tmp_path / "m")
+    with pytest.raises(ModelError, match=r"logits_scaling: 8\.0"):
+        load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
 
 
 def test_a_saved_model_gives_the_same_logits(tiny_lm, tokenizer, tmp_path):
