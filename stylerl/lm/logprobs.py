@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-CHUNK = 2**23
-"""Logits that exist at one time: 32 MiB of fp32."""
+CHUNK = 2**22
+"""Logits that exist at one time, 16 MiB of fp32: more would be asked of the
+system anew each time, and less would read the embedding too often."""
 
 
 class TokenScores(NamedTuple):
@@ -66,38 +67,46 @@ class _Scores(torch.autograd.Function):
         dtype = torch.promote_types(hidden.dtype, torch.float32)
         logprobs = hidden.new_empty(len(hidden), dtype=dtype)
         entropy = torch.empty_like(logprobs)
-        chunks = _chunks(len(hidden), len(weight))
-        for rows in chunks:
-            log_p = _log_p(hidden[rows], cast, bias, temperature)
-            logprobs[rows] = log_p.gather(-1, tokens[rows, None])[:, 0]
-            entropy[rows] = -torch.linalg.vecdot(log_p.exp(), log_p)
-        kept = log_p if len(chunks) == 1 else None
-        ctx.save_for_backward(hidden, weight, bias, tokens, entropy, kept)
+        for rows in _chunks(len(hidden), len(weight)):
+            z, e, total = _softmax_parts(hidden[rows], cast, bias, temperature)
+            chosen = z.gather(-1, tokens[rows, None])[:, 0]
+            mean = torch.linalg.vecdot(e, z) / total
+            logprobs[rows] = chosen - total.log()
+            entropy[rows] = total.log() - mean
+        ctx.save_for_backward(hidden, weight, bias, tokens, entropy)
         return logprobs, entropy
 
     @staticmethod
     def backward(  # type: ignore[override]
         ctx: Any, grad_logprobs: Tensor | None, grad_entropy: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """From two of (N,) to the gradients of the inputs."""
-        if grad_logprobs is None and grad_entropy is None:
-            return (None,) * 5
-        hidden, weight, bias, tokens, entropy, kept = ctx.saved_tensors
+        """From two of (N,) to the gradients of the inputs.
+
+        With log p = z - log sum e: d log p_a / dz = 1_a - p and
+        dH / dz = -p (log p + H).
+        """
+        hidden, weight, bias, tokens, entropy = ctx.saved_tensors
+        none = torch.zeros_like(entropy)
+        by_logprob = none if grad_logprobs is None else grad_logprobs
+        by_entropy = none if grad_entropy is None else grad_entropy
         cast = weight.to(ctx.dtype)
         grad_hidden = torch.empty_like(hidden)
         trained = ctx.needs_input_grad[1]
         grad_weight = torch.zeros_like(weight) if trained else None
         grad_bias = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(len(hidden), len(weight)):
-            grad = _grad_of_logits(
-                _log_p(hidden[rows], cast, bias, ctx.temperature)
-                if kept is None
-                else kept,
-                entropy[rows],
-                tokens[rows],
-                None if grad_logprobs is None else grad_logprobs[rows],
-                None if grad_entropy is None else grad_entropy[rows],
+            z, e, total = _softmax_parts(
+                hidden[rows], cast, bias, ctx.temperature
             )
+            # p (-dH (log p + H) - dlogp) + 1_a dlogp, in the memory of e.
+            of_p, of_h = by_logprob[rows], by_entropy[rows]
+            fixed = of_p + of_h * (entropy[rows] - total.log())
+            if grad_entropy is None:
+                grad = e.mul_(-(fixed / total)[:, None])
+            else:
+                z.mul_(of_h[:, None]).add_(fixed[:, None])
+                grad = e.mul_(z).mul_(-(1 / total)[:, None])
+            grad.scatter_add_(-1, tokens[rows, None], of_p[:, None])
             grad /= ctx.temperature
             if grad_bias is not None:
                 grad_bias += grad.sum(dim=0)
@@ -108,34 +117,21 @@ class _Scores(torch.autograd.Function):
         return grad_hidden, grad_weight, grad_bias, None, None
 
 
-def _grad_of_logits(
-    log_p: Tensor,
-    entropy: Tensor,
-    tokens: Tensor,
-    grad_logprobs: Tensor | None,
-    grad_entropy: Tensor | None,
-) -> Tensor:
-    """d log p_a / dz = 1_a - p and dH / dz = -p (log p + H), (n, V)."""
-    p = log_p.exp()
-    if grad_entropy is None:
-        factor = torch.zeros_like(log_p[:, :1])
-    else:
-        factor = -grad_entropy[:, None] * (log_p + entropy[:, None])
-    if grad_logprobs is None:
-        return p * factor
-    grad = p.mul_(factor - grad_logprobs[:, None])
-    return grad.scatter_add_(-1, tokens[:, None], grad_logprobs[:, None])
-
-
-def _log_p(
+def _softmax_parts(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float
-) -> Tensor:
-    """Log-probabilities of every token, (n, H) -> (n, V), fp32 or better."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits z over the temperature, less their largest, e^z and its sum.
+
+    (n, H) -> (n, V), (n, V), (n,), fp32 or better.
+    """
     product = hidden.to(weight.dtype) @ weight.T
-    logits = product.to(torch.promote_types(product.dtype, torch.float32))
+    z = product.to(torch.promote_types(product.dtype, torch.float32))
     if bias is not None:
-        logits += bias
-    return torch.log_softmax(logits.div_(temperature), dim=-1)
+        z += bias
+    z /= temperature
+    z -= z.amax(dim=-1, keepdim=True)
+    e = z.exp()
+    return z, e, e.sum(dim=-1)
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
