@@ -154,13 +154,13 @@ def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
     """
     if not pairs or not PAIRWISE.is_dir():
         return list(pairs)
-    from stylerl.lm import models
-    from stylerl.reward.scorers import score_texts
+    import torch
 
-    tokenizer = models.load_tokenizer(PAIRWISE)
-    model = models.load_scorer(PAIRWISE, tokenizer=tokenizer)
+    from stylerl.reward import scorers
+
+    scorer = scorers.load(PAIRWISE, torch.device("cpu"))
     texts = [pair.prompt + each for pair in pairs for each in pair[1:]]
-    scores = score_texts(model, tokenizer, texts).reshape(-1, 2).tolist()
+    scores = scorers.score_texts(*scorer, texts).reshape(-1, 2).tolist()
     both = {pair: (a, b) for pair, (a, b) in zip(pairs, scores, strict=True)}
     return preferences.least_sure(pairs, both)
 

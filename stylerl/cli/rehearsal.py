@@ -58,7 +58,7 @@ def rehearse(name: str | Path, params: Params) -> Rehearsal:
         [ids[:n] for ids, n in rows],
         [ids[n:] for ids, n in rows],
         temperature=params.ppo.temperature,
-        batch_size=1,
+        pass_tokens=1,
     )
     together = [
         row[:n]

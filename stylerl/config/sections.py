@@ -231,8 +231,8 @@ class SFTConfig(Section):
         le=LARGE,
     )
     max_tokens: int = setting(
-        512,
-        "longer snippets, with context and prompt, are left out",
+        128,
+        "longer bodies are left out: no more than a model may write later",
         ge=8,
         le=LARGE,
     )

@@ -30,7 +30,7 @@ from transformers.pytorch_utils import Conv1D
 
 from stylerl.errors import ConfigError
 
-ALL = "all-linear"  # every linear layer but the output embedding
+ALL = "all-linear"  # every linear layer but the model's output
 
 
 class _Product(torch.autograd.Function):
@@ -195,12 +195,17 @@ class Adapters:
 
 
 def linear_layers(model: PreTrainedModel) -> dict[str, Any]:
-    """The layers that `all-linear` adapts, by name."""
+    """The layers that `all-linear` adapts, by name.
+
+    Not the output: neither the embedding, nor a reward model's one number.
+    """
     output = model.get_output_embeddings()
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, (nn.Linear, Conv1D)) and module is not output
+        if isinstance(module, (nn.Linear, Conv1D))
+        and module is not output
+        and getattr(module, "out_features", 0) != 1
     }
 
 

@@ -23,6 +23,8 @@ from stylerl.lm.logprobs import token_scores
 from stylerl.lm.models import bf16_copy, encode_prompt
 from stylerl.lm.packing import Group, pack, response_states
 
+PASS_TOKENS = 2048  # about so many a forward pass: more take memory, not time
+
 
 @dataclass(frozen=True)
 class Completions:
@@ -172,10 +174,13 @@ def response_logprobs(
     ids: Sequence[Sequence[int]],
     *,
     temperature: float = 1.0,
-    batch_size: int = 32,
+    pass_tokens: int = PASS_TOKENS,
     desc: str | None = None,
 ) -> list[Tensor]:
-    """Log-probabilities of given responses: one (r,) fp32 tensor each."""
+    """Log-probabilities of given responses: one (r,) fp32 tensor each.
+
+    A forward pass sees about `pass_tokens`, or one response.
+    """
     result = [torch.empty(0)] * len(ids)
     pairs = list(zip(prompt_ids, ids, strict=True))
     order = sorted(
@@ -185,7 +190,7 @@ def response_logprobs(
     with tqdm(
         total=len(order), desc=desc, unit="text", disable=desc is None
     ) as bar:
-        for rows in _batches(order, batch_size):
+        for rows in _passes(order, pairs, pass_tokens):
             groups = [
                 Group(prompt, [ids[i] for i in own])
                 for prompt, own in groupby(rows, lambda i: prompt_ids[i])
@@ -220,9 +225,26 @@ def fits_all(
     )
 
 
-def _batches(items: list[int], size: int) -> Iterator[list[int]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def _passes(
+    order: list[int],
+    pairs: list[tuple[Sequence[int], Sequence[int]]],
+    pass_tokens: int,
+) -> Iterator[list[int]]:
+    """`order`, cut where prompts and responses exceed a pass."""
+    rows: list[int] = []
+    tokens = 0
+    for i in order:
+        prompt, response = pairs[i]
+        shared = bool(rows) and pairs[rows[-1]][0] == prompt
+        new = len(response) + (0 if shared else len(prompt))
+        if rows and tokens + new > pass_tokens:
+            yield rows
+            rows, tokens = [], 0
+            new = len(response) + len(prompt)
+        rows.append(i)
+        tokens += new
+    if rows:
+        yield rows
 
 
 def _check_context(

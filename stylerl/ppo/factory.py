@@ -9,14 +9,13 @@ section `ppo` of the parameters names; its reference is the policy as it
 starts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
@@ -101,7 +100,6 @@ def build_trainer(
         learned=lambda at: rewards.learned_style(scorers.load(at, device)),
     )
 
-    # The monitor: a learned reward model too, at PPO's own precision.
     learned = None if settings.monitor == "none" else style(settings.monitor)
     return PPOTrainer(
         settings,
@@ -109,9 +107,7 @@ def build_trainer(
         tokenizer=tokenizer,
         reward=rewards.compose(settings.reward, style, sizes, judge.around),
         prompts=prompts,
-        monitor=rewards.Monitor(
-            judge, _at_precision(learned, settings, device)
-        ),
+        monitor=rewards.Monitor(judge, learned),
         credit=_credit(settings, judge, sizes),
         validation=validation,
         seed=params.seed,
@@ -174,21 +170,6 @@ def _credit(
             f"{', '.join(settings.reward)}"
         )
     return LinterCredit(judge, settings.reward["linter"], sizes)
-
-
-def _at_precision(
-    learned: rewards.Style | None, settings: PPOConfig, device: torch.device
-) -> rewards.Style | None:
-    """A reward model at the precision of PPO's forward passes."""
-    if learned is None:
-        return None
-    bf16 = computes_in_bf16(settings.precision)
-
-    def style(prompts: list[str], completions: list[str]) -> Sequence[float]:
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            return learned(prompts, completions)
-
-    return style
 
 
 def fitting_prompts(

@@ -1,7 +1,7 @@
 """Training of the reward models: P(compliant), and a Bradley-Terry scorer.
 
 Both start from the SFT model with the policy's own tokenizer, or from any
-other base such as DistilBERT.
+other base such as DistilBERT, and train its head whole and the rest by LoRA.
 
 What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 1. the head is drawn from N(0, 1 / (hidden + 1)): `new_scorer`;
@@ -20,11 +20,17 @@ from typing import Any
 import pandas as pd
 import torch
 from torch import nn
-from transformers import Trainer, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainingArguments,
+)
 
 from stylerl.config import RewardConfig
 from stylerl.errors import DataError, ModelError, require
 from stylerl.lm import batching
+from stylerl.lm.adapters import Adapters
 from stylerl.lm.models import load_scorer, load_tokenizer
 from stylerl.reward.scorers import (
     CENTRE,
@@ -37,7 +43,8 @@ from stylerl.reward_models.preference_pair import Preference
 from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
-PART = 2  # labels, or pairs, at once on a CPU, for memory's sake
+LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
+PART = 4  # labels, or pairs, at once on a CPU, for memory's sake
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 
 
@@ -66,6 +73,7 @@ def train_classifier(
             "set label.corrupt_share between 0 and 1, or raise label.snippets"
         )
     model, tokenizer = new_scorer(config, seed)
+    adapters = _adapt(model, seed)
     model.config.problem_type = CLASSIFIES
     limit = batching.token_limit(model, config.max_tokens)
     rows = encode_texts(tokenizer, labels["text"].tolist(), limit)
@@ -93,8 +101,8 @@ def train_classifier(
         )
         # Trainer would add up the mean losses of the parts of a step.
         trainer.model_accepts_loss_kwargs = False
-        training.train_with_progress(trainer, "reward", log)
-    return Scorer(model.eval(), tokenizer)
+        training.train_with_progress(trainer, "reward", log, adapters)
+    return _finished(model, tokenizer)
 
 
 def train_pairwise(
@@ -128,6 +136,7 @@ def train_pairwise(
             "got none: raise label.snippets, or lower label.corrupt_share"
         )
     model, tokenizer = new_scorer(config, seed)
+    adapters = _adapt(model, seed)
     # Rows as TRL's collator reads them: ids of both texts, and a margin.
     limit = batching.token_limit(model, config.max_tokens)
     chosen = encode_texts(tokenizer, [pair.chosen for pair in pairs], limit)
@@ -154,8 +163,8 @@ def train_pairwise(
             train_dataset=dataset,
             processing_class=tokenizer,
         )
-        training.train_with_progress(trainer, "reward", log)
-    scorer = Scorer(model.eval(), tokenizer)
+        training.train_with_progress(trainer, "reward", log, adapters)
+    scorer = _finished(model, tokenizer)
     centre(scorer, references[:REFERENCES], config.batch_size)
     return scorer
 
@@ -185,6 +194,17 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
     """
     tokenizer = load_tokenizer(config.base)
     model = load_scorer(config.base, tokenizer=tokenizer)
+    head = _head(model)
+    generator = torch.Generator().manual_seed(seed)
+    std = 1 / math.sqrt(head.in_features + 1)
+    nn.init.normal_(head.weight, std=std, generator=generator)
+    if head.bias is not None:
+        nn.init.zeros_(head.bias)
+    return Scorer(model, tokenizer)
+
+
+def _head(model: PreTrainedModel) -> nn.Linear:
+    """The layer whose one number is the reward."""
     heads = [
         module
         for module in model.modules()
@@ -196,12 +216,22 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
             f"{type(model).__name__} has {len(heads)}: choose a GPT-2, "
             "Llama, BERT or similar base"
         )
-    generator = torch.Generator().manual_seed(seed)
-    std = 1 / math.sqrt(heads[0].in_features + 1)
-    nn.init.normal_(heads[0].weight, std=std, generator=generator)
-    if heads[0].bias is not None:
-        nn.init.zeros_(heads[0].bias)
-    return Scorer(model, tokenizer)
+    return heads[0]
+
+
+def _adapt(model: PreTrainedModel, seed: int) -> Adapters:
+    """Make adapters and the head what is trained of a model."""
+    adapters = training.adapt(model, LORA_RANK, seed)
+    _head(model).float().requires_grad_(True)
+    return adapters
+
+
+def _finished(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> Scorer:
+    """A trained model as it will be loaded: its head in the others' type."""
+    _head(model).to(model.dtype)
+    return Scorer(model.eval(), tokenizer)
 
 
 def centre(scorer: Scorer, references: Sequence[str], batch_size: int) -> None:

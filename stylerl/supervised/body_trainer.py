@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 
-from stylerl.lm.adapters import Adapters
 from stylerl.supervised.sft import body_logprobs
 
 
-def body_trainer(adapters: Adapters | None, **options: Any) -> Trainer:
-    """A trainer of `adapters`, or of all weights.
+def body_trainer(**options: Any) -> Trainer:
+    """A trainer of answers alone.
 
     Logits exist for learnt tokens alone, and no padding is computed.
     `options` are SFTTrainer's.
@@ -38,8 +37,6 @@ def body_trainer(adapters: Adapters | None, **options: Any) -> Trainer:
             return -logprobs.sum() / (num_items_in_batch or len(logprobs))
 
     trainer: Trainer = BodyTrainer(**options)
-    if adapters is not None:
-        trainer.add_callback(_Merge(adapters))
     return trainer
 
 
@@ -52,14 +49,3 @@ def _rows(inputs: Mapping[str, Tensor]) -> list[tuple[list[int], list[int]]]:
             *(inputs[name] for name in columns), strict=True
         )
     ]
-
-
-class _Merge(TrainerCallback):
-    """Lets the model compute with what its adapters have learnt."""
-
-    def __init__(self, adapters: Adapters) -> None:
-        self.adapters = adapters
-
-    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """After each step."""
-        self.adapters.merge()

@@ -13,6 +13,7 @@ with what stands after the cursor (fim.py).
 
 import math
 import random
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,15 +27,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError, require
 from stylerl.lm import batching
-from stylerl.lm.adapters import ALL, Adapters
+from stylerl.lm.adapters import Adapters
 from stylerl.lm.context import nearest_lines, tag_with_context
 from stylerl.lm.logprobs import token_scores
-from stylerl.lm.models import (
-    cast_weights,
-    encode_prompt,
-    load_causal_lm,
-    load_tokenizer,
-)
+from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
 from stylerl.lm.packing import Group, pack, response_states
 from stylerl.lm.precision import multiplies_bf16
 from stylerl.lm.sampling import response_logprobs
@@ -118,28 +114,29 @@ def fine_tune(
         usable["train"] = asked_at_a_cursor(
             usable["train"], tokens, config.fim_share, seed
         )
-    limit = batching.token_limit(model, config.max_tokens)
-    context = config.context
+    limit, context = config.max_tokens, config.context
     tag_with_context(model, context)
+    room = batching.token_limit(model, sys.maxsize) - context
     learnt, dropped = _fitting(
-        usable["train"], tokenizer, config.snippets, limit, context
+        usable["train"], tokenizer, config.snippets, limit, room
     )
     held_out = {
-        name: _fitting(snippets, tokenizer, HELD_OUT, limit, context)[0]
+        name: _fitting(snippets, tokenizer, HELD_OUT, limit, room)[0]
         for name, snippets in measured.items()
     }
 
     def measure() -> dict[str, dict[str, float]]:
         return {
-            name: likelihood(
-                model, tokenizer, snippets, config.batch_size, context
-            ).rounded()
+            name: likelihood(model, tokenizer, snippets, context).rounded()
             for name, snippets in held_out.items()
         }
 
     # 3. Measure, train, measure.
+    adapters = None
+    if config.lora_rank:
+        adapters = training.adapt(model, config.lora_rank, seed)
     before = measure()
-    loss = _train(model, tokenizer, learnt, config, seed, log)
+    loss = _train(model, adapters, tokenizer, learnt, config, seed, log)
     after = measure()
     metrics = {
         "snippets": len(learnt),
@@ -203,7 +200,6 @@ def likelihood(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     snippets: Sequence[Snippet],
-    batch_size: int,
     context: int = 0,
 ) -> Likelihood:
     """Mean loss a token, and bits per byte, of snippets that fit the model."""
@@ -215,9 +211,7 @@ def likelihood(
         bodies.append(ids[given:])
     nats = -sum(
         float(logprobs.double().sum())
-        for logprobs in response_logprobs(
-            model, tokenizer, prompts, bodies, batch_size=batch_size
-        )
+        for logprobs in response_logprobs(model, tokenizer, prompts, bodies)
     )
     tokens = sum(map(len, bodies))
     size = sum(len(snippet.body.encode()) for snippet in snippets)
@@ -245,30 +239,33 @@ def _fitting(
     tokenizer: PreTrainedTokenizerBase,
     count: int,
     limit: int,
-    context: int,
+    room: int,
 ) -> tuple[list[Snippet], int]:
-    """The first `count` snippets of at most `limit` tokens, and how many of
-    those before the last of them were longer."""
+    """The first `count` snippets whose body has at most `limit` tokens and
+    that fit in `room`, and how many of those before the last of them were
+    longer."""
     fitting: list[Snippet] = []
     too_long = 0
     for snippet in snippets:
         if len(fitting) == count:
             break
-        if len(snippet.encode(tokenizer, context)[0]) > limit:
+        ids, learnt = snippet.encode(tokenizer)
+        if len(ids) - learnt.count(-100) > limit or len(ids) > room:
             too_long += 1
         else:
             fitting.append(snippet)
     if not fitting:
         raise DataError(
-            f"fine-tuning needs snippets of at most {limit} tokens; all "
-            f"{len(snippets)} compliant ones are longer: raise sft.max_tokens "
-            "up to the model's context, or lower filter.max_chars"
+            f"fine-tuning needs bodies of at most {limit} tokens in snippets "
+            f"of at most {room}; all {len(snippets)} compliant ones are "
+            "longer: raise sft.max_tokens, or lower filter.max_chars"
         )
     return fitting, too_long
 
 
 def _train(
     model: PreTrainedModel,
+    adapters: Adapters | None,
     tokenizer: PreTrainedTokenizerBase,
     snippets: Sequence[Snippet],
     config: SFTConfig,
@@ -287,17 +284,11 @@ def _train(
         strict=True,
     )
     dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
-    adapters, part = None, config.batch_size
+    part = config.batch_size
     if model.device.type == "cpu":
         part = math.gcd(part, PART)
-    if config.lora_rank:
-        if multiplies_bf16():
-            cast_weights(model, torch.bfloat16)
-        alpha = 2.0 * config.lora_rank
-        adapters = Adapters(model, config.lora_rank, alpha, [ALL], seed)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = body_trainer(
-            adapters,
             model=model,
             args=Arguments(
                 **training.training_arguments(config, seed, Path(scratch))
@@ -312,6 +303,6 @@ def _train(
             train_dataset=dataset,
             processing_class=tokenizer,
         )
-        loss = training.train_with_progress(trainer, "sft", log)
+        loss = training.train_with_progress(trainer, "sft", log, adapters)
     model.eval()
     return loss

@@ -1,8 +1,8 @@
-"""What every supervised trainer of ours shares: settings and a bar.
+"""What every supervised trainer of ours shares: adapters, settings, a bar.
 
 SFT and both reward models run on transformers' Trainer (TRL's are subclasses
-of it).  Here are the settings they have in common, and a callback that shows
-progress and logs the metrics.
+of it).  Here are the adapters they train and the settings they have in
+common, and a callback that shows progress and logs the metrics.
 """
 
 import math
@@ -14,6 +14,7 @@ import huggingface_hub.constants
 import torch
 from tqdm import tqdm
 from transformers import (
+    PreTrainedModel,
     PrinterCallback,
     Trainer,
     TrainerCallback,
@@ -21,11 +22,20 @@ from transformers import (
 
 from stylerl.config import RewardConfig, SFTConfig
 from stylerl.errors import TrainingError
+from stylerl.lm.adapters import ALL, Adapters
+from stylerl.lm.models import cast_weights
 from stylerl.lm.precision import multiplies_bf16
 
 Log = Callable[[Mapping[str, float], int], None]  # metrics and their step
 LOG_STEPS = 5
 WARMUP = 0.05  # share of the steps
+
+
+def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
+    """Put adapters into a model, whose weights become bf16 where that pays."""
+    if multiplies_bf16():
+        cast_weights(model, torch.bfloat16)
+    return Adapters(model, rank, 2.0 * rank, [ALL], seed)
 
 
 def training_arguments(
@@ -61,9 +71,14 @@ def training_arguments(
 
 
 def train_with_progress(
-    trainer: Trainer, stage: str, log: Log | None = None
+    trainer: Trainer,
+    stage: str,
+    log: Log | None = None,
+    adapters: Adapters | None = None,
 ) -> float:
     """Train to the end under a progress bar; the mean loss of all steps.
+
+    `adapters` are those of the model, if that is what is trained.
 
     Afterwards the model computes in its own precision again: accelerate
     leaves its autocast around `forward` otherwise.
@@ -76,9 +91,22 @@ def train_with_progress(
         model.set_attn_implementation("eager")
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_Progress(stage, log))
+    if adapters is not None:
+        trainer.add_callback(_Merge(adapters))
     loss = float(trainer.train().training_loss)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss
+
+
+class _Merge(TrainerCallback):
+    """Lets the model compute with what its adapters have learnt."""
+
+    def __init__(self, adapters: Adapters) -> None:
+        self.adapters = adapters
+
+    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """After each step."""
+        self.adapters.merge()
 
 
 class _Progress(TrainerCallback):

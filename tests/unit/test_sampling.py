@@ -232,16 +232,16 @@ def test_sampling_stops_at_a_stop_string(tiny_llama, tokenizer):
 
 
 def test_response_logprobs_are_those_of_the_samples(tiny_lm, tokenizer):
-    """Taken at the sampling temperature, whatever the batch."""
+    """Taken at the sampling temperature, whatever shares a pass."""
     got = sample(tiny_lm, tokenizer, temperature=0.7)
-    for batch_size in (1, 4):
+    for pass_tokens in (1, 25, 1000):
         logprobs = response_logprobs(
             tiny_lm,
             tokenizer,
             got.prompt_ids,
             got.ids,
             temperature=0.7,
-            batch_size=batch_size,
+            pass_tokens=pass_tokens,
         )
         for row, response in enumerate(got.ids):
             ids = torch.tensor([got.prompt_ids[row] + response])

@@ -85,25 +85,12 @@ def test_likelihood_of_a_uniform_model(
     size = len(TEXT) + 6  # bytes, all ASCII
     predicted = sum(len(tokenizer.encode(body)) + 1 for body in bodies)
     snippets = [sft.Snippet("", TEXT), sft.Snippet(PROMPT, "x = 1\n")]
-    found = sft.likelihood(tiny_llama, tokenizer, snippets, batch_size=2)
+    found = sft.likelihood(tiny_llama, tokenizer, snippets)
     nats = math.log(len(tokenizer))
     assert found.loss == pytest.approx(nats, rel=1e-5)
     assert found.bits_per_byte == pytest.approx(
         predicted * nats / math.log(2) / size, rel=1e-5
     )
-
-
-def test_likelihood_does_not_depend_on_the_batch(
-    tiny_lm: PreTrainedModel, tokenizer: PreTrainedTokenizerFast
-) -> None:
-    snippets = [
-        WHOLE,
-        sft.Snippet("", "x = 1\n"),
-        sft.Snippet("def first(values):\n", "    return values[0]\n"),
-    ]
-    alone = sft.likelihood(tiny_lm, tokenizer, snippets, batch_size=1)
-    padded = sft.likelihood(tiny_lm, tokenizer, snippets, batch_size=3)
-    assert padded.loss == pytest.approx(alone.loss, rel=1e-5)
 
 
 def test_parts_are_tokenised_alone_and_the_prompt_is_given(
@@ -122,8 +109,8 @@ def test_prompts_are_not_learnt(llama_folder: Path) -> None:
     base = load_causal_lm(llama_folder, tokenizer=tokenizer)
     tuned = sft.fine_tune(_labels(), config, seed=0)
     prompt = [sft.Snippet("", PROMPT)]
-    before = sft.likelihood(base, tokenizer, prompt, 1).loss
-    after = sft.likelihood(tuned.model, tokenizer, prompt, 1).loss
+    before = sft.likelihood(base, tokenizer, prompt).loss
+    after = sft.likelihood(tuned.model, tokenizer, prompt).loss
     bodies = tuned.metrics["valid"]
     assert bodies["after"]["loss"] < 0.5 * bodies["before"]["loss"]
     assert after > 0.8 * before
@@ -171,8 +158,8 @@ def test_what_is_saved_is_what_was_measured(
     save_model(tuned.model, tuned.tokenizer, tmp_path / "sft")
     tokenizer = load_tokenizer(tmp_path / "sft")
     model = load_causal_lm(tmp_path / "sft", tokenizer=tokenizer)
-    found = sft.likelihood(model, tokenizer, [WHOLE], 1)
-    held = sft.likelihood(tuned.model, tuned.tokenizer, [WHOLE], 1)
+    found = sft.likelihood(model, tokenizer, [WHOLE])
+    held = sft.likelihood(tuned.model, tuned.tokenizer, [WHOLE])
     assert found.loss == pytest.approx(held.loss, rel=1e-6)
     assert sorted(p.suffix for p in (tmp_path / "sft").iterdir()) == [
         ".json",

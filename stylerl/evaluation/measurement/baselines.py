@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
@@ -23,8 +24,8 @@ from stylerl.evaluation.measurement.generations import (
     count_tokens,
 )
 from stylerl.evaluation.measurement.heldout import Prompt
-from stylerl.lm import models
-from stylerl.reward.scorers import score_texts
+from stylerl.lm.models import load_tokenizer
+from stylerl.reward import scorers
 
 
 def add_baselines(
@@ -40,7 +41,7 @@ def add_baselines(
     With `classifier`, a reward model's folder, the models' completions have
     its P(compliant) in a column `reward`, and the best of n are added.
     """
-    tokenizer = models.load_tokenizer(*sft)
+    tokenizer = load_tokenizer(*sft)
     completions = sampled.completions
     parts = [
         completions,
@@ -120,7 +121,7 @@ def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
 
 def _add_reward(table: pd.DataFrame, classifier: Path) -> pd.DataFrame:
     """The table with the reward model's P(compliant) of each completion."""
-    tokenizer = models.load_tokenizer(classifier)
-    model = models.load_scorer(classifier, tokenizer=tokenizer)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     texts = (table["prompt"] + table["completion"]).tolist()
-    return table.assign(reward=score_texts(model, tokenizer, texts))
+    scores = scorers.score_texts(*scorers.load(classifier, device), texts)
+    return table.assign(reward=scores)

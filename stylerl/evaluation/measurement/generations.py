@@ -23,7 +23,6 @@ from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.lm.precision import computes_in_bf16
 
 REFERENCE = "sft"  # what KL is measured against
-SCORED = 64  # texts scored at once; 256 took twice the time on a CPU
 STREAMS = 2**32  # random streams a sample number has, one a prompt
 
 
@@ -74,17 +73,19 @@ def generate_completions(
             "evaluation needs at least one prompt; got none: raise "
             "evaluate.prompts, or write some in evaluate.prompt_texts"
         )
-    known = load_model(sources[reference])
+    known = load_model(sources[reference], config.precision)
     complete = partial(
         complete_prompts, reference=known, config=config, seed=seed
     )
     tables, bits = [], {}
     for name, source in sources.items():
-        loaded = known if name == reference else load_model(source)
+        loaded = known
+        if name != reference:
+            loaded = load_model(source, config.precision)
         numbers = range(config.samples)
         tables.append(complete(name, loaded, prompts, numbers))
         bits[name] = bits_per_byte(
-            loaded, texts, SCORED, f"evaluate: human code, {name}"
+            loaded, texts, f"evaluate: human code, {name}"
         )
     extra_samples = complete(
         reference,
@@ -96,8 +97,10 @@ def generate_completions(
     return Generations(completions, extra_samples, bits)
 
 
-def load_model(source: Source) -> LoadedModel:
+def load_model(source: Source, precision: str = "fp32") -> LoadedModel:
     """Load a model and its tokenizer onto the GPU, if there is one.
+
+    `precision` is that of evaluate.precision, for all that is computed.
 
     Raises:
         ModelError: it cannot be found or loaded.
@@ -105,6 +108,8 @@ def load_model(source: Source) -> LoadedModel:
     name, revision = source
     tokenizer = models.load_tokenizer(name, revision)
     model: Any = models.load_causal_lm(name, revision, tokenizer)
+    if computes_in_bf16(precision):
+        models.cast_weights(model, torch.bfloat16)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return LoadedModel(model.to(device), tokenizer)
 
@@ -142,7 +147,6 @@ def complete_prompts(
             for number, place in zip(samples, places, strict=True)
         ],
         batch_size=config.batch_size,
-        bf16=computes_in_bf16(config.precision),
         encode=PromptEncoder(
             ours,
             context_of(reference.model),
@@ -182,7 +186,7 @@ def count_tokens(
 
 
 def bits_per_byte(
-    loaded: LoadedModel, texts: Sequence[str], batch_size: int, desc: str
+    loaded: LoadedModel, texts: Sequence[str], desc: str
 ) -> float:
     """Bits a byte of human code costs the model, its end token included.
 
@@ -208,7 +212,6 @@ def bits_per_byte(
         tokenizer,
         [ids[:1] for ids in fitting.values()],
         [ids[1:] for ids in fitting.values()],
-        batch_size=batch_size,
         desc=desc,
     )
     nats = -sum(float(each.double().sum()) for each in logprobs)
@@ -227,19 +230,13 @@ def _kl(
         return [0.0] * len(drawn.ids)
     sums = []
     for model, tokenizer in (loaded, reference):
-        enabled = computes_in_bf16(config.precision)
-        bf16 = torch.autocast(
-            model.device.type, torch.bfloat16, enabled=enabled
+        logprobs = sampling.response_logprobs(
+            model,
+            tokenizer,
+            drawn.prompt_ids,
+            drawn.ids,
+            temperature=config.temperature,
+            desc=f"evaluate: KL of {name}",
         )
-        with bf16:
-            logprobs = sampling.response_logprobs(
-                model,
-                tokenizer,
-                drawn.prompt_ids,
-                drawn.ids,
-                temperature=config.temperature,
-                batch_size=SCORED,
-                desc=f"evaluate: KL of {name}",
-            )
         sums.append([float(each.double().sum()) for each in logprobs])
     return [own - other for own, other in zip(*sums, strict=True)]
