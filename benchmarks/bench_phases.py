@@ -39,7 +39,7 @@ from bench_ppo import hardware, matmul_rate
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.data.prompts import compliant_prompts
+from stylerl.data.prompts import unread_prompts
 from stylerl.lm import models
 from stylerl.lm.precision import computes_in_bf16
 from stylerl.lm.sampling import generate
@@ -153,7 +153,7 @@ def complete(
     model = models.load_causal_lm(SFT, tokenizer=tokenizer)
     settings = params.evaluate
     labels = storage.read_table(LABELS)
-    prompts = compliant_prompts(labels, "valid", params.seed)
+    prompts = unread_prompts(labels, "valid", params.seed)
     begin = time.perf_counter()
     found = generate(
         model,

@@ -24,7 +24,7 @@ from stylerl import draws, storage
 from stylerl.cli import prefer_web
 from stylerl.cli.prefer_web import Session
 from stylerl.config import Params
-from stylerl.data.prompts import compliant_prompts
+from stylerl.data.prompts import unread_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
 from stylerl.reward_models import preferences
@@ -221,16 +221,16 @@ def sample(params: Params, count: int) -> list[Pair]:
 def training_prompts(
     labels: pd.DataFrame, count: int, seed: int, fits: Callable[[str], bool]
 ) -> list[str]:
-    """Draw prompts of compliant training functions that fit the models.
+    """Draw prompts of training functions that fit the models.
 
     Raises:
         DataError: there are none.
     """
-    drawn = compliant_prompts(labels, "train", seed)
+    drawn = unread_prompts(labels, "train", seed)
     prompts = [*islice(filter(fits, drawn), count)]
     if not prompts:
         raise DataError(
-            "pairs need prompts: compliant functions of the training split; "
+            "pairs need prompts: violating functions of the training split; "
             f"{LABELS} has none that fits: raise label.snippets, lower "
             "ppo.max_new_tokens, or name a file: --from pairs.jsonl"
         )

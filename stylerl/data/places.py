@@ -127,7 +127,7 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
         DataError: a table of the folder is missing.
     """
     snippets = storage.read_table(folder / "snippets.parquet")
-    asked = labels.loc[labels["compliant"], "source_id"]  # those with prompts
+    asked = labels.loc[~labels["compliant"], "source_id"]  # data/prompts.py
     cut = snippets[snippets["id"].isin(asked)]
     return places_of_prompts(places(folder / "files.parquet", cut), labels)
 
@@ -161,7 +161,7 @@ def places_of_prompts(
         labels: rows of artifacts/label/labels.parquet.
     """
     found: dict[str, Place] = {}
-    rows: Any = labels[labels["compliant"] & (labels["body_start"] > 0)]
+    rows: Any = labels[~labels["compliant"] & (labels["body_start"] > 0)]
     for row in rows.to_dict("records"):
         if place := by_id.get(row["source_id"]):
             found.setdefault(_head(row), place)

@@ -1,15 +1,18 @@
-"""Prompts from labelled snippets: the signatures of compliant functions."""
+"""Prompts to learn from: signatures of functions that SFT has not read."""
 
 import pandas as pd
 
 
-def compliant_prompts(
-    labels: pd.DataFrame, split: str, seed: int
-) -> list[str]:
-    """The prompts of a split's compliant functions, each once, shuffled."""
+def unread_prompts(labels: pd.DataFrame, split: str, seed: int) -> list[str]:
+    """The prompts of a split's other functions, each once, shuffled.
+
+    SFT reads the compliant ones.  Of what is left, bodies were corrupted or
+    do not comply; as in the evaluation, nobody has chosen prompts whose
+    authors comply, which are the easier ones.
+    """
     usable = labels[
         (labels["split"] == split)
-        & labels["compliant"]
+        & ~labels["compliant"]
         & (labels["body_start"] > 0)
     ]
     rows = usable.sample(frac=1.0, random_state=seed)

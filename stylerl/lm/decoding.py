@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
@@ -18,6 +19,8 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from stylerl.draws import generator
 from stylerl.lm.attention import decoding_attention
 from stylerl.lm.logprobs import right_pad
+
+BLOCK = 256  # tokens whose probabilities are summed at once
 
 
 class PreallocatedLayer(DynamicLayer):
@@ -206,16 +209,27 @@ def fill_holes(live: Tensor) -> Tensor:
 def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
     """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
 
-    In float64, since a vocabulary's sum in fp32 is off by more than the
-    smallest probabilities.
+    First the block of tokens, then the token in it.  Sums are float64: a
+    vocabulary's in fp32 is off by more than the smallest probabilities.
     """
     if temperature == 0:
         return logits.argmax(dim=-1)
-    scaled = logits.float() / temperature
-    cdf = torch.softmax(scaled, dim=-1).double().cumsum(dim=-1)
-    at = noise.double()[:, None] * cdf[:, -1:]
-    found = torch.searchsorted(cdf, at, right=True).squeeze(-1)
-    return found.clamp(max=logits.shape[-1] - 1)
+    # 1. e^z in blocks, (B, N, BLOCK), and the mass up to each block's end.
+    z = logits.float() / temperature
+    z -= z.amax(dim=-1, keepdim=True)
+    missing = -z.shape[-1] % BLOCK
+    blocks = F.pad(z.exp_(), (0, missing)).unflatten(-1, (-1, BLOCK))
+    ends = blocks.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    at = noise.double()[:, None] * ends[:, -1:]
+    block = torch.searchsorted(ends, at, right=True)
+    block = block.clamp(max=ends.shape[-1] - 1)
+    # 2. The token of that block, by what is left of the mass.
+    inside = blocks.take_along_dim(block[..., None], dim=1).squeeze(1)
+    mass = inside.double().cumsum(dim=-1)
+    at = at - (ends.take_along_dim(block, dim=1) - mass[:, -1:])
+    token = torch.searchsorted(mass, at.clamp(min=0), right=True)
+    token = block * BLOCK + token.clamp(max=BLOCK - 1)
+    return token.squeeze(-1).clamp(max=logits.shape[-1] - 1)
 
 
 def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:

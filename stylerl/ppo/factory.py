@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from stylerl import draws
 from stylerl.config import Params, PPOConfig
-from stylerl.data.prompts import compliant_prompts
+from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
@@ -135,13 +135,14 @@ def _draw_prompts(
     def draw(split: str, count: int) -> list[str]:
         if labels is None:
             return []
-        found = compliant_prompts(labels, split, params.seed)
+        found = unread_prompts(labels, split, params.seed)
         return fitting_prompts(found, count, settings, policy, encode)
 
     prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
     if not prompts:
         raise DataError(
-            "ppo needs prompts: compliant functions of the training split; "
+            "ppo needs prompts: functions of the training split that SFT "
+            "does not read, as their bodies were corrupted or do not comply; "
             "the labels have none that fits: raise label.snippets, lower "
             "ppo.max_new_tokens, or write some in ppo.prompt_texts"
         )
@@ -198,7 +199,7 @@ def _enough(prompts: list[str], settings: PPOConfig) -> list[str]:
     if len(prompts) >= ranks.world_size:
         return prompts
     few = (
-        "to validate the policy takes compliant functions of the validation "
+        "to validate the policy takes violating functions of the validation "
         f"split, at least {ranks.world_size}; the labels have "
         f"{len(prompts)} that fit"
     )

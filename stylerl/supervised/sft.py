@@ -38,7 +38,7 @@ from stylerl.supervised import fim, training
 
 HELD_OUT = 150  # compliant snippets of the valid split to measure on
 DIGITS = 6
-PART = 4  # snippets a pass on a CPU, which is what memory goes to
+PART = 8  # snippets a pass on a CPU, which is what memory goes to
 
 
 class FineTuned(NamedTuple):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from test_place import each_a_file
 
 from stylerl import config, storage
-from stylerl.data.prompts import compliant_prompts
+from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.lm import models
@@ -193,7 +193,7 @@ def test_the_linters_charges_have_its_weight(workspace, tmp_path):
 def draw(tokenizer, split="train", count=100, room=8):
     policy = build_llama(len(tokenizer))
     settings = config.PPOConfig(max_new_tokens=room)
-    found = compliant_prompts(labels(), split, seed=0)
+    found = unread_prompts(labels(), split, seed=0)
     return factory.fitting_prompts(
         found,
         count,
@@ -203,20 +203,19 @@ def draw(tokenizer, split="train", count=100, room=8):
     )
 
 
-def test_prompts_are_clean_functions_of_their_split(tokenizer):
-    """Rows 0, 2, 4, 6, 8 are compliant and of the training split, row 10 of
-    the validation split."""
-    train = [f"def f{i}(value):\n" for i in (0, 2, 4, 6, 8)]
+def test_prompts_are_functions_of_their_split_that_sft_has_not_read(tokenizer):
+    """SFT reads the even rows; row 11 is of the validation split."""
+    train = [f"def f{i}(value):\n" for i in (1, 3, 5, 7, 9)]
     assert sorted(draw(tokenizer)) == train
-    assert draw(tokenizer, "valid") == ["def f10(value):\n"]
+    assert draw(tokenizer, "valid") == ["def f11(value):\n"]
     assert len(draw(tokenizer, count=2)) == 2
 
 
 def test_by_default_the_policy_is_measured_where_there_are_prompts(
     workspace, capsys
 ):
-    """Row 10 is the one compliant function of the validation split."""
-    assert ppo.make_trainer(workspace()).validation == ["def f10(value):\n"]
+    """Row 11 is the one violating function of the validation split."""
+    assert ppo.make_trainer(workspace()).validation == ["def f11(value):\n"]
     assert ppo.make_trainer(workspace(validate_every=0)).validation == []
     storage.write_table(ppo.LABELS, labels().iloc[:10])
     assert ppo.make_trainer(workspace()).validation == []
@@ -255,7 +254,7 @@ def test_the_best_update_is_the_artifact(
         ppo, "make_trainer", lambda p: trainers.append(make(p)) or trainers[0]
     )
     ppo.main()
-    assert trainers[0].validation == ["def f10(value):\n"]
+    assert trainers[0].validation == ["def f11(value):\n"]
     metrics = storage.read_json(tmp_path / "metrics/ppo.json")
     assert metrics["kept_update"] == kept
     table = pd.read_csv(tmp_path / "metrics/ppo.csv")

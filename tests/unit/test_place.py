@@ -320,7 +320,7 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
             "source_id": ["a", "b", "c"],
             "text": [h + b for h, b in zip(heads, bodies, strict=True)],
             "body_start": [len(head) for head in heads],
-            "compliant": [False, True, True],
+            "compliant": [True, False, False],
         }
     )
     cut, files = each_a_file(cut)
@@ -329,7 +329,7 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
     by_id = places.places(tmp_path / "files.parquet", cut)
     by_prompt = places.places_of_prompts(by_id, cut)
 
-    # the first of a prompt that complies
+    # the first of a prompt that SFT has not read
     assert by_prompt == {heads[0]: by_id["b"], heads[2]: by_id["c"]}
     for head, body, name in zip(heads, bodies, "abc", strict=True):
         placed = by_id[name].put(body)
