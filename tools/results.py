@@ -38,7 +38,7 @@ RUNS = BENCHMARKS / "runs"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (  # the first ROWS of them that a run has
     "standardised_compliance", "compliance", "parse_rate", "long_share",
-    "statements", "distinct_3", "kl", "black", "length_median",
+    "statements", "distinct_3", "kl", "reformatted", "length_median",
     "bits_per_byte",
 )  # fmt: skip
 ROWS = 8  # of the README's table

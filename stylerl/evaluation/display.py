@@ -25,6 +25,10 @@ class Metric(NamedTuple):
 
 
 TABLE = (
+    Metric("residual_compliance", "after fixer, compliance %", 100, 1, 1),
+    Metric("residual_violations", "after fixer, violations", 1, 2, -1),
+    Metric("standardised_residual", "after fixer, SFT lengths", 100, 1, 1),
+    Metric("residual_cut", "after fixer, cut %", 100, 1, 1),
     Metric("standardised_compliance", "compliance %, SFT lengths", 100, 1, 1),
     Metric("compliance", "compliance %", 100, 1, 1),
     Metric("non_compliance_cut", "non-compliance cut %", 100, 1, 1),
@@ -50,7 +54,7 @@ TABLE = (
     Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
     Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
     Metric("flake8", "flake8, in 10 lines", 1, 2, -1),
-    Metric("black", "black changes, % of lines", 100, 1, -1),
+    Metric("reformatted", "the fixer changes, % of lines", 100, 1, -1),
     Metric("predicted_compliance", "predicted compliance %", 100, 1, 0),
 )
 

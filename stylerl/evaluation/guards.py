@@ -15,6 +15,7 @@ from stylerl.evaluation.display import (
 )
 
 CUT = metric_of("non_compliance_cut")
+RESIDUAL = metric_of("residual_compliance")
 RUFF = metric_of("ruff")
 STANDARDISED = metric_of("standardised_compliance")
 KL_LIMIT = 15.0  # nats a response; docs/ppo-log.md, alarm "KL explosion"
@@ -65,6 +66,16 @@ def goals(metrics: Metrics) -> list[Guard]:
                 "gain at SFT's lengths",
                 gain_sign(STANDARDISED, gain) > 0,
                 f"{show_gain(STANDARDISED, gain)} points; the goal is an "
+                "interval above zero",
+                words,
+            )
+        )
+    if RESIDUAL.key in gain:
+        found.append(
+            Guard(
+                "gain after the fixer",
+                gain_sign(RESIDUAL, gain) > 0,
+                f"{show_gain(RESIDUAL, gain)} points; the goal is an "
                 "interval above zero",
                 words,
             )

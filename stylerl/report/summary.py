@@ -24,6 +24,7 @@ from stylerl.evaluation.display import (
 )
 from stylerl.evaluation.guards import (
     CUT,
+    RESIDUAL,
     STANDARDISED,
     goals,
     guards,
@@ -31,7 +32,6 @@ from stylerl.evaluation.guards import (
 )
 
 BASELINES = {
-    "autopep8": "autopep8 on the base's text",
     "human": "the human's own text",
 }
 BEST_OF = "best_of_"  # and how many it chooses from
@@ -40,7 +40,7 @@ BEST_OF = "best_of_"  # and how many it chooses from
 FINDINGS = {
     "ruff": "ruff's findings in 10 lines",
     "flake8": "flake8's findings in 10 lines, of rules that ruff's lack",
-    "black": "the share of lines that black would change",
+    "reformatted": "the share of lines that the fixer changes",
 }
 OVER_SFT = [
     Metric("over_sft", "compliance over SFT, points", 100, 1, 1),
@@ -55,7 +55,8 @@ BASELINE_METRICS = [
 
 CONTEST = (
     "standardised_compliance", "compliance", "parse_rate", "length_median",
-    "long_share", "statements", "distinct_3", "kl", "ruff", "flake8", "black",
+    "long_share", "statements", "distinct_3", "kl", "ruff", "flake8",
+    "reformatted",
 )  # fmt: skip
 
 
@@ -63,8 +64,8 @@ def headline(metrics: Metrics) -> str:
     """What PPO did to compliance, and at what cost, in plain words.
 
     First the share of what did not comply that is gone, then compliance as
-    sampled and at SFT's lengths; then each goal that was missed and each
-    guard that failed.
+    sampled, at SFT's lengths, and after the fixer; then each goal that was
+    missed and each guard that failed.
     """
     gain = metrics["gain"]
     before, after = (100 * metrics[m]["compliance"] for m in ("sft", "ppo"))
@@ -91,6 +92,15 @@ def headline(metrics: Metrics) -> str:
         words = (
             f"PPO did not change compliance measurably: {change}, "
             f"{points}{fair}."
+        )
+    if RESIDUAL.key in gain:
+        before, after = (
+            show(RESIDUAL, metrics[model][RESIDUAL.key])
+            for model in ("sft", "ppo")
+        )
+        words += (
+            f" After ruff's fixes and format it is {before}% and {after}%, "
+            f"{_points(RESIDUAL, gain)}."
         )
     for kind, found in (
         ("Missed goals", goals(metrics)),

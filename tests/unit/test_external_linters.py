@@ -8,7 +8,7 @@ import pytest
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.evaluation.measurement import external_linters
-from stylerl.evaluation.measurement.formatters import Draft
+from stylerl.evaluation.measurement.external_linters import Draft
 from stylerl.judge import Judge
 
 PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
@@ -57,8 +57,6 @@ def test_findings_are_columns_of_the_table():
 
     assert found.index.tolist() == [7, 3]
     assert found["ruff"].tolist() == [["RET504"], None]
-    assert found["black"].iloc[0] == 0.5
-    assert found["black"].isna().tolist() == [False, True]
 
 
 def test_where_ruff_judges_flake8_is_unseen(tmp_path):
@@ -76,7 +74,7 @@ def test_where_ruff_judges_flake8_is_unseen(tmp_path):
 
     found = external_linters.lint(table, judge)
 
-    assert [*found] == ["flake8", "black"]
+    assert [*found] == ["flake8"]
     assert found["flake8"].tolist() == [["E225"], None]
 
 

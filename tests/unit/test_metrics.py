@@ -30,7 +30,9 @@ def row(model, prompt, sample=0, **changes):
         "statements": 1,
         "trivial": False,
         "ruff": [],
-        "black": 0.0,
+        "reformatted": 0.0,
+        "fixed_outcome": "compliant",
+        "fixed_codes": [],
     } | changes
 
 
@@ -46,6 +48,8 @@ def broken(model, prompt, *codes, sample=0):
         cols=[1] * len(codes),
         codes=list(codes),
         texts=[f"about {code} (1 > 0)" for code in codes],
+        fixed_outcome="violations",
+        fixed_codes=list(codes),
     )
 
 
@@ -57,7 +61,7 @@ def test_where_ruff_judges_flake8_is_the_one_not_seen():
 
     found = metrics.external_metrics(pd.DataFrame([seen]))
 
-    assert [*found] == ["flake8", "black"]
+    assert [*found] == ["flake8", "reformatted"]
     assert found["flake8"].tolist() == [pytest.approx(20 / 3)]
 
 
@@ -79,7 +83,7 @@ def test_each_number_of_two_completions():
                 "statements": 0,
                 "trivial": True,
                 "ruff": None,
-                "black": math.nan,
+                "reformatted": math.nan,
             },
         ]
     )
@@ -110,7 +114,9 @@ def test_each_number_of_two_completions():
             "distinct_3": 5 / 6,
             "ruff": 0,  # of the one that parses
             "ruff_docstrings": 0,
-            "black": 0,
+            "reformatted": 0,
+            "residual_compliance": 1 / 2,
+            "residual_violations": 1 / 2,
         },
         abs=1e-6,
     )
@@ -123,8 +129,8 @@ def test_external_linters_count_lines_of_what_parses():
     rows = pd.DataFrame(
         [
             row("sft", "a", completion=four, ruff=["N806", "D200", "B007"]),
-            row("sft", "b", black=0.5, reward=0.8),
-            row("sft", "c", parsed=False, ruff=["N806"] * 9, black=1.0),
+            row("sft", "b", reformatted=0.5, reward=0.8),
+            row("sft", "c", parsed=False, ruff=["N806"] * 9, reformatted=1.0),
         ]
     )
 
@@ -132,20 +138,20 @@ def test_external_linters_count_lines_of_what_parses():
 
     assert numbers["ruff"] == 2.5
     assert numbers["ruff_docstrings"] == 0.5
-    assert numbers["black"] == 0.25
+    assert numbers["reformatted"] == 0.25
     assert numbers["predicted_compliance"] == 0.8
 
 
 def test_a_prompt_where_nothing_parses_has_no_say_in_external_linters():
-    # a: black falls from 0.5 to 0; b cannot be read after PPO.
-    before = pd.DataFrame([row("sft", p, black=0.5) for p in "ab"])
+    # a: what is reformatted falls from 0.5 to 0; b cannot be read after PPO.
+    before = pd.DataFrame([row("sft", p, reformatted=0.5) for p in "ab"])
     after = pd.DataFrame(
-        [row("ppo", "a"), row("ppo", "b", parsed=False, black=math.nan)]
+        [row("ppo", "a"), row("ppo", "b", parsed=False, reformatted=math.nan)]
     )
 
     gain = metrics.compute_gains(after, before, 100, seed=0)
 
-    assert (gain["black"], gain["black_low"]) == (-0.5, -0.5)
+    assert (gain["reformatted"], gain["reformatted_low"]) == (-0.5, -0.5)
     assert gain["parse_rate"] == -0.5
 
 
@@ -259,5 +265,6 @@ def test_without_a_violation_there_is_no_rule():
 
     assert found.empty
     assert list(found) == [
-        "rule", "text", "base", "sft", "ppo", "change", "low", "high"
+        "rule", "text", "base", "sft", "ppo", "change", "low", "high",
+        "sft_fixed", "ppo_fixed",
     ]  # fmt: skip

@@ -207,7 +207,7 @@ def labels(count: int) -> pd.DataFrame:
             "text": texts,
             "body_start": [text.index("\n") for text in texts],
             "split": "train",
-            "compliant": True,
+            "compliant": False,
         }
     )
 

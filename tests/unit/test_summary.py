@@ -12,6 +12,10 @@ from stylerl.evaluation.measurement import standardised
 from stylerl.report import summary
 
 NUMBERS = {
+    "residual_compliance": 0.5,
+    "residual_violations": 0.9,
+    "standardised_residual": 0.5,
+    "residual_cut": None,  # of a gain alone
     "standardised_compliance": 0.4,
     "compliance": 0.4,
     "non_compliance_cut": None,  # of a gain alone
@@ -36,10 +40,14 @@ NUMBERS = {
     "bits_per_byte": 1.2,
     "ruff": 0.5,
     "ruff_docstrings": 0.1,
-    "black": 0.2,
+    "reformatted": 0.2,
     "predicted_compliance": 0.6,
 }
 UNPAIRED = (
+    "residual_compliance",
+    "residual_violations",
+    "standardised_residual",
+    "residual_cut",
     "bits_per_byte",
     "length_median",
     "distinct_3",
@@ -126,6 +134,23 @@ def test_the_headline_says_what_happened(after, gain, words):
     changed = {"compliance": after, "standardised_compliance": after}
 
     assert summary.headline(metrics(changed, gain)) == words
+
+
+@pytest.mark.parametrize(
+    ("low", "missed"), [(0.05, ""), (0.0, ", gain after the fixer")]
+)
+def test_the_headline_says_what_is_left_after_the_fixer(low, missed):
+    measured = metrics(
+        {"residual_compliance": 0.6},
+        compliance(0.22, 0.17, 0.26) | moved("residual_compliance", low, 0.15),
+    )
+
+    assert summary.headline(measured).endswith(
+        " After ruff's fixes and format it is 50.0% and 60.0%, "
+        f"{'+10.0' if low else '+7.5'} points (95% interval "
+        f"{'+5.0' if low else '0.0'} to +15.0). Missed goals: "
+        f"non-compliance cut{missed}."
+    )
 
 
 def test_a_gain_that_was_bought_is_said_with_its_price():
@@ -398,14 +423,16 @@ RAISED = moved("compliance", 0.1, 0.2)
             "Only flake8 sees this gain: ruff's findings in 10 lines rose",
         ),
         (
-            RAISED | moved("black", -0.2, -0.1),
-            "Of the linters that no reward has seen, black agrees: ",
+            RAISED | moved("reformatted", -0.2, -0.1),
+            "Of the linters that no reward has seen, reformatted agrees: ",
         ),
         (
-            RAISED | moved("black", -0.2, -0.1) | moved("ruff", -0.3, -0.1),
+            RAISED
+            | moved("reformatted", -0.2, -0.1)
+            | moved("ruff", -0.3, -0.1),
             "Linters that no reward has seen agree: ruff's findings in 10 "
             "lines fell, 0.50 to 0.50, -0.20 [-0.30, -0.10]; the share of "
-            "lines that black would change fell, 20.0 to 20.0, -15.0 "
+            "lines that the fixer changes fell, 20.0 to 20.0, -15.0 "
             "[-20.0, -10.0] points.",
         ),
         (

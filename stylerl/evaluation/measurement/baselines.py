@@ -1,9 +1,8 @@
-"""Baselines on the same prompts: a formatter, a choice, and the human.
+"""Baselines on the same prompts: a choice, and the human.
 
-autopep8 on the base's text needs no training, so a model trained for style
-should be worth its training; the best of n by the reward model is what that
-reward is worth without PPO; the human's own text shows the metrics of real
-code.  Each is a table as generations.py makes them, without KL.
+The best of n by the reward model is what that reward is worth without PPO;
+the human's own text shows the metrics of real code.  Each is a table as
+generations.py makes them, without KL.
 """
 
 import math
@@ -15,8 +14,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
-from stylerl.evaluation.measurement import formatters
-from stylerl.evaluation.measurement.formatters import Draft
 from stylerl.evaluation.measurement.generations import (
     REFERENCE,
     Generations,
@@ -33,7 +30,6 @@ def add_baselines(
     prompts: Sequence[Prompt],
     sft: Source,
     config: EvaluateConfig,
-    max_line_length: int,
     classifier: Path | None,
 ) -> pd.DataFrame:
     """The models' completions, followed by those of each baseline.
@@ -45,7 +41,6 @@ def add_baselines(
     completions = sampled.completions
     parts = [
         completions,
-        formatted(completions, tokenizer, max_line_length),
         written_by_humans(prompts, tokenizer),
     ]
     if classifier is not None:
@@ -56,33 +51,6 @@ def add_baselines(
         sizes = {config.samples, config.best_of} - {1}
         parts += [best_of(pool, n) for n in sorted(sizes)]
     return pd.concat(parts, ignore_index=True)
-
-
-def formatted(
-    table: pd.DataFrame,
-    tokenizer: PreTrainedTokenizerBase,
-    max_line_length: int,
-) -> pd.DataFrame:
-    """The baseline `autopep8`: the base's completions, formatted."""
-    rows = table[table["model"] == "base"]
-    prompts: list[str] = rows["prompt"].tolist()
-    judged: list[str] = rows["judged"].tolist()
-    drafts = [
-        Draft(prompt + text, prompt.count("\n"))
-        for prompt, text in zip(prompts, judged, strict=True)
-    ]
-    fixed = formatters.autopep8(drafts, max_line_length, "evaluate: autopep8")
-    texts = [
-        new.removeprefix(prompt) if new.startswith(prompt) else old
-        for prompt, old, new in zip(prompts, judged, fixed, strict=True)
-    ]
-    return rows.assign(
-        model="autopep8",
-        completion=texts,
-        judged=texts,
-        tokens=count_tokens(tokenizer, texts),
-        kl=math.nan,
-    )
 
 
 def written_by_humans(

@@ -81,7 +81,6 @@ def evaluate(
         prompts,
         sources["sft"],
         config,
-        judge.width,
         classifier,
     )
     # 3. Judge: the judge, and linters that no reward has seen.

@@ -1,11 +1,10 @@
-"""Linters that no reward has seen: ruff beyond flake8's rules, and black.
+"""A linter that no reward has seen: ruff beyond flake8's rules.
 
 PPO is rewarded by flake8, so flake8 alone cannot show that the code got
 better rather than better at flake8.  ruff is asked for rules of families
-that flake8's default plugins do not know, black how much it would rewrite.
-Where ruff is the judge, flake8 takes its place, with the rules of its default
-configuration that ruff's does not select.  All read the text and never run
-it.
+that flake8's default plugins do not know.  Where ruff is the judge, flake8
+takes its place, with the rules of its default configuration that ruff's does
+not select.  Both read the text and never run it.
 """
 
 import json
@@ -14,14 +13,12 @@ import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError, require
-from stylerl.evaluation.measurement import formatters
-from stylerl.evaluation.measurement.formatters import Draft
 from stylerl.judge import Judge
 
 # Families that a function alone can answer to: naming, newer idioms,
@@ -31,12 +28,18 @@ RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF", "D")
 SILENT = ("D203", "D213")  # contradict D211 and D212
 
 
+class Draft(NamedTuple):
+    """Text to lint, and how many of its first rows do not count."""
+
+    text: str
+    prompt_rows: int
+
+
 def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
-    """What others than the judge say of each completion, in two columns.
+    """What another than the judge says of each completion, in a column.
 
     `ruff`, or `flake8` where ruff judges, is a list of the codes found after
-    the prompt, `black` the share of the completion's lines it would change.
-    Both are missing where the tool cannot read the text.
+    the prompt; missing where it cannot read the text.
 
     Raises:
         StylerlError: a tool does not start.
@@ -52,11 +55,7 @@ def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     else:
         rules = judge.ruff.settings.rules
         found = {"flake8": find_flake8_codes(drafts, judge.width, rules)}
-    black = formatters.black(drafts, judge.width, "evaluate: black")
-    return pd.DataFrame(
-        {**found, "black": pd.Series(black, dtype=float).tolist()},
-        index=table.index,
-    )
+    return pd.DataFrame(found, index=table.index)
 
 
 def find_flake8_codes(

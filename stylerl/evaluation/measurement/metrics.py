@@ -1,9 +1,10 @@
 """The evaluation's metrics, from a table of judged completions.
 
 One row of the table is one completion: `model, prompt_id, sample, prompt,
-completion, finished, tokens, kl, outcome, parsed, score, codes, statements,
-trivial, names, ruff (or flake8), black` (see generations.py and verdicts.py),
-and `reward` where a reward model was asked.  docs/metrics.md defines each.
+completion, finished, tokens, kl, outcome, parsed, score, codes,
+fixed_outcome, fixed_codes, reformatted, statements, trivial, names, ruff (or
+flake8)` (see generations.py and verdicts.py), and `reward` where a reward
+model was asked.  docs/metrics.md defines each.
 """
 
 from typing import Any
@@ -24,8 +25,12 @@ from stylerl.judge.outcome import Outcome
 from stylerl.reward import gaming
 
 PREDICTED = "predicted_compliance"  # of which no gain is reported
-STANDARDISED = "standardised_compliance"
-CUT = "non_compliance_cut"
+# Of what is judged, by its column: at SFT's lengths, and the share cut.
+STANDARDISED = {
+    "outcome": "standardised_compliance",
+    "fixed_outcome": "standardised_residual",
+}
+CUT = {"outcome": "non_compliance_cut", "fixed_outcome": "residual_cut"}
 ENDS = ("", "_low", "_high")
 RARE = 5  # prompts; a rule seen on fewer gets no interval
 DIGITS = 6  # kept, so that the last bits of a sum change no file
@@ -58,11 +63,12 @@ def compute_metrics(
         values["bits_per_byte"] = bits_per_byte
     if reference is not None:
         prompts = pd.Index(rows["prompt_id"].unique())
-        own, theirs = (
-            standardised.tally(each, prompts).sum(axis=0)
-            for each in (rows, _on_prompts(reference, prompts))
-        )
-        values[STANDARDISED] = float(standardised.standardise(own, theirs))
+        for outcome, key in STANDARDISED.items():
+            own, theirs = (
+                standardised.tally(each, prompts, outcome).sum(axis=0)
+                for each in (rows, _on_prompts(reference, prompts))
+            )
+            values[key] = float(standardised.standardise(own, theirs))
     return {
         key: round(value, DIGITS)
         for key, value in values.items()
@@ -82,7 +88,7 @@ def compute_gains(
     For each mean but PREDICTED the difference, and `KEY_low` and `KEY_high`:
     its paired bootstrap 95% interval by prompt.  So for STANDARDISED, at the
     lengths of `reference` (by default of `before`), and for CUT, the share of
-    the violating completions that are gone.
+    the violating completions that are gone, as written and as fixed.
     """
     later, earlier = _by_prompt(after), _by_prompt(before)
     _check_paired(later, earlier)
@@ -96,7 +102,11 @@ def compute_gains(
             )
             result |= _spread(key, interval)
     lengths = before if reference is None else reference
-    return result | _length_gains(after, before, lengths, resamples, seed)
+    for outcome in STANDARDISED:
+        result |= _length_gains(
+            after, before, lengths, resamples, seed, outcome
+        )
+    return result
 
 
 def _length_gains(
@@ -105,12 +115,13 @@ def _length_gains(
     reference: pd.DataFrame,
     resamples: int,
     seed: int,
+    outcome: str,
 ) -> dict[str, float]:
-    """STANDARDISED and CUT, computed anew from each resample's counts."""
+    """STANDARDISED and CUT of an outcome, anew from each resample's counts."""
     prompts = pd.Index(sorted(after["prompt_id"].unique()))
     tallies = np.stack(
         [
-            standardised.tally(_on_prompts(rows, prompts), prompts)
+            standardised.tally(_on_prompts(rows, prompts), prompts, outcome)
             for rows in (after, before, reference)
         ],
         axis=1,
@@ -118,7 +129,9 @@ def _length_gains(
     drawn = resampled_sums(
         tallies.reshape(len(prompts), -1), resamples, seed
     ).reshape(resamples, *tallies.shape[1:])  # (B, 3, 2, S)
-    found, spread = (_length_metrics(t) for t in (tallies.sum(axis=0), drawn))
+    found, spread = (
+        _length_metrics(t, outcome) for t in (tallies.sum(axis=0), drawn)
+    )
     result: dict[str, float] = {}
     for key, value in found.items():
         if np.isfinite(value):
@@ -128,13 +141,14 @@ def _length_gains(
     return result
 
 
-def _length_metrics(tallies: Any) -> dict[str, Any]:
+def _length_metrics(tallies: Any, outcome: str) -> dict[str, Any]:
     """STANDARDISED and CUT of (..., 3, 2, S): after, before, reference."""
     after, before, reference = np.moveaxis(tallies, -3, 0)
     now, then = (standardised.plain(own) for own in (after, before))
     gain = standardised.standardise(after, reference)
     gain = gain - standardised.standardise(before, reference)
-    return {STANDARDISED: gain, CUT: standardised.cut(now, then)}
+    cut = standardised.cut(now, then)
+    return {STANDARDISED[outcome]: gain, CUT[outcome]: cut}
 
 
 def _on_prompts(rows: pd.DataFrame, prompts: pd.Index) -> pd.DataFrame:
@@ -151,7 +165,10 @@ def compare_with_sft(
     """
     same = _on_prompts(sft, pd.Index(rows["prompt_id"]))
     gain = compute_gains(rows, same, resamples, seed)
-    names = {"over_sft": "compliance", "over_sft_standardised": STANDARDISED}
+    names = {
+        "over_sft": "compliance",
+        "over_sft_standardised": STANDARDISED["outcome"],
+    }
     return {
         "prompts": rows["prompt_id"].nunique(),
         **{
@@ -169,16 +186,20 @@ def tabulate_rules(
 
     Columns: `rule, text`, one of base, sft and ppo each, `change` (PPO less
     SFT) and its `low` and `high`, which hold for all rules at once; NaN for
-    rules seen on fewer than RARE prompts.  The most frequent rule of SFT
-    comes first.
+    rules seen on fewer than RARE prompts; and `sft_fixed` and `ppo_fixed`,
+    what of theirs a fixer leaves.  The most frequent rule of SFT comes first.
     """
     models = ("base", "sft", "ppo")
     rows = table[table["model"].isin(models)]
-    counts = _count_violations(
-        rows
-    )  # (model, prompt) x rule: violations a completion
-    means = 100 * counts.groupby(level="model").mean().T
-    found = means.reindex(columns=models).fillna(0.0)
+    # (model, prompt) x rule: violations a completion
+    counts, left = (
+        _count_violations(rows, codes) for codes in ("codes", "fixed_codes")
+    )
+    means, fixed = (
+        100 * table.groupby(level="model").mean().T for table in (counts, left)
+    )
+    rules = means.index.union(fixed.index)
+    found = means.reindex(rules, columns=models).fillna(0.0)
     found["change"] = found["ppo"] - found["sft"]
     found[["low", "high"]] = np.nan
     pair = counts.loc[counts.index.get_level_values("model") != "base"]
@@ -190,6 +211,10 @@ def tabulate_rules(
             100 * differences[common].to_numpy(), resamples, seed
         )
         found.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
+    for model in models[1:]:
+        found[f"{model}_fixed"] = fixed.get(model)
+    fixed_columns = [f"{model}_fixed" for model in models[1:]]
+    found[fixed_columns] = found[fixed_columns].fillna(0.0)
     found.insert(0, "text", _describe_rules(rows))
     found = found.rename_axis("rule").reset_index()
     found = found.sort_values(["sft", "rule"], ascending=[False, True])
@@ -216,6 +241,8 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
             & ~rows["trivial"].astype(bool),
             "score": rows["score"],
             "violations": rows["codes"].map(len),
+            "residual_compliance": rows["fixed_outcome"] == Outcome.COMPLIANT,
+            "residual_violations": rows["fixed_codes"].map(len),
             "parse_rate": rows["parsed"],
             "finished_rate": rows["finished"],
             "length": rows["tokens"],
@@ -252,7 +279,7 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     found = {unseen: (10 * rest / lines).where(readable)}
     if unseen == "ruff":
         found["ruff_docstrings"] = docs.where(readable)
-    found["black"] = rows["black"].where(readable)
+    found["reformatted"] = rows["reformatted"].where(readable)
     if "names" in rows:
         found["resolved_names"] = rows["names"]
     if "reward" in rows:
@@ -273,12 +300,12 @@ def _check_paired(later: pd.DataFrame, earlier: pd.DataFrame) -> None:
         )
 
 
-def _count_violations(rows: pd.DataFrame) -> pd.DataFrame:
+def _count_violations(rows: pd.DataFrame, codes: str) -> pd.DataFrame:
     """Mean violations a completion, (model, prompt_id) x rule."""
     keys = ["model", "prompt_id"]
     samples = rows.groupby(keys).size()
-    charged = rows[[*keys, "codes"]].explode("codes").dropna()
-    counts: Any = charged.groupby([*keys, "codes"]).size().unstack("codes")
+    charged = rows[[*keys, codes]].explode(codes).dropna()
+    counts: Any = charged.groupby([*keys, codes]).size().unstack(codes)
     return counts.reindex(samples.index).fillna(0.0).div(samples, axis=0)
 
 

@@ -31,16 +31,19 @@ DIGITS = 6
 NAMES = (*(f"up_to_{edge}" for edge in EDGES), f"above_{EDGES[-1]}")
 
 
-def tally(rows: pd.DataFrame, prompts: pd.Index) -> Floats:
+def tally(
+    rows: pd.DataFrame, prompts: pd.Index, outcome: str = "outcome"
+) -> Floats:
     """Completions and compliant ones by prompt and stratum, (P, 2, S).
 
     Args:
         rows: with `prompt_id`, `tokens` and `outcome`.
         prompts: the ids of the P prompts; each of `rows` is among them.
+        outcome: the column that says what complies.
     """
     place = prompts.get_indexer(pd.Index(rows["prompt_id"]))
     stratum = np.searchsorted(EDGES, rows["tokens"].to_numpy(), side="left")
-    compliant = (rows["outcome"] == Outcome.COMPLIANT).to_numpy()
+    compliant = (rows[outcome] == Outcome.COMPLIANT).to_numpy()
     counts = np.zeros((len(prompts), 2, len(NAMES)))
     np.add.at(counts[:, 0], (place, stratum), 1)
     np.add.at(counts[:, 1], (place, stratum), compliant)

@@ -1,4 +1,8 @@
-"""What the judge, and linters that do not judge, say of each completion."""
+"""What the judge, and linters that do not judge, say of each completion.
+
+The judge is asked twice: of what the model wrote, and of what a fixer made
+of it.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from stylerl.evaluation.measurement import external_linters
+from stylerl.evaluation.measurement import external_linters, fixer
 from stylerl.judge import Judge
 from stylerl.judge.names import resolved_names
 from stylerl.judge.outcome import assess
@@ -25,17 +29,29 @@ def judge_completions(
     has the prompt's id.
 
     Adds `outcome, parsed, score, rows, cols, codes, texts` (four lists, one
-    entry a violation charged), `statements`, `trivial`, `names` (the share
-    of those read that resolve, NaN where none is known), and of the linters
-    that no reward has seen `ruff` (or `flake8`) and `black`.
+    entry a violation charged), `fixed_outcome` and `fixed_codes` of the
+    completion after the fixer, `reformatted` (the share of its lines that
+    the fixer changed), `statements`, `trivial`, `names` (the share
+    of those read that resolve, NaN where none is known), and of a linter that
+    no reward has seen `ruff` (or `flake8`).
     """
     where = [(places or {}).get(name) for name in table["prompt_id"]]
-    items = zip(where, table["prompt"], table["judged"], strict=True)
+    items = [*zip(where, table["prompt"], table["judged"], strict=True)]
     found: list[dict[str, Any]] = []
-    verdicts = judge.in_place([*items], desc="evaluate: judge")
+    verdicts = judge.in_place(items, desc="evaluate: judge")
+    mended = [
+        (place, prompt, text)
+        for (place, prompt, _), text in zip(
+            items, fixer.fix(items, judge), strict=True
+        )
+    ]
+    second = judge.in_place(mended, desc="evaluate: judge what is fixed")
     rows = table.to_dict("records")
-    for row, place, verdict in zip(rows, where, verdicts, strict=True):
+    for row, (place, _, text), verdict, later in zip(
+        rows, mended, verdicts, second, strict=True
+    ):
         result = assess(row["prompt"], row["finished"], verdict)
+        fixed = assess(row["prompt"], row["finished"], later)
         known = None if place is None else place.known
         around = None if place is None else place.around
         content = substance.measure(row["prompt"], row["judged"], around)
@@ -48,6 +64,9 @@ def judge_completions(
                 "cols": [each.col for each in result.violations],
                 "codes": [each.code for each in result.violations],
                 "texts": [each.text for each in result.violations],
+                "fixed_outcome": str(fixed.outcome),
+                "fixed_codes": [each.code for each in fixed.violations],
+                "reformatted": fixer.changed_share(row["judged"], text),
                 "statements": content.statements,
                 "trivial": content.trivial,
                 "names": _resolved(known, row["prompt"], row["judged"]),

@@ -1,0 +1,132 @@
+"""What a team's own fixer makes of completions: ruff's fixes and its format.
+
+"Why not just run a formatter?"  Here it is run, on every completion: `ruff
+check --fix`, its safe fixes alone, then `ruff format`.  The judge is asked
+again, and what it still finds is what no formatter mends.  A completion that
+ruff cannot parse stays as it was.
+
+The prompt's rows stay as they are: what a fixer would do to them is not the
+model's.
+"""
+
+import ast
+import io
+import subprocess
+import sys
+import tempfile
+import textwrap
+import tokenize
+from collections import defaultdict
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from stylerl.errors import StylerlError, require
+from stylerl.judge import Judge
+from stylerl.judge.place import Place
+
+RULES = "E,W,F"  # whose safe fixes are made: what flake8 knows by itself
+CANNOT_PARSE = 2  # exit code of `ruff format`; the other files are formatted
+Item = tuple[Place | None, str, str]  # where it stands, prompt, completion
+
+
+def fix(items: Sequence[Item], judge: Judge) -> list[str]:
+    """Each completion after the fixer, at the judge's line length.
+
+    Raises:
+        StylerlError: ruff does not answer.
+    """
+    # 1. A file each; those of the same indentation have the same width.
+    by_indent: dict[int, list[int]] = defaultdict(list)
+    for number, (place, _, _) in enumerate(items):
+        by_indent[len(place.indent) if place else 0].append(number)
+    found = [completion for _, _, completion in items]
+    for indent, numbers in by_indent.items():
+        with tempfile.TemporaryDirectory() as folder:
+            paths = {n: Path(folder, f"{n}.py") for n in numbers}
+            for n, path in paths.items():
+                text = items[n][1] + items[n][2]
+                path.write_text(text, encoding="utf-8", newline="")
+            # 2. The fixer, as a team would run it.
+            _run_ruff(folder, max(20, judge.width - indent), judge)
+            # 3. What has become of the rows after the prompt.
+            for n, path in paths.items():
+                text = path.read_text(encoding="utf-8")
+                body = body_of(text, items[n][1])
+                found[n] = found[n] if body is None else body
+    return found
+
+
+def body_of(text: str, prompt: str) -> str | None:
+    """What follows a prompt in a text whose prompt may look another way.
+
+    None where the prompt opens no function or class, or the text does not
+    parse.
+    """
+    try:
+        opened = ast.parse(textwrap.dedent(text)).body[-1]
+        asked = ast.parse(prompt + "\n    pass\n").body[-1]
+    except (SyntaxError, ValueError, RecursionError, IndexError):
+        return None
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    if not isinstance(opened, kinds) or not isinstance(asked, kinds):
+        return None
+    if ast.get_docstring(asked, clean=False) is None:
+        row, column = _colon(text, opened.lineno)
+    else:
+        docstring = opened.body[0]
+        row, column = docstring.end_lineno or 0, docstring.end_col_offset or 0
+    lines = text.splitlines(keepends=True)
+    rest = lines[row - 1].encode()[column:].decode() + "".join(lines[row:])
+    return rest.removeprefix("\n") if prompt.endswith("\n") else rest
+
+
+def changed_share(before: str, after: str) -> float:
+    """The share of a completion's lines that the fixer has changed.
+
+    A place where it only inserts counts as one line.
+    """
+    old, new = before.splitlines(), after.splitlines()
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    changed = sum(
+        max(end - begin, 1)
+        for tag, begin, end, _, _ in blocks
+        if tag != "equal"
+    )
+    return min(1.0, changed / max(1, len(old)))
+
+
+def _colon(text: str, row: int) -> tuple[int, int]:
+    """Where the header that begins in a row ends, after its colon."""
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.start[0] < row or token.type != tokenize.OP:
+            continue
+        depth += (token.string in "([{") - (token.string in ")]}")
+        if token.string == ":" and depth == 0:
+            line = token.line[: token.end[1]]
+            return token.end[0], len(line.encode())
+    raise AssertionError("a definition has a colon")
+
+
+def _run_ruff(folder: str, width: int, judge: Judge) -> None:
+    require("pipeline", "ruff")
+    ruff = (sys.executable, "-I", "-m", "ruff")
+    shared = [folder, "--no-cache", "--quiet", "--line-length", str(width)]
+    if judge.ruff is not None and judge.config.config:
+        shared += ["--config", str(Path(judge.config.config).resolve())]
+        rules = []
+    else:
+        shared += ["--isolated"]
+        rules = ["--select", RULES]
+    steps = (
+        [*ruff, "check", "--fix-only", "--exit-zero", *shared, *rules],
+        [*ruff, "format", *shared],
+    )
+    for command in steps:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode not in (0, CANNOT_PARSE):
+            raise StylerlError(
+                f"ruff must answer; it ended with code {done.returncode}: "
+                f"{done.stderr.strip()[:500]}"
+            )

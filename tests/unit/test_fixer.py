@@ -1,0 +1,104 @@
+"""What the fixer makes of completions: of rows of their own alone."""
+
+import subprocess
+
+import pytest
+
+from stylerl.config import JudgeConfig
+from stylerl.errors import StylerlError
+from stylerl.evaluation.measurement import fixer
+from stylerl.judge import Judge
+from stylerl.judge.outline import outline, parse
+from stylerl.judge.place import File, Place
+
+HEAD = "def f(a,b):"  # E231, and the prompt's own
+DOCUMENTED = 'def f(a,b):\n    """Add."""\n'
+LONG = "first_long_name, second_long_name, third_long_name, fourth_name"
+
+
+def fixed(prompt, completion, **settings):
+    judge = Judge(JudgeConfig(**settings))
+    (found,) = fixer.fix([(None, prompt, completion)], judge)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "expected"),
+    [
+        (HEAD, "\n    x=a\n    return x ;\n", "\n    x = a\n    return x\n"),
+        (HEAD + "\n", "    return  a\n", "    return a\n"),
+        (DOCUMENTED, "    return  a\n", "    return a\n"),
+        # A lambda and a slice hold colons that end no header.
+        ("def f(a=lambda: 0, b={1: 2}):", " return a\n", "\n    return a\n"),
+        # What the model documents itself is its own.
+        (HEAD, '\n    "Add."\n    return a\n', '\n    "Add."\n    return a\n'),
+        ("class A:", "\n    x=1\n", "\n    x = 1\n"),
+        # A safe fix: an import that nothing reads.
+        (HEAD, "\n    import os\n    return a\n", "\n    return a\n"),
+        # Not a safe one: a name that nothing reads.
+        (HEAD, "\n    x = a\n    return b\n", "\n    x = a\n    return b\n"),
+        # Neither parses nor opens anything: as it was.
+        (HEAD, "\n    return (\n", "\n    return (\n"),
+        ("x = 1\n", "y=2\n", "y=2\n"),
+    ],
+)
+def test_only_the_rows_after_the_prompt_change(prompt, completion, expected):
+    assert fixed(prompt, completion) == expected
+
+
+def test_a_line_is_broken_at_the_judges_width():
+    body = f"\n    return a({LONG})\n"  # 76 columns
+    assert fixed(HEAD, body) == body
+    assert fixed(HEAD, body, max_line_length=60).count("\n") == 7
+
+
+def test_in_a_class_less_of_a_line_is_left():
+    """79 columns as a function of its own, 83 as a method."""
+    method = "    def f(a,b):\n        return a\n"
+    text = "class A:\n" + method
+    file = File(text.split("\n"), "a.py", outline(parse(text), text, "a.py"))
+    head = "def f(a,b):"
+    place = Place(file, 2, head + "\n    return a\n", head)
+    body = f"\n    return abc({LONG})\n"
+    assert max(map(len, body.splitlines())) == 79
+    judge = Judge(JudgeConfig())
+
+    alone, inside = fixer.fix([(None, head, body), (place, head, body)], judge)
+
+    assert alone == body
+    assert inside.count("\n") == 4
+
+
+def test_where_ruff_judges_its_own_configuration_fixes(tmp_path):
+    (tmp_path / "ruff.toml").write_text(
+        'lint.select = ["UP"]\nformat.quote-style = "single"\n'
+    )
+    config = str(tmp_path / "ruff.toml")
+    body = '\n    return "%s" % a\n'
+    found = fixed(HEAD, body, engine="ruff", config=config)
+    assert found == "\n    return f'{a}'\n" or "'%s' % a" in found
+    assert '"' in fixed(HEAD, body)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share"),
+    [
+        ("    x = 1\n", "    x = 1\n", 0.0),
+        ("    x=1\n    return x\n", "    x = 1\n    return x\n", 1 / 2),
+        # an insertion counts as one line of the two
+        ("    import os\n    return os\n",
+         "    import os\n\n    return os\n", 1 / 2),
+        ("", "", 0.0),
+    ],
+)  # fmt: skip
+def test_changed_lines_are_a_share_of_those_written(before, after, share):
+    assert fixer.changed_share(before, after) == share
+
+
+def test_a_ruff_that_fails_is_an_error(monkeypatch):
+    def fail(command, **_):
+        return subprocess.CompletedProcess(command, 3, "", "no such option")
+
+    monkeypatch.setattr(fixer.subprocess, "run", fail)
+    with pytest.raises(StylerlError, match="code 3: no such option"):
+        fixed(HEAD, "\n    return a\n")
