@@ -1,7 +1,6 @@
 """An iterated run: what the policy wrote teaches the next reward model.
 
-    stylerl run --rounds 2 \\
-        --set "ppo.reward={classifier: 1, substance: 1, unparsable: 1}"
+    stylerl run --rounds 2 --set "ppo.reward={classifier: 1}"
 
 The first round is the flow as it is.  Each further one keeps the completions
 of the policy that PPO has just made in rounds/N.jsonl, lets the reward models

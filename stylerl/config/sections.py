@@ -219,7 +219,7 @@ class SFTConfig(Section):
     REMOVED: ClassVar = {"warmup": 0.05}
 
     base: str = setting("artifacts/base", "folder of the model to start from")
-    snippets: int = setting(400, "compliant snippets to learn", ge=1, le=MANY)
+    snippets: int = setting(600, "compliant snippets to learn", ge=1, le=MANY)
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
     batch_size: int = setting(16, "snippets an optimiser step", ge=1, le=LARGE)
     learning_rate: float = setting(5e-4, "peak of AdamW's rate", gt=0, le=1)
@@ -309,7 +309,7 @@ class RewardConfig(Section):
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
 REWARD_NAMES = (
     rf"{_MODEL}|(mean|worst) of {_MODEL}( and {_MODEL})+"
-    r"|substance|repetition|unparsable|\w+(\.\w+)*:\w+"
+    r"|\w+(\.\w+)*:\w+"
 )
 
 
@@ -335,27 +335,16 @@ class PPOConfig(Section):
     }
 
     reward: Mapping[str, float] = setting(
-        {
-            "linter": 1.5,
-            "substance": 1.0,
-            "repetition": 1.0,
-            "unparsable": 1.0,
-        },
+        {"linter": 2.5},
         "the parts of the reward and their weights: linter, classifier, "
         "pairwise or the folder of a reward model, `mean of A and B` or "
-        "`worst of A and B` of these; substance, repetition, unparsable; or "
-        "MODULE:FUNCTION; stylerl/reward/composite.py says what each is worth",
+        "`worst of A and B` of these; or MODULE:FUNCTION; "
+        "stylerl/reward/composite.py says what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,
             "the parts that params.yaml lists, or MODULE:FUNCTION",
         ),
-    )
-    substance_target: float = setting(
-        0.6,
-        "size of a body that gets the full substance part, as a multiple of "
-        "what the reference writes",
-        gt=0,
     )
     monitor: str = setting(
         "classifier",
@@ -417,7 +406,7 @@ class PPOConfig(Section):
         text=True,
     )
     temperature: float = setting(
-        0.8, "of sampling and training", ge=0.01, le=100
+        0.6, "of sampling and training", ge=0.01, le=100
     )
     learning_rate: float = setting(1e-3, "peak of Adam's rate", gt=0, le=1)
     value_learning_rate: float | None = setting(
@@ -465,7 +454,7 @@ class PPOConfig(Section):
     )
     vf_coef: float = setting(0.1, "weight of the value loss", ge=0)
     ent_coef: float = setting(
-        0.005, "weight of the entropy bonus", ge=0, was="entropy_coef"
+        0.0, "weight of the entropy bonus", ge=0, was="entropy_coef"
     )
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", gt=0
@@ -516,16 +505,10 @@ class PPOConfig(Section):
     )
     constraints: Mapping[str, float] = setting(
         {},
-        "what must be kept, at a price that is learned: substance, length, "
-        "long_bodies, parses, distinct at least at this share of the "
-        "reference's, statements at most at this share, kl at most at these "
-        "nats a response",
+        "what must be kept, at a price that is learned: length, at least at "
+        "this share of the reference's; kl, at most at these nats a response",
         gt=0,
-        pattern=(
-            "substance|length|long_bodies|parses|distinct|statements|kl",
-            "substance, length, long_bodies, parses, distinct, statements "
-            "and kl",
-        ),
+        pattern=("length|kl", "length and kl"),
     )
     missing_eos_penalty: float = setting(
         1.0, "subtracted from the score of a completion that was cut", ge=0
@@ -646,7 +629,7 @@ class EvaluateConfig(Section):
         "texts that end a completion; those of ppo.stop_strings, if any",
         text=True,
     )
-    temperature: float = setting(0.8, "of sampling", ge=0.01, le=100)
+    temperature: float = setting(0.6, "of sampling", ge=0.01, le=100)
     precision: str = setting(
         "auto",
         "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
@@ -694,6 +677,6 @@ class Params(Section):
         group_size=8,
         gae_lambda=0.95,
         credit_weight=4.0,
-        constraints={"substance": 1.0, "length": 0.88, "statements": 1.03},
+        constraints={"length": 1.0},
     )
     evaluate: EvaluateConfig = EvaluateConfig()

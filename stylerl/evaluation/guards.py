@@ -103,7 +103,7 @@ def non_compliance_cut(metrics: Metrics) -> float | None:
 
 
 def guards(metrics: Metrics) -> list[Guard]:
-    """Whether PPO's gain cost parse rate, size, substance or distance."""
+    """Whether PPO's gain cost parse rate, size or distance."""
     sft, ppo, gain = (metrics[key] for key in ("sft", "ppo", "gain"))
 
     def not_worse(name: str, key: str) -> Guard:

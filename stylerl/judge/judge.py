@@ -171,11 +171,6 @@ class Judge:
             return self.ruff.settings.width
         return self.config.max_line_length
 
-    def around(self, prompt: str) -> frozenset[str] | None:
-        """What a prompt's module binds, as `Place.around`, if known."""
-        place = self.places.get(prompt)
-        return None if place is None else place.around
-
     def in_place(
         self, items: Sequence[Completed], jobs: int = 0, desc: str = "judge"
     ) -> Iterator[Verdict]:

@@ -19,7 +19,6 @@ import ast
 import contextlib
 import itertools
 import re
-import sys
 import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,12 +29,6 @@ from stylerl.judge.positions import LINE_END
 from stylerl.judge.verdict import SYNTAX, Verdict, Violation
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
-# What stands after a dot, or is defined or annotated in a class.
-ATTRIBUTE = re.compile(
-    r"(?:\.\s*|^[ \t]+(?:(?:async +)?def|class) +)([^\W\d]\w*)"
-    r"|^[ \t]+([^\W\d]\w*):(?= )",
-    re.MULTILINE,
-)
 # Where a row that is not blank begins; a form feed takes it to column 0.
 BEGIN = re.compile(r"(?:\r\n|\r|\n)\f*(?=[^\r\n]*\S)")
 # How a text names another row.
@@ -54,12 +47,6 @@ class File:
     lines: list[str]  # split at Unix line ends
     path: str  # which per-file-ignores look at
     outline: Outline
-
-    @cached_property
-    def attributes(self) -> frozenset[str]:
-        """The words that may be attributes, each after a dot."""
-        found = ATTRIBUTE.finditer("\n".join(self.lines))
-        return frozenset(sys.intern(f".{m[1] or m[2]}") for m in found)
 
     def reads(self, name: str, but: int) -> bool:
         """Whether one of the first functions that mention an import uses it.
@@ -161,12 +148,6 @@ class Place:
     def known(self) -> frozenset[str] | None:
         """The names of its module; None where a star import hides some."""
         return self.file.outline.known
-
-    @property
-    def around(self) -> frozenset[str] | None:
-        """The names of its module and, after a dot, its file's attributes."""
-        known = self.known
-        return None if known is None else known | self.file.attributes
 
     def put(self, completion: str, *, whole: bool = False) -> Placed:
         """The source in which a completion of the header is judged.

@@ -20,6 +20,7 @@ from stylerl.errors import ModelError
 from stylerl.lm import models
 from stylerl.lm.decoding import decode_batch, draw_uniforms
 from stylerl.lm.logprobs import token_scores
+from stylerl.lm.memory import give_back
 from stylerl.lm.models import bf16_copy, encode_prompt
 from stylerl.lm.packing import Group, pack, response_states
 
@@ -84,6 +85,7 @@ def generate(
     Raises:
         ModelError: a prompt and its completion do not fit the model.
     """
+    give_back()
     encode = encode or partial(encode_prompt, tokenizer)
     ids_of = {prompt: encode(prompt) for prompt in dict.fromkeys(prompts)}
     prompt_ids = [ids_of[prompt] for prompt in prompts]
@@ -181,6 +183,7 @@ def response_logprobs(
 
     A forward pass sees about `pass_tokens`, or one response.
     """
+    give_back()
     result = [torch.empty(0)] * len(ids)
     pairs = list(zip(prompt_ids, ids, strict=True))
     order = sorted(

@@ -74,7 +74,7 @@ def check_rounds(
     if rounds > 1 and not any(name in parts for name in LEARNT):
         raise ConfigError(
             "a second round needs a reward that is learnt; ppo.reward has "
-            f'{parts}: --set "ppo.reward={{classifier: 1, substance: 1}}"'
+            f'{parts}: --set "ppo.reward={{classifier: 1}}"'
         )
     check_files(params)
 

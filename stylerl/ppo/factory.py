@@ -19,7 +19,6 @@ import pandas as pd
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from stylerl import draws
 from stylerl.config import Params, PPOConfig
 from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
@@ -27,7 +26,6 @@ from stylerl.judge import Judge
 from stylerl.judge.place import Place
 from stylerl.lm import models
 from stylerl.lm.context import PromptEncoder, context_of
-from stylerl.lm.precision import computes_in_bf16
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import composite as rewards
@@ -76,23 +74,7 @@ def build_trainer(
     encode = PromptEncoder(tokenizer, context_of(policy), above)
     prompts, validation = _draw_prompts(params, labels, policy, encode)
 
-    # Reward: the size expected for each prompt, then the parts.
-    def expected(prompts: list[str], name: str) -> dict[str, float]:
-        return rewards.expected_sizes(
-            policy,
-            tokenizer,
-            prompts,
-            settings,
-            draws.seed_of(params.seed, name),
-            bf16=computes_in_bf16(settings.precision),
-            known=judge.around,
-            encode=encode,
-        )
-
-    sizes = expected(prompts, "reference")
-    if validation:
-        sizes = expected(validation, "validation reference") | sizes
-
+    # Reward: its parts, and where in a completion the linter's was lost.
     style = partial(
         rewards.named_style,
         judge=judge,
@@ -105,15 +87,14 @@ def build_trainer(
         settings,
         policy=policy,
         tokenizer=tokenizer,
-        reward=rewards.compose(settings.reward, style, sizes, judge.around),
+        reward=rewards.compose(settings.reward, style),
         prompts=prompts,
         monitor=rewards.Monitor(judge, learned),
-        credit=_credit(settings, judge, sizes),
+        credit=_credit(settings, judge),
         validation=validation,
         seed=params.seed,
         checkpoints=checkpoints,
         whole_lines=True,  # a cut line is no style
-        known=judge.around,
         encode=encode,
     )
 
@@ -152,9 +133,7 @@ def _draw_prompts(
     return prompts, _enough(validation, settings)
 
 
-def _credit(
-    settings: PPOConfig, judge: Judge, sizes: Mapping[str, float]
-) -> Credit | None:
+def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
     """Where in a completion the linter's part of the reward was lost.
 
     Raises:
@@ -170,7 +149,7 @@ def _credit(
             "tokens, so `linter` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
-    return LinterCredit(judge, settings.reward["linter"], sizes)
+    return LinterCredit(judge, settings.reward["linter"])
 
 
 def fitting_prompts(

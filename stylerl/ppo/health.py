@@ -313,8 +313,8 @@ def _value_head_broken(history: History) -> _Finding | None:
 @_alarm(
     "policy collapse",
     "The policy writes the same, or less and less.",
-    "Raise ppo.kl_coef or the weight of substance in ppo.reward; look "
-    "at the completions for what the reward prefers.",
+    "Raise ppo.kl_coef, or ppo.constraints.length; look at the completions "
+    "for what the reward prefers.",
 )
 def _policy_collapse(history: History) -> _Finding | None:
     """A few very long responses make a mean, so that ranks are asked where a

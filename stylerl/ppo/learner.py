@@ -23,7 +23,6 @@ from stylerl.ppo.meters import MetricSums
 from stylerl.ppo.policy import PolicyWithValue, ResponseScores
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
-from stylerl.reward import substance
 
 ADAM_EPS = 1e-5  # published PPO's; torch's default is 1e-8
 
@@ -49,16 +48,15 @@ class Learner:
         compute: Compute,
         ranks: Ranks,
         seed: int,
-        known: substance.Known = substance.anything,
     ) -> None:
-        """Train `policy` in place; `known` is the constraints'."""
+        """Train `policy` in place."""
         self.config = config
         self.policy = policy
         self.compute = compute
         self.ranks = ranks
         self.seed = seed
         self.done = 0  # updates
-        self.constraints = Constraints(config.constraints, known)
+        self.constraints = Constraints(config.constraints)
         self.penalty = config.kl_coef  # beta, and the price of KL
         self.kl_weight = 0.0  # of the penalty in the loss
         self.rollbacks: list[int] = []  # to which updates; each halves lr

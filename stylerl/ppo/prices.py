@@ -1,12 +1,11 @@
 """Prices of constraints: dual ascent, as pure functions.
 
-The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g_k] >= t_k
-and to KL / d <= 1, where s is the score, less what `ppo.credit_weight` adds
-to charges, g_k what a completion contributes to constraint k over the
-reference's mean of it, and t_k the share of that to be kept; of a ceiling
-both are negative.  Its Lagrangian is
+The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g] >= t and
+to KL / d <= 1, where s is the score, less what `ppo.credit_weight` adds to
+charges, g what a completion contributes to length over the reference's mean
+of it, and t the share of that to be kept.  Its Lagrangian is
 
-    E[s] - beta KL + sigma (sum_k p_k (E[g_k] - t_k) - p_KL (KL / d - 1)).
+    E[s] - beta KL + sigma (p (E[g] - t) - p_KL (KL / d - 1)).
 
 PPO climbs it in pi; each price p descends it, a little after each update,
 and is never negative.  The policy follows a price late, so that descent
@@ -23,10 +22,8 @@ Sources
                 PID Lagrangian
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 RATE = 0.1  # of what is learned, in an update, for a unit of shortfall
@@ -50,19 +47,13 @@ class Price(NamedTuple):
         return Price(learned, min(max(learned + DAMPING * e, 0.0), HIGHEST))
 
 
-def bonus(
-    prices: Mapping[str, Price], gains: Mapping[str, Tensor], sigma: float
-) -> Tensor:
-    """sigma sum_k p_k (g_k - mean g_k), (B,), of gains (B,) by name.
+def bonus(price: Price, gain: Tensor, sigma: float) -> Tensor:
+    """sigma p (g - mean g), (B,), of gains g (B,).
 
     Centred over the batch: a constant changes no gradient, and the scores'
     mean stays what it was.
     """
-    found = [
-        sigma * prices[name].now * (gain - gain.mean())
-        for name, gain in gains.items()
-    ]
-    return torch.stack(found).sum(dim=0)
+    return sigma * price.now * (gain - gain.mean())
 
 
 def kl_weight(price: Price, limit: float, sigma: float) -> float:

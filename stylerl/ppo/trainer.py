@@ -38,6 +38,7 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.lm import checkpoint
+from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights, encode_prompt
 from stylerl.ppo import (
     health,
@@ -52,7 +53,7 @@ from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Monitor, Reward, Rollouts
 from stylerl.ppo.sampler import Feedback, Sampler
-from stylerl.reward import functions, substance
+from stylerl.reward import functions
 from stylerl.reward.functions import Credit
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
@@ -104,7 +105,6 @@ class PPOTrainer:
         seed: int = 0,
         checkpoints: str | Path | None = None,
         whole_lines: bool = False,
-        known: substance.Known = substance.anything,
         encode: Callable[[str], list[int]] | None = None,
     ) -> None:
         """Train `policy` in place, on a GPU if there is one.
@@ -131,8 +131,6 @@ class PPOTrainer:
             whole_lines: give these three a completion that was cut at the
                 token limit without its last, incomplete line; else as it
                 was sampled.
-            known: `(prompt)` to the names of the module around it, for the
-                floor under substance; by default any name may be one.
             encode: `(prompt)` to its token ids, with what comes before it;
                 by default those of the prompt alone.
 
@@ -183,7 +181,7 @@ class PPOTrainer:
             self.compute,
         )
         self.learner = Learner(
-            config, self.policy, self.compute, self.ranks, seed, known
+            config, self.policy, self.compute, self.ranks, seed
         )
         self.history: list[dict[str, float]] = []  # metrics by update
         self.stopped: health.Alarm | None = None
@@ -293,18 +291,16 @@ class PPOTrainer:
         """Measure what the constraints ask to keep, if nothing has yet.
 
         The policy as it is answers one prompt after another, each once: many
-        answers to a few prompts say little of the others.  Only `distinct`
-        compares answers, so that it needs batches like an update's.  Without
-        any of this, an update by hand takes its own first batch.
+        answers to a few prompts say little of the others.  Without any of
+        this, an update by hand takes its own first batch.
         """
         constraints = self.learner.constraints
         if not constraints.limits or constraints.reference is not None:
             return
-        copies = self.config.copies if "distinct" in constraints.limits else 1
         constraints.measure(
             [
                 self.sampler.episodes(
-                    _repeated(self.prompts_of(batch, copies), copies),
+                    self.prompts_of(batch, 1),
                     draws.seed_of(self.seed, batch, "reference"),
                 )
                 for batch in range(REFERENCE_BATCHES)
@@ -391,6 +387,7 @@ class PPOTrainer:
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""
         batch, phase = self.rollout(), Stopwatch()
+        give_back()
         with phase("update"):
             metrics = self.update(batch)
         self.history.append(metrics)

@@ -38,12 +38,7 @@ CURVES = {
     "grad_norm": "gradient norm",
 }
 PRICES = {
-    "price/substance": "price of substance",
     "price/length": "price of length",
-    "price/long_bodies": "price of long bodies",
-    "price/parses": "price of parsing",
-    "price/distinct": "price of diversity",
-    "price/statements": "price of statements",
     "price/kl": "price of KL",
 }
 

@@ -1,9 +1,9 @@
 """What a completion is worth.
 
 scorers.py applies the reward models (stylerl/reward_models trains them);
-composite.py is the reward of PPO, with substance.py and gaming.py against the
-ways to game it; other_trainers.py is that reward as the trainers of others
-take it: `trl_reward` and `verifiers_reward`.
+composite.py is the reward of PPO; gaming.py are the numbers that expose a
+gamed one; other_trainers.py is that reward as the trainers of others take it:
+`trl_reward` and `verifiers_reward`.
 """
 
 from importlib import import_module

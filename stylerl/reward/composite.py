@@ -1,60 +1,42 @@
 """The reward of the `ppo` stage: named and weighted parts of a sum.
 
-A style reward alone is gamed (docs/ppo-reward.md): the cheapest
-clean body is an empty one.  So `ppo.reward` weighs several parts:
+`ppo.reward` weighs:
     linter, classifier, pairwise, a folder
                  style, 0 to 1, by the linter, a reward model of the stage
                  `reward`, or one saved elsewhere
     mean of A and B, worst of A and B
                  style by several of these
-    substance    0 to 1: how much the body says against what the reference
-                 writes for the same prompt
-    repetition   -1 to 0: the share of repeated lines beyond what is usual,
-                 or -1 for a prompt that is copied
-    unparsable   -1 for text that does not parse
     module:function
                  whatever a function of the user's own gives, see functions.py
-Style counts in full only where substance is whole (substance.py), and style
-and substance are 0 for text that does not parse; so with the default weights
-nothing is worth less than that.  The trainer subtracts the penalty for a
-completion that was cut at the token limit.
+Style is 0 for text that does not parse.  The trainer subtracts the penalty for
+a completion that was cut at the token limit.  That the cheapest clean body is
+a short one is no matter of the reward: a constraint keeps the length
+(ppo/constraints.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl.config import PPOConfig
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess, weight_of
 from stylerl.judge.verdict import style_score
-from stylerl.lm.sampling import generate
-from stylerl.reward import functions, gaming, substance
+from stylerl.reward import functions, gaming
 from stylerl.reward.functions import Named, RewardFunction
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
 JOBS = 2  # processes that judge a batch, of each rank
-USUAL_REPETITION = 0.25  # of lines: `else:`, `try:`, `return None`
 
 COMBINE: dict[str, Callable[..., Any]] = {"mean": np.mean, "worst": np.min}
 
 Style = Callable[[list[str], list[str]], Sequence[float]]
 
 
-class Episodes(NamedTuple):
-    """One batch, and what the completions say."""
-
-    prompts: list[str]
-    completions: list[str]
-    found: list[substance.Substance]
-
-
-Part = Callable[[Episodes], Named]
+Part = Callable[[list[str], list[str]], Named]
 
 
 @dataclass(frozen=True)
@@ -62,29 +44,20 @@ class Composite:
     """The weighted parts, as the trainer calls them."""
 
     parts: Sequence[tuple[float, Part]]
-    known: substance.Known = substance.anything
 
     def __call__(
         self, prompts: list[str], completions: list[str]
     ) -> dict[str, list[float]]:
         """Every part times its weight, one number an episode each."""
-        found = [
-            substance.measure(prompt, completion, self.known(prompt))
-            for prompt, completion in zip(prompts, completions, strict=True)
-        ]
-        episodes = Episodes(prompts, completions, found)
         return {
             name: [weight * value for value in values]
             for weight, part in self.parts
-            for name, values in part(episodes).items()
+            for name, values in part(prompts, completions).items()
         }
 
 
 def compose(
-    weights: Mapping[str, float],
-    model: Callable[[str], Style],
-    expected: Mapping[str, float],
-    known: substance.Known = substance.anything,
+    weights: Mapping[str, float], model: Callable[[str], Style]
 ) -> Composite:
     """The reward that `ppo.reward` describes.
 
@@ -94,31 +67,21 @@ def compose(
     Args:
         weights: by the names of the module's docstring.
         model: what scores style, by name: the linter or a reward model.
-        expected: the size asked for, by prompt; one pair of any other.
-        known: gives the names of the module around a prompt.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
     """
-    styles = [name for name in weights if _is_style(name)]
+    styles = [name for name in weights if ":" not in name]
 
     def part(name: str) -> Part:
-        if name == "substance":
-            return partial(_substance, expected)
-        if name in SIGNED:
-            return SIGNED[name]
         if ":" in name:
             return partial(_own, name, functions.load(name))
         label = "style" if len(styles) == 1 else f"style/{name}"
-        return partial(_style_if_whole, label, _style(name, model), expected)
+        return partial(_style_if_parsed, label, _style(name, model))
 
     return Composite(
-        [(weight, part(name)) for name, weight in weights.items()], known
+        [(weight, part(name)) for name, weight in weights.items()]
     )
-
-
-def _is_style(name: str) -> bool:
-    return name not in {"substance", *SIGNED} and ":" not in name
 
 
 def _style(name: str, model: Callable[[str], Style]) -> Style:
@@ -139,67 +102,31 @@ def _style(name: str, model: Callable[[str], Style]) -> Style:
     return style
 
 
-def _style_if_whole(
-    name: str, style: Style, expected: Mapping[str, float], episodes: Episodes
+def _style_if_parsed(
+    name: str, style: Style, prompts: list[str], completions: list[str]
 ) -> Named:
-    """Style where substance is whole; 0 for text that does not parse.
-
-    The second gated on the first: P-GRPO, arXiv 2508.05170.
-    """
-    scores = style(episodes.prompts, episodes.completions)
-    rows = zip(episodes.prompts, scores, episodes.found, strict=True)
+    """Style, but 0 for text that does not parse."""
+    rows = zip(prompts, completions, style(prompts, completions), strict=True)
     return {
         name: [
-            float(score) * substance.wholeness(each.size, expected.get(p, 1.0))
-            for p, score, each in rows
+            float(score) if gaming.body_of(prompt, text) is not None else 0.0
+            for prompt, text, score in rows
         ]
     }
 
 
-def _substance(expected: Mapping[str, float], episodes: Episodes) -> Named:
-    pairs = zip(episodes.prompts, episodes.found, strict=True)
-    return {
-        "substance": [
-            substance.share_of_expected(each.size, expected.get(prompt, 1.0))
-            for prompt, each in pairs
-        ]
-    }
-
-
-def _repetition(episodes: Episodes) -> Named:
-    return {
-        "repetition": [
-            -repetition(prompt, completion) if each.parsed else 0.0
-            for prompt, completion, each in zip(*episodes, strict=True)
-        ]
-    }
-
-
-def _unparsable(episodes: Episodes) -> Named:
-    return {"unparsable": [float(e.parsed) - 1 for e in episodes.found]}
-
-
-SIGNED: dict[str, Part] = {
-    "repetition": _repetition,
-    "unparsable": _unparsable,
-}
-
-
-def _own(name: str, function: RewardFunction, episodes: Episodes) -> Named:
+def _own(
+    name: str,
+    function: RewardFunction,
+    prompts: list[str],
+    completions: list[str],
+) -> Named:
     """A function of the user's own; its named numbers become `NAME/KEY`."""
-    given = function(list(episodes.prompts), list(episodes.completions))
-    found = functions.columns(given, len(episodes.prompts), name)
+    given = function(list(prompts), list(completions))
+    found = functions.columns(given, len(prompts), name)
     if isinstance(given, Mapping):
         return {f"{name}/{key}": values for key, values in found.items()}
     return found
-
-
-def repetition(prompt: str, completion: str) -> float:
-    """0 to 1: repeated lines beyond the usual share, 1 for a copied prompt."""
-    if gaming.copies_prompt(prompt, completion):
-        return 1.0
-    excess = gaming.repeated_line_share(completion) - USUAL_REPETITION
-    return max(0.0, excess) / (1 - USUAL_REPETITION)
 
 
 def named_style(
@@ -280,10 +207,7 @@ class Monitor:
         """Named numbers, one an episode each; docs/ppo-log.md defines them."""
         verdicts = assess_all(self.judge, prompts, completions, finished)
         pairs = list(zip(prompts, completions, strict=True))
-        found = [
-            substance.measure(*pair, self.judge.around(pair[0]))
-            for pair in pairs
-        ]
+        bodies = [gaming.body_of(*pair) for pair in pairs]
         numbers: dict[str, list[float]] = {}
         if self.learned:
             predicted = [*self.learned(prompts, completions)]
@@ -293,9 +217,14 @@ class Monitor:
             "compliance": [
                 float(v.outcome is Outcome.COMPLIANT) for v in verdicts
             ],
-            "parse_rate": [float(each.parsed) for each in found],
-            "statements": [float(each.statements) for each in found],
-            "trivial": [float(each.trivial) for each in found],
+            "parse_rate": [float(body is not None) for body in bodies],
+            "statements": [
+                float(gaming.count_statements(body or [])) for body in bodies
+            ],
+            "trivial": [
+                float(body is not None and gaming.is_trivial(body))
+                for body in bodies
+            ],
             "repeated_lines": [
                 gaming.repeated_line_share(text) for text in completions
             ],
@@ -323,40 +252,3 @@ def assess_all(
     done = [True] * len(prompts) if finished is None else finished
     judged = zip(prompts, done, verdicts, strict=True)
     return [assess(*each) for each in judged]
-
-
-def expected_sizes(
-    reference: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[str],
-    config: PPOConfig,
-    seed: int,
-    *,
-    bf16: bool = False,
-    known: substance.Known = substance.anything,
-    encode: Callable[[str], list[int]] | None = None,
-) -> dict[str, float]:
-    """The size asked for with each prompt, from one sample each.
-
-    It is what the reference writes, times `substance_target`.  Fewer prompts
-    than a batch are sampled as often as a batch holds them.
-    """
-    times = max(1, config.batch_size // len(prompts))
-    repeated = [prompt for prompt in prompts for _ in range(times)]
-    sampled = generate(
-        reference,
-        tokenizer,
-        repeated,
-        **config.sampling,
-        seed=seed,
-        batch_size=config.batch_size,
-        bf16=bf16,
-        encode=encode,
-        desc="ppo: sample the reference",
-    )
-    samples: dict[str, list[str]] = {prompt: [] for prompt in prompts}
-    for prompt, text in zip(repeated, sampled.judged, strict=True):
-        samples[prompt].append(text)
-    return substance.expected_sizes(
-        samples, known, target=config.substance_target
-    )

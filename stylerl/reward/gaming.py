@@ -1,18 +1,20 @@
 """Numbers that expose a gamed style reward, each on plain text.
 
-A clean line again and again, comments in place of code, a copy of the
-prompt and a `# noqa` all please a linter.  Statement counts are in
-substance.py; what each number means to a reader, in docs/metrics.md.
+A body that does nothing, a clean line again and again, comments in place of
+code, a copy of the prompt and a `# noqa` all please a linter.  What each
+number means to a reader is in docs/metrics.md.
 """
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from stylerl.judge.outline import parse
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+TRIVIAL = (ast.Pass, ast.Expr, ast.Return, ast.Raise)
 
 
 def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
@@ -31,17 +33,49 @@ def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
     return len(seen) / total if total else 0.0
 
 
-def unshared_ngrams(texts: Sequence[str], n: int = 3) -> list[float]:
-    """For each text, the share of its n-grams that no other text has.
+def body_of(prompt: str, completion: str) -> list[ast.stmt] | None:
+    """The statements that a completion adds to what its prompt opened.
 
-    0 for a text that has none.
+    That is the last function or class which begins in the prompt, or else
+    the module.  None where the text does not parse.
     """
-    grams = [set(_ngrams(text, n)) for text in texts]
-    holders = Counter(gram for each in grams for gram in each)
-    return [
-        sum(holders[gram] == 1 for gram in each) / max(1, len(each))
-        for each in grams
-    ]
+    try:
+        tree = parse(prompt + completion)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    last = prompt[prompt.rfind("\n") + 1 :]
+    end = prompt.count("\n") + 1, len(last.encode("utf-8", "replace"))
+    opened: Any = tree
+    for node in ast.walk(tree):
+        if isinstance(node, DEFINITIONS) and _position(node) < end:
+            opened = max(opened, node, key=_position)
+    return [node for node in opened.body if _position(node) >= end]
+
+
+def count_statements(body: Sequence[ast.stmt]) -> int:
+    """Statements of a body, those inside others too, but no lone strings."""
+    return sum(
+        isinstance(node, ast.stmt) and not _is_prose(node)
+        for statement in body
+        for node in ast.walk(statement)
+    )
+
+
+def is_trivial(body: Sequence[ast.stmt]) -> bool:
+    """Whether a body only passes, or returns or raises what is fixed."""
+    return all(
+        isinstance(node, TRIVIAL)
+        and not any(
+            isinstance(each, ast.Name) and each.id != "NotImplementedError"
+            for each in ast.walk(node)
+        )
+        for node in body
+    )
+
+
+def _position(node: Any) -> tuple[int, int]:
+    """Row and column of a node; a module's is before all."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _ngrams(text: str, n: int) -> list[tuple[str, ...]]:
@@ -109,15 +143,22 @@ def _string_rows(source: str) -> set[int]:
     return {
         row
         for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and _is_string(node.value)
-        for row in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if _is_prose(node)
+        for row in _rows_of(node)
     }
 
 
-def _is_string(node: ast.expr) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str)
-    return isinstance(node, ast.JoinedStr)
+def _rows_of(node: Any) -> range:
+    return range(node.lineno, node.end_lineno + 1)
+
+
+def _is_prose(node: ast.AST) -> bool:
+    """Whether a node is a string that is a statement, as docstrings are."""
+    if not isinstance(node, ast.Expr):
+        return False
+    if isinstance(node.value, ast.Constant):
+        return isinstance(node.value.value, str)
+    return isinstance(node.value, ast.JoinedStr)
 
 
 def mentions_noqa(text: str) -> bool:

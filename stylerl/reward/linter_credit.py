@@ -1,12 +1,10 @@
 """The linter's part of a reward, token by token: one for each violation."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, weight_of
 from stylerl.judge.positions import offset
-from stylerl.reward import substance
 from stylerl.reward.composite import assess_all, style_of, weighed_score
 from stylerl.reward.functions import TokenReward
 
@@ -19,16 +17,14 @@ UNUSED = ("F401", "F841", "F842", "ARG", "B007")
 class LinterCredit:
     """Token rewards for `composite.linter_style`, as the trainer takes them.
 
-    What a completion misses of the style reward that its substance allows is
-    shared by its violations: of the score by what they weigh, of compliance
-    equally.  What has no place is left to the last action: a name that nothing
-    uses, and all of a text that does not parse, whose one violation need not
-    be where it broke.
+    What a completion misses of the style reward is shared by its violations:
+    of the score by what they weigh, of compliance equally.  What has no place
+    is left to the last action: a name that nothing uses, and all of a text
+    that does not parse, whose one violation need not be where it broke.
     """
 
     judge: Judge
     weight: float = 1.0  # of the linter's part in the reward
-    expected: Mapping[str, float] | None = None  # sizes; None allows all
 
     def __call__(
         self, prompts: list[str], completions: list[str]
@@ -44,11 +40,9 @@ class LinterCredit:
         if not found.parsed or not found.violations:
             return []
         weights, count = self.judge.config.weights, len(found.violations)
-        allowed = self._allowed(prompt, completion)
-        missed = allowed * (1 - style_of(found, weights))
-        equal = -self.weight * missed / count
+        equal = -self.weight * (1 - style_of(found, weights)) / count
         # The score's part of it, to be shared by weight instead.
-        part = -self.weight * allowed * (1 - weighed_score(found, weights)) / 2
+        part = -self.weight * (1 - weighed_score(found, weights)) / 2
         own = [weight_of(each.code, weights) for each in found.violations]
         total = sum(own) or 1.0  # of none, the score misses nothing
         return [
@@ -59,11 +53,3 @@ class LinterCredit:
             for each, weight in zip(found.violations, own, strict=True)
             if not each.code.startswith(UNUSED)
         ]
-
-    def _allowed(self, prompt: str, completion: str) -> float:
-        """The style reward of such a body without a violation, 0 to 1."""
-        if self.expected is None:
-            return 1.0
-        known = self.judge.around(prompt)
-        size = substance.measure(prompt, completion, known).size
-        return substance.wholeness(size, self.expected.get(prompt, 1.0))

@@ -5,14 +5,12 @@
     GRPOTrainer(model, reward_funcs=trl_reward("params.yaml"), ...)
 
 TRL's trainers call it with prompts, completions and every further column of
-the data set.  Four are read, where they are there and not None:
+the data set.  Three are read, where they are there and not None:
 
     file_text, line   the file that the prompt was cut from, and its first row
                       there: the completion is then judged in this file, and
                       otherwise as a file of its own
     file_path         the file's name, which per-file-ignores look at
-    size              the substance expected, `composite.expected_sizes`; by
-                      default 1, one operation
 """
 
 import ast
@@ -48,7 +46,6 @@ class Origin(NamedTuple):
     file_text: str | None
     line: int | None
     file_path: str | None
-    size: float | None
 
 
 @dataclass(frozen=True)
@@ -140,8 +137,6 @@ class TextReward:
                 models=self.reward_models,
                 learned=lambda folder: _learned_style(folder.absolute()),
             ),
-            {p: o.size for p, o in origins.items() if o.size is not None},
-            judge.around,
         )
         found = composite.assess_all(judge, prompts, completions)
         complies = [float(f.outcome is Outcome.COMPLIANT) for f in found]
@@ -254,7 +249,7 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     Raises:
         DataError: it does not stand there.
     """
-    text, line, path, _ = origin
+    text, line, path = origin
     if text is None or line is None:
         return None
     file, ends = _file(text, path or SNIPPET)

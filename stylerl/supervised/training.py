@@ -23,6 +23,7 @@ from transformers import (
 from stylerl.config import RewardConfig, SFTConfig
 from stylerl.errors import TrainingError
 from stylerl.lm.adapters import ALL, Adapters
+from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights
 from stylerl.lm.precision import multiplies_bf16
 
@@ -86,6 +87,7 @@ def train_with_progress(
     Raises:
         TrainingError: the loss is not finite.
     """
+    give_back()
     model: Any = trainer.model
     if not torch.cuda.is_available():  # a quarter faster on short texts
         model.set_attn_implementation("eager")

@@ -88,7 +88,7 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
         "objective/kl",
         "judge/compliance",
         "judge/trivial",
-        "score/substance",
+        "score/style",
         "response/length",
         "policy/clipfrac",
         "value/explained_variance",
@@ -182,10 +182,10 @@ def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
     params = workspace(credit="token", reward={"linter": 2.0})
     assert ppo.make_trainer(params).sampler.feedback.credit.weight == 2.0
-    params = workspace(credit="token", reward={"substance": 1.0})
+    params = workspace(credit="token", reward={"classifier": 1.0})
     with pytest.raises(ConfigError, match="`linter` must be a part"):
         ppo.make_trainer(params)
-    params = workspace(reward={"substance": 1.0})
+    params = workspace(reward={"classifier": 1.0})
     assert params.ppo.credit == "auto"
     assert ppo.make_trainer(params).sampler.feedback.credit is None
 

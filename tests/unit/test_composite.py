@@ -1,7 +1,5 @@
 """The composite reward: its parts, and every way to game a style reward."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -12,10 +10,8 @@ from stylerl.reward import functions, scorers
 from stylerl.reward.composite import (
     Monitor,
     compose,
-    expected_sizes,
     learned_style,
     linter_style,
-    repetition,
 )
 from stylerl.reward_models import scorer_training
 
@@ -26,9 +22,6 @@ HONEST = (
     "        result += price * rate\n"
     "    return result\n"
 )
-# Pairs: a constant put in result; loop over prices; * of price, * of rate, +
-# of 0 and + of *; return of +.
-SIZE = 1 + 1 + 4 + 1
 UNTIDY = HONEST.replace(" = ", "=").replace(" * ", "*")
 GAMES = {
     "pass": "    pass\n",
@@ -52,9 +45,8 @@ def judge():
 
 @pytest.fixture(scope="module")
 def reward(judge):
-    """The linter for style; the reference writes as much as HONEST."""
-    linter = linter_style(judge)
-    return compose(PPOConfig().reward, lambda _: linter, {PROMPT: SIZE})
+    """The default reward."""
+    return compose(PPOConfig().reward, lambda _: linter_style(judge))
 
 
 def total(reward, completion):
@@ -62,70 +54,32 @@ def total(reward, completion):
     return sum(each[0] for each in parts.values())
 
 
-def test_an_honest_clean_body_is_worth_the_most(reward):
-    """All of style at its weight of 1.5, and of the size at that of 1."""
-    assert reward([PROMPT], [HONEST]) == {
-        "style": [1.5],
-        "substance": [1.0],
-        "repetition": [0.0],
-        "unparsable": [0.0],
-    }
+def test_clean_code_is_worth_the_most(reward):
+    assert reward([PROMPT], [HONEST]) == {"style": [2.5]}
 
 
-def test_violations_are_charged_to_style(reward):
-    """E225 at `result=0` and at `result +=price*rate`... what flake8 counts
-    is its own test; here style is half of the score, as nothing complies,
-    at the weight of 1.5."""
-    parts = reward([PROMPT], [UNTIDY])
-    assert 1.5 * 0.25 < parts["style"][0] < 1.5 * 0.5
-    assert parts["substance"] == [1.0]
-
-
-@pytest.mark.parametrize("name", GAMES)
-def test_no_game_beats_honest_code_with_a_violation(reward, name):
-    """Four statements with E225 once are worth 1 + 1.5 * 0.9 / 2."""
+def test_a_violation_is_charged(reward):
+    """E225 once: half of a score of 0.9, as nothing complies."""
     flawed = HONEST.replace("result = 0", "result=0")
-    assert total(reward, flawed) == pytest.approx(1.675)
-    if "noqa" in name:
-        assert total(reward, GAMES[name]) <= total(reward, UNTIDY) + 0.05
-    else:
-        assert total(reward, GAMES[name]) < 1.625
+    assert total(reward, flawed) == pytest.approx(2.5 * 0.45)
 
 
-@pytest.mark.parametrize("name", ["pass", "ellipsis", "docstring"])
-def test_a_hollow_body_is_worth_nothing(reward, name):
+@pytest.mark.parametrize("name", ["noqa", "file noqa"])
+def test_noqa_pays_nothing(reward, name):
+    assert total(reward, GAMES[name]) <= total(reward, UNTIDY) + 0.05
+
+
+@pytest.mark.parametrize("name", ["nothing", "syntax error"])
+def test_what_does_not_parse_is_worth_nothing(reward, name):
     assert total(reward, GAMES[name]) == 0.0
-
-
-def test_what_does_not_parse_is_the_floor(reward):
-    floor = total(reward, GAMES["syntax error"])
-    assert floor == total(reward, GAMES["nothing"]) == -1.0
-    assert all(total(reward, text) >= floor for text in GAMES.values())
 
 
 def test_a_learned_reward_cannot_lift_what_does_not_parse():
     flattering = compose(
-        {**PPOConfig().reward, "linter": 0.0, "classifier": 1.0},
-        lambda _: lambda p, c: [1.0] * len(c),
-        {PROMPT: SIZE},
+        {"classifier": 1.0}, lambda _: lambda p, c: [1.0] * len(c)
     )
-    assert total(flattering, GAMES["syntax error"]) == -1.0
-    assert total(flattering, GAMES["pass"]) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("completion", "value"),
-    [
-        (HONEST, 0.0),
-        ("    a\n    a\n    b\n    c\n", 0.0),  # 1 of 4 is usual
-        ("    a\n    a\n    a\n    b\n", 1 / 3),  # (1/2 - 1/4) / (3/4)
-        ("    a\n" * 4, 2 / 3),  # (3/4 - 1/4) / (3/4)
-        (PROMPT + HONEST, 1.0),
-        ("", 0.0),
-    ],
-)
-def test_repetition(completion, value):
-    assert repetition(PROMPT, completion) == pytest.approx(value)
+    assert total(flattering, GAMES["syntax error"]) == 0.0
+    assert total(flattering, HONEST) == 1.0
 
 
 def fixed(scores):
@@ -133,14 +87,9 @@ def fixed(scores):
     return lambda name: lambda p, c: [scores[name]] * len(c)
 
 
-def test_a_part_counts_with_its_weight(judge):
-    """Half of the size expected at weight 3, a style of 0.8 at weight 2."""
-    heavy = compose(
-        {"classifier": 2.0, "substance": 3.0},
-        fixed({"classifier": 0.8}),
-        {PROMPT: 2.0 * SIZE},
-    )
-    assert heavy([PROMPT], [HONEST]) == {"style": [1.6], "substance": [1.5]}
+def test_a_part_counts_with_its_weight():
+    heavy = compose({"classifier": 2.0}, fixed({"classifier": 0.8}))
+    assert heavy([PROMPT], [HONEST]) == {"style": [1.6]}
 
 
 SCORES = {"classifier": 0.9, "pairwise": 0.3, "models/other": 0.6}
@@ -156,8 +105,8 @@ SCORES = {"classifier": 0.9, "pairwise": 0.3, "models/other": 0.6}
     ],
 )
 def test_an_ensemble_is_the_mean_or_the_worst_case(name, value):
-    reward = compose({name: 1.0}, fixed(SCORES), {})
-    found = reward([PROMPT, PROMPT], [HONEST, GAMES["pass"]])
+    reward = compose({name: 1.0}, fixed(SCORES))
+    found = reward([PROMPT, PROMPT], [HONEST, GAMES["syntax error"]])
     assert found == {"style": [pytest.approx(value), 0.0]}
 
 
@@ -165,7 +114,6 @@ def test_several_styles_bear_their_names():
     reward = compose(
         {"classifier": 1.0, "worst of classifier and pairwise": 2.0},
         fixed(SCORES),
-        {},
     )
     assert reward([PROMPT], [HONEST]) == {
         "style/classifier": [0.9],
@@ -224,7 +172,7 @@ def own(tmp_path, monkeypatch):
 
 def test_a_function_of_the_users_own_is_a_part(own):
     weights = {"own_rewards:short": 0.5, "own_rewards:two": 2.0}
-    reward = compose(weights, fixed({}), {})
+    reward = compose(weights, fixed({}))
     found = reward([PROMPT, PROMPT], ["x" * 10, "x" * 20])
     assert found == {
         "own_rewards:short": [-0.5, -1.0],
@@ -243,7 +191,7 @@ def test_a_function_of_the_users_own_is_a_part(own):
     ],
 )
 def test_what_a_function_gives_is_checked(own, name, message):
-    reward = compose({f"own_rewards:{name}": 1.0}, fixed({}), {})
+    reward = compose({f"own_rewards:{name}": 1.0}, fixed({}))
     with pytest.raises(TrainingError, match=message):
         reward([PROMPT, PROMPT], [HONEST, HONEST])
 
@@ -283,7 +231,7 @@ def test_what_is_no_number_an_episode(given, message):
 )
 def test_a_function_that_is_not_there_is_an_error(own, name, message):
     with pytest.raises(ConfigError, match=message):
-        compose({name: 1.0}, fixed({}), {})
+        compose({name: 1.0}, fixed({}))
 
 
 def test_the_watch_shows_the_rate_of_each_game(judge):
@@ -327,41 +275,3 @@ def test_a_cut_completion_does_not_comply(judge):
 def test_violations_of_the_prompt_are_not_charged(judge):
     style = linter_style(judge)
     assert style(["def f(a,b):\n"], ["    return a + b\n"]) == [1.0]
-
-
-def test_expected_sizes_come_from_the_reference(tiny_llama, tokenizer):
-    config = PPOConfig(batch_size=4, max_new_tokens=4)
-    found = expected_sizes(
-        tiny_llama, tokenizer, [PROMPT, "x = 1\n"], config, seed=0
-    )
-    assert set(found) == {PROMPT, "x = 1\n"}
-    again = expected_sizes(
-        tiny_llama, tokenizer, [PROMPT, "x = 1\n"], config, seed=0
-    )
-    assert found == again
-    double = dataclasses.replace(
-        config, substance_target=2 * config.substance_target
-    )
-    assert expected_sizes(
-        tiny_llama, tokenizer, [PROMPT, "x = 1\n"], double, seed=0
-    ) == {prompt: 2 * size for prompt, size in found.items()}
-
-
-def test_names_that_no_module_binds_are_worth_nothing() -> None:
-    """Of the same body: where the module has `pad`, where it lacks it, and
-    where nobody knows."""
-    body = "\n    return pad(text, pad)\n"
-    modules = {"def f(text):": {"pad"}, "def g(text):": {"os"}}
-    prompts = [*modules, "def h(text):"]
-    expected = dict.fromkeys(prompts, 4.0)
-    parts = compose({"substance": 1.0}, str, expected, modules.get)
-    here, missing, unknown = parts(prompts, [body] * 3)["substance"]
-    assert here == unknown > missing
-
-
-def test_a_prompt_without_an_expected_size_expects_one_pair() -> None:
-    weights = {"linter": 1.0, "substance": 1.0}
-    reward = compose(weights, lambda _: lambda p, c: [1.0] * len(c), {})
-    bodies = ["\n    return text\n", "\n    pass\n"]
-    found = reward(["def f(text):"] * 2, bodies)
-    assert found == {"style": [1.0, 0.0], "substance": [1.0, 0.0]}

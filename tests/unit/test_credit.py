@@ -115,16 +115,13 @@ def test_weights_are_of_rules_that_can_be_reported(weights, said):
 
 
 def test_charges_are_shares_of_what_the_style_reward_is(judge):
-    """E222 alone: 1 - 0.9 / 2 = 0.55 of a style reward that is gated."""
+    """E222 alone: 1 - 0.9 / 2 = 0.55 of the style reward."""
     text = "\n    return x +  1\n"
-    weights, expected = {"linter": 2.0}, {PROMPT: 40.0}
-    reward = compose(weights, lambda _: linter_style(judge), expected)
-    clean = reward([PROMPT], [text.replace("  1", " 1")])["style"][0]
-    (charge,) = LinterCredit(judge, 2.0, expected)([PROMPT], [text])[0]
-    assert 0 < clean < 0.5  # one line is not what forty pairs are worth
-    assert charge.amount == pytest.approx(-0.55 * clean)
+    reward = compose({"linter": 2.0}, lambda _: linter_style(judge))
+    (charge,) = LinterCredit(judge, 2.0)([PROMPT], [text])[0]
+    assert charge.amount == pytest.approx(-0.55 * 2)
     (style,) = reward([PROMPT], [text])["style"]
-    assert clean + charge.amount == pytest.approx(style)
+    assert 2 + charge.amount == pytest.approx(style)
 
 
 def trainer(**changes):

@@ -103,3 +103,36 @@ def test_noqa(text, tries):
 )
 def test_copied_prompt(prompt, completion, copies):
     assert guards.copies_prompt(prompt, completion) is copies
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "statements", "trivial"),
+    [
+        ("def f(a):", "\n    return a\n", 1, False),
+        ("def f(a):", "\n    pass\n", 1, True),
+        ("def f(a):", "\n    ...\n", 1, True),
+        ("def f(a):", '\n    """Say."""\n', 0, True),
+        ("def f(a):", "\n    return None\n", 1, True),
+        ("def f(a):", "\n    raise NotImplementedError\n", 1, True),
+        ("def f(a):", "\n    raise ValueError(a)\n", 1, False),
+        ("def f(a):", "\n    a()\n", 1, False),
+        ("def f(a):", "\n    x = 1\n    return 2\n", 2, False),
+        # if, its branch, and the return
+        ("def f(a):", "\n    if a:\n        a()\n    return a\n", 3, False),
+        # What the prompt holds is not the completion's, nor what follows.
+        ('def f(a):\n    """Say."""\n', "    return a\n", 1, False),
+        ("def f(a):", "\n    return a\n\n\nx = 1\n", 1, False),
+        ("class A:\n    x = 1\n", "    y = 2\n", 1, False),
+        ("x = 1\n", "y = x\nz = y\n", 2, False),
+    ],
+)
+def test_a_body_and_what_it_says(prompt, completion, statements, trivial):
+    body = guards.body_of(prompt, completion)
+    assert body is not None
+    assert guards.count_statements(body) == statements
+    assert guards.is_trivial(body) == trivial
+
+
+def test_what_does_not_parse_has_no_body():
+    assert guards.body_of("def f(a):", "\n    return (\n") is None
+    assert guards.body_of("def f(a):", "") is None

@@ -206,7 +206,7 @@ def test_what_is_no_parameter_file(
         ("sft: {learning_rate: 1.5}", "sft.learning_rate must be at most 1"),
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),
-        ("ppo: {constraints: {parses: 3}}", "parses must be at most 2"),
+        ("ppo: {constraints: {length: 3}}", "length must be at most 2"),
         ("ppo: {kl_control: proportional}", "is no longer a parameter"),
         ("ppo: {lora_rank: 4, lora_targets: []}", "must name layers"),
         ("sft: {base: ''}", "sft.base must be a name or a path"),

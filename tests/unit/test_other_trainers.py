@@ -21,9 +21,9 @@ HONEST = (
 )
 ONCE = HONEST.replace("result = 0", "result=0")  # E225
 BROKEN = "    return (\n"
-# Of the default weights: style 1.5 and substance 1.0, which HONEST has in
-# full; style with one violation, half of 0.9 of it; -1 for what is no Python.
-WORTH = {HONEST: 1.5 + 1.0, ONCE: 1.5 * 0.45 + 1.0, BROKEN: -1.0}
+# Of the default weight: style of 2.5, which HONEST has in full; with one
+# violation, half of 0.9 of it; nothing for what is no Python.
+WORTH = {HONEST: 2.5, ONCE: 2.5 * 0.45, BROKEN: 0.0}
 # A row of 78 columns by itself, and of 82 in a class: E501, above 79.
 LONG = f"    return prices[0] * rate  # {'x' * 47}\n"
 FILE = textwrap.dedent("""\
@@ -54,14 +54,6 @@ def alone(reward, completion, **columns):
 def test_a_completion_is_worth_what_ppo_gives_it(completion):
     reward = trl_reward()
     assert alone(reward, completion) == pytest.approx(WORTH[completion])
-
-
-def test_substance_is_asked_for_where_the_size_is_known():
-    """HONEST has seven pairs (test_composite.py); a size of 14 asks for twice
-    that: half of the substance, and of style all, as that is above 0.3."""
-    reward = trl_reward()
-    assert alone(reward, HONEST, size=14.0) == pytest.approx(1.5 + 0.5)
-    assert alone(reward, HONEST, size=None) == pytest.approx(2.5)
 
 
 def test_parameters_come_in_every_shape(tmp_path):
@@ -122,7 +114,7 @@ def test_a_conversation_is_judged_by_its_code(prompt, completion):
 
 def test_an_answer_without_code_is_no_python():
     (found,) = trl_reward()([user(PROMPT)], [answer("I cannot do that.")])
-    assert found == -1.0
+    assert found == 0.0
 
 
 def test_a_completion_is_judged_in_the_file_of_its_row():
@@ -193,12 +185,11 @@ def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
 def test_each_part_is_logged():
     """ONCE complies not, so half of the two do; style (1 + 0.45) / 2."""
     seen = {}
-    reward = trl_reward({"linter": 2.0, "unparsable": 1.0})
+    reward = trl_reward({"linter": 2.0})
     reward([PROMPT] * 2, [HONEST, ONCE], log_metric=seen.__setitem__)
     assert seen == pytest.approx(
         {
             "stylerl/style": 1.45,
-            "stylerl/unparsable": 0.0,
             "stylerl/compliance": 0.5,
         }
     )

@@ -359,16 +359,6 @@ def test_known_names() -> None:
     assert place(star, PLAIN)[1].known is None
 
 
-def test_what_is_around_a_function() -> None:
-    """The module's names, and what may be an attribute in its file: words
-    after a dot, and what an indented row defines or annotates."""
-    file = FILE.replace("size = 1", "color: int")
-    _, where = place(file, PLAIN)
-    words = {word for word in where.around or () if word.startswith(".")}
-    assert words == {*(".sep", ".color", ".Inner", ".go", ".stop", ".inside")}
-    assert (where.around or set()) - words == where.known
-
-
 def test_a_skeleton_says_what_the_file_says(judge: Judge) -> None:
     """On our own functions, each with bodies of its own and of others.
 

@@ -582,14 +582,14 @@ def test_prompts_come_in_turn_and_each_once_a_pass():
 def test_named_parts_are_summed():
     def reward(prompts, completions):
         n = len(prompts)
-        return {"style": [1.0] * n, "substance": [0.25] * n}
+        return {"style": [1.0] * n, "other": [0.25] * n}
 
     trainer = make(reward=reward)
     batch = trainer.rollout()
     assert batch.scores.tolist() == [1.25] * 8
     numbers = trainer.update(batch)
     assert numbers["score/style"] == 1.0
-    assert numbers["score/substance"] == 0.25
+    assert numbers["score/other"] == 0.25
     assert numbers["objective/score"] == 1.25
 
 

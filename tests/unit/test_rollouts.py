@@ -27,7 +27,7 @@ def make(**changes):
         "response_lengths": torch.tensor([3, 1]),
         "reward_parts": {
             "style": torch.tensor([1.0, 0.0]),
-            "substance": torch.tensor([0.5, 0.25]),
+            "other": torch.tensor([0.5, 0.25]),
         },
         "monitored": {"score": torch.tensor([0.8, 0.4])},
         "token_rewards": torch.zeros(2, 3),
@@ -52,7 +52,7 @@ def test_statistics_by_hand():
     assert found["response/length"] == pytest.approx(2.0)
     assert found["response/eos_rate"] == 0.5
     assert found["score/style"] == 0.5
-    assert found["score/substance"] == pytest.approx(0.375)
+    assert found["score/other"] == pytest.approx(0.375)
     assert found["judge/score"] == pytest.approx(0.6)
     assert found["judge/gap"] == pytest.approx(0.5 - 0.6)
     assert found["judge/rank_correlation"] == pytest.approx(1.0)

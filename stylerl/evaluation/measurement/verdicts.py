@@ -15,7 +15,7 @@ from stylerl.judge import Judge
 from stylerl.judge.names import resolved_names
 from stylerl.judge.outcome import assess
 from stylerl.judge.place import Place
-from stylerl.reward import substance
+from stylerl.reward import gaming
 
 
 def judge_completions(
@@ -53,8 +53,7 @@ def judge_completions(
         result = assess(row["prompt"], row["finished"], verdict)
         fixed = assess(row["prompt"], row["finished"], later)
         known = None if place is None else place.known
-        around = None if place is None else place.around
-        content = substance.measure(row["prompt"], row["judged"], around)
+        body = gaming.body_of(row["prompt"], row["judged"])
         found.append(
             {
                 "outcome": str(result.outcome),
@@ -67,8 +66,8 @@ def judge_completions(
                 "fixed_outcome": str(fixed.outcome),
                 "fixed_codes": [each.code for each in fixed.violations],
                 "reformatted": fixer.changed_share(row["judged"], text),
-                "statements": content.statements,
-                "trivial": content.trivial,
+                "statements": gaming.count_statements(body or []),
+                "trivial": body is not None and gaming.is_trivial(body),
                 "names": _resolved(known, row["prompt"], row["judged"]),
             }
         )
