@@ -385,7 +385,7 @@ class PPOConfig(Section):
         "literal prompts; empty draws them from the training split",
         text=True,
     )
-    updates: int = setting(12, "rollout batches, one update each", ge=0)
+    updates: int = setting(20, "rollout batches, one update each", ge=0)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(
         4, "optimiser steps in an epoch", ge=1, was="minibatches"
@@ -408,7 +408,7 @@ class PPOConfig(Section):
     temperature: float = setting(
         0.6, "of sampling and training", ge=0.01, le=100
     )
-    learning_rate: float = setting(1e-3, "peak of Adam's rate", gt=0, le=1)
+    learning_rate: float = setting(6e-4, "peak of Adam's rate", gt=0, le=1)
     value_learning_rate: float | None = setting(
         1e-3,
         "the value head's own rate; null takes the policy's",
