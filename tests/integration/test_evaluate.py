@@ -110,13 +110,13 @@ def test_what_the_stage_leaves_behind(workspace, log):
 
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
-        "size", "base", "sft", "ppo", "autopep8", "human", "lengths",
+        "size", "base", "sft", "ppo", "human", "lengths",
         "best_of_2", "best_of_3", "gain", "gain_sft",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
     assert counts == {
-        "base": 12, "sft": 12, "ppo": 12, "autopep8": 12, "human": 6,
+        "base": 12, "sft": 12, "ppo": 12, "human": 6,
         "best_of_2": 6, "best_of_3": 4,
     }  # fmt: skip
     assert completions.attrs["judge"] == log.tags["judge"]

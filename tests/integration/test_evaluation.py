@@ -198,7 +198,7 @@ def test_bits_per_byte_of_a_model_that_knows_nothing(tiny_llama, tokenizer):
     tokens = len(tokenizer.encode("ab\n")) + 1
 
     bits = generations.bits_per_byte(
-        LoadedModel(tiny_llama, tokenizer), ["ab\n"], 4, "test"
+        LoadedModel(tiny_llama, tokenizer), ["ab\n"], "test"
     )
 
     expected = tokens * math.log2(len(tokenizer)) / 3
@@ -210,36 +210,10 @@ def test_texts_that_outgrow_the_model_are_left_out(tiny_llama, tokenizer):
     long = "x = 1\n" * 300
 
     assert generations.bits_per_byte(
-        loaded, ["ab\n", long], 4, "test"
-    ) == generations.bits_per_byte(loaded, ["ab\n"], 4, "test")
+        loaded, ["ab\n", long], "test"
+    ) == generations.bits_per_byte(loaded, ["ab\n"], "test")
     with pytest.raises(DataError, match="at most 256 tokens; none of 1"):
-        generations.bits_per_byte(loaded, [long], 4, "test")
-
-
-def test_the_formatter_works_on_the_base_and_keeps_the_prompt(tokenizer):
-    table = pd.DataFrame(
-        {
-            "model": ["base", "base", "sft"],
-            "prompt_id": ["a", "b", "a"],
-            "sample": 0,
-            "prompt": "def f(a,b):\n",
-            "completion": ["    x=a\n", "    x=a\n    re", "    x=b\n"],
-            "judged": ["    x=a\n", "    x=a\n", "    x=b\n"],
-            "finished": [True, False, True],
-            "tokens": 99,
-            "kl": 1.0,
-        }
-    )
-
-    rows = baselines.formatted(table, tokenizer, 79)
-
-    assert rows["model"].tolist() == ["autopep8"] * 2
-    assert rows["judged"].tolist() == ["    x = a\n"] * 2
-    assert rows["finished"].tolist() == [True, False]
-    assert (
-        rows["tokens"].tolist() == [len(tokenizer.encode("    x = a\n"))] * 2
-    )
-    assert rows["kl"].isna().all()
+        generations.bits_per_byte(loaded, [long], "test")
 
 
 def test_samples_of_a_prompt_are_drawn_by_number(sources):
