@@ -83,12 +83,10 @@ def main() -> None:
         storage.write_text(ROLLOUTS, _rollouts(trainer))
         table = _updates(trainer.history)
         write_curves(table)
-        summary = _summary(table) | _kept(trainer)
+        summary = _summary(table)
         storage.write_json(METRICS, summary)
         run.log_metrics(summary)
         run.log_file(UPDATES)
-        if trainer.stopped:
-            run.log_tag("stopped", str(trainer.stopped))
     if trainer.checkpoints:
         shutil.rmtree(trainer.checkpoints, ignore_errors=True)
 
@@ -232,19 +230,6 @@ def _summary(table: pd.DataFrame) -> dict[str, Any]:
     }
     alarms = int((table["alarms"] != "").sum()) if len(table) else 0
     return {**means, "updates": len(table), "alarms": alarms}
-
-
-def _kept(trainer: PPOTrainer) -> dict[str, int]:
-    """The update whose weights are the result, with `ppo.keep: best`."""
-    if trainer.config.keep == "last":
-        return {}
-    if trainer.best is None:
-        tqdm.write(
-            "ppo: no measured update stayed within ppo.kl_budget, so the "
-            "last one is kept: raise the budget or ppo.kl_coef"
-        )
-        return {"kept_update": trainer.done}
-    return {"kept_update": trainer.best.update}
 
 
 if __name__ == "__main__":

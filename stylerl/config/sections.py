@@ -475,17 +475,6 @@ class PPOConfig(Section):
         "q_proj; all-linear takes all but the output embedding",
         pattern=(r"\w+([.-]\w+)*", "names, such as q_proj"),
     )
-    keep: str = setting(
-        "last",
-        "which update's weights are the result: the last, or the best by "
-        "held-out compliance within kl_budget",
-        choices=("last", "best"),
-    )
-    kl_budget: float | None = setting(
-        10.0,
-        "nats a response from the reference that the best update may have",
-        gt=0,
-    )
     validate_every: int = setting(
         4,
         "updates between measurements of the policy on validation prompts; 0 "
@@ -524,14 +513,6 @@ class PPOConfig(Section):
         "updates between checkpoints to resume from; 0 writes none",
         ge=0,
     )
-    on_alarm: str = setting(
-        "warn",
-        "what a critical alarm does: warn; go back to a checkpoint from "
-        "before the trend began and stop; or rollback to it, and continue at "
-        "half the learning rate with other draws",
-        choices=("warn", "stop", "rollback"),
-    )
-
     sampling = property(_sampling)
 
     @property
@@ -582,22 +563,11 @@ class PPOConfig(Section):
                 "above 0; got none: take [all-linear]"
             )
         for name, share in self.constraints.items():
-            if name not in ("statements", "kl") and share > TWICE:
+            if name != "kl" and share > TWICE:
                 raise ConfigError(
                     f"ppo.constraints.{name} must be at most {TWICE}, a share "
                     f"of the reference's; got {share}: lower it"
                 )
-        # What needs another setting.
-        if self.keep == "best" and self.validate_every == 0:
-            raise ConfigError(
-                "ppo.keep: best chooses by measurements; set "
-                "ppo.validate_every to 1 or more"
-            )
-        if self.on_alarm == "rollback" and self.checkpoint_every == 0:
-            raise ConfigError(
-                "ppo.on_alarm: rollback needs checkpoints to go back to; set "
-                "ppo.checkpoint_every to 1 or more"
-            )
 
 
 @dataclass(frozen=True)

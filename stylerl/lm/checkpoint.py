@@ -9,10 +9,9 @@ supply) is noticed by its digests, and the one before it is used.
 import hashlib
 import json
 import logging
-import math
 import random
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,13 +37,8 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]  # JSON
 
 
-def save(
-    folder: Path, checkpoint: Checkpoint, *, spread: bool = False
-) -> Path:
-    """Write a checkpoint, then remove all but the newest two.
-
-    With `spread`, the first is kept too, and some between (`spread_out`).
-    """
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint, then remove all but the newest two."""
     for scrap in folder.glob(".*.partial"):  # of a process that was killed
         shutil.rmtree(scrap)
     path = folder / f"{checkpoint.update:06d}"
@@ -58,42 +52,14 @@ def save(
         content = {"digests": digests, "state": checkpoint.state}
         own = {"digest": _digest_of_json(content)}
         write_json(scratch / STATE, content | own)
-    paths = {int(path.name): path for path in _newest_first(folder)}
-    kept = spread_out([*paths]) if spread else {*[*paths][:KEPT]}
-    for update in paths.keys() - kept:
-        shutil.rmtree(paths[update])
+    for old in [*_newest_first(folder)][KEPT:]:
+        shutil.rmtree(old)
     return path
 
 
-def spread_out(updates: Sequence[int]) -> set[int]:
-    """Which checkpoints to keep, to go back to: the newest two, the first,
-    and of those 1, 2 to 3, 4 to 7, .. updates before the newest the oldest.
-    """
-    newest = max(updates)
-    oldest: dict[int, int] = {}
-    for update in sorted(updates):
-        oldest.setdefault((newest - update).bit_length(), update)
-    return {*oldest.values(), *sorted(updates)[-KEPT:], min(updates)}
-
-
-def remove_after(folder: Path, update: int) -> None:
-    """Remove the checkpoints of later updates, the newest first."""
+def latest(folder: Path) -> Checkpoint | None:
+    """The newest complete checkpoint; None where there is none."""
     for path in _newest_first(folder):
-        if int(path.name) > update:
-            shutil.rmtree(path)
-
-
-def updates_in(folder: Path) -> list[int]:
-    """The updates that have a checkpoint, the newest first."""
-    return [int(path.name) for path in _newest_first(folder)]
-
-
-def latest(folder: Path, limit: float = math.inf) -> Checkpoint | None:
-    """The newest complete checkpoint of `limit` updates or fewer; None where
-    there is none."""
-    for path in _newest_first(folder):
-        if int(path.name) > limit:
-            continue
         try:
             return _read(path)
         except (DataError, OSError, KeyError) as error:

@@ -130,7 +130,7 @@ def _draw_prompts(
     if not settings.validate_every:
         return prompts, []
     validation = draw("valid", settings.validation_prompts)
-    return prompts, _enough(validation, settings)
+    return prompts, _enough(validation)
 
 
 def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
@@ -168,12 +168,8 @@ def fitting_prompts(
     return list(islice(fit, count))
 
 
-def _enough(prompts: list[str], settings: PPOConfig) -> list[str]:
-    """The validation prompts; none if there are fewer than ranks.
-
-    Raises:
-        DataError: they are, and `ppo.keep: best` needs them.
-    """
+def _enough(prompts: list[str]) -> list[str]:
+    """The validation prompts; none if there are fewer than ranks."""
     ranks = Ranks()
     if len(prompts) >= ranks.world_size:
         return prompts
@@ -182,11 +178,6 @@ def _enough(prompts: list[str], settings: PPOConfig) -> list[str]:
         f"split, at least {ranks.world_size}; the labels have "
         f"{len(prompts)} that fit"
     )
-    if settings.keep == "best":
-        raise DataError(
-            f"{few}: raise label.snippets, lower ppo.max_new_tokens, or set "
-            "ppo.keep: last"
-        )
     if ranks.is_main:
         tqdm.write(f"ppo: {few}: nothing is validated")
     return []

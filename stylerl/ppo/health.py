@@ -23,23 +23,18 @@ SMOOTHED = 5  # updates in the means that trends are judged by
 GAIN = 0.25  # of the scores' first deviation: a clear rise
 FALL = 10.0  # of the same: no reward falls so far by learning
 UNSEEN = 0.005  # nats: no update can show so small a KL
-ONSET = 0.2  # of a trend: less is not yet a part of it
 SURE = 3.0  # standard errors
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """One thing that is wrong; `critical` alarms stop or roll back.
-
-    The weights after `healthy` updates are the last that showed no sign.
-    """
+    """One thing that is wrong; a `critical` one is an event of Prefect."""
 
     name: str
     finding: str  # the rule and the value that broke it
     cause: str
     remedy: str
     critical: bool = False
-    healthy: int = 0
 
     def __str__(self) -> str:
         """The alarm as one paragraph."""
@@ -48,9 +43,7 @@ class Alarm:
 
 class _Finding(NamedTuple):
     words: str  # the rule and the value that broke it
-    metric: str  # whose change shows when it began
     critical: bool = False
-    window: int = 1  # updates in the means that were compared
 
 
 Check = Callable[[History], _Finding | None]
@@ -89,40 +82,10 @@ def alarms(history: History) -> list[Alarm]:
             rule.cause,
             rule.remedy,
             found.critical,
-            last_healthy(history, found.metric, found.window),
         )
         for rule in RULES
         if (found := rule.check(history)) is not None
     ]
-
-
-def last_healthy(history: History, metric: str, window: int = 1) -> int:
-    """After how many updates a metric had not yet begun to fall, or to rise.
-
-    An update's metrics are those of the weights before it.  Means over the
-    last `window` updates are followed from their highest, or lowest, to now;
-    the trend has begun where a fifth of the way is passed, in the middle
-    of that mean.  Updates without the metric say nothing.
-    """
-    measured = [n for n, row in enumerate(history, 1) if _has(row, metric)]
-    if not measured:
-        return 0
-    values = [history[n - 1][metric] for n in measured]
-    means = [
-        _mean(values[max(0, end - window) : end])
-        for end in range(1, len(values) + 1)
-    ]
-    now, first = means[-1], means[min(window, len(means)) - 1]
-    if now == first:  # it was so from the start
-        return 0
-    begin = max(means) if now < first else min(means)
-    limit = ONSET * abs(now - begin)
-    unchanged = [
-        update
-        for update, value in zip(measured, means, strict=True)
-        if abs(value - begin) <= limit
-    ]
-    return max(0, unchanged[-1] - 1 - window // 2)
 
 
 def markdown(history: History) -> str:
@@ -161,7 +124,6 @@ def _reward_collapse(history: History) -> _Finding | None:
         return _Finding(
             f"the mean score fell from {first:.2f} to {now[score]:.2f}, "
             f"more than {FALL:.0f} of its first standard deviations",
-            score,
             critical=True,
         )
     latest = history[-RUNNING:]
@@ -171,8 +133,7 @@ def _reward_collapse(history: History) -> _Finding | None:
         return _Finding(
             f"the scores' standard deviation is {deviation:.4f}, below "
             f"{FLAT} and below {FLAT:.0%} of their mean, for {RUNNING} "
-            "updates running",
-            "objective/score_std",
+            "updates running"
         )
     return None
 
@@ -195,7 +156,6 @@ def _kl_explosion(history: History) -> _Finding | None:
     return _Finding(
         f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
         "less its penalty has not risen",
-        name,
         critical=kl > 15,
     )
 
@@ -217,8 +177,7 @@ def _penalty_too_strong(history: History) -> _Finding | None:
     return _Finding(
         f"with beta at {beta:.3g} and scores of deviation {spread:.3g} the "
         f"optimum is {spread**2 / (2 * beta**2):.2g} nats from the "
-        f"reference, below {UNSEEN}",
-        "objective/kl_coef",
+        f"reference, below {UNSEEN}"
     )
 
 
@@ -237,8 +196,7 @@ def _sampling_mismatch(history: History) -> _Finding | None:
     side = "less" if excess > 0 else "more"
     return _Finding(
         f"tokens are {abs(excess):.2f} nats {side} likely than the policy's "
-        "entropy says, beyond chance by more than 0.05",
-        name,
+        "entropy says, beyond chance by more than 0.05"
     )
 
 
@@ -256,7 +214,6 @@ def _entropy_collapse(history: History) -> _Finding | None:
     return _Finding(
         f"entropy is {now:.3f} nats a token, a tenth of the first update's "
         f"{first:.3f} or less",
-        name,
         critical=True,
     )
 
@@ -272,16 +229,11 @@ def _updates_too_big(history: History) -> _Finding | None:
     moved = history[-1].get("policy/approxkl", 0.0)  # no step, no clip
     if moved > 1:
         return _Finding(
-            f"one update moved the policy by {moved:.2f} nats a token, above "
-            "1",
-            "policy/approxkl",
+            f"one update moved the policy by {moved:.2f} nats a token, above 1"
         )
     share = history[-1].get("policy/clipfrac", 0.0)
     if share > 0.5 and len(history) > SMOOTHED and not _pays(history):
-        return _Finding(
-            f"the clip fraction is {share:.2f}, above 0.5",
-            "policy/clipfrac",
-        )
+        return _Finding(f"the clip fraction is {share:.2f}, above 0.5")
     return None
 
 
@@ -304,9 +256,7 @@ def _value_head_broken(history: History) -> _Finding | None:
         return None
     return _Finding(
         f"the value explains {explained:.2f} of the returns' variance, below "
-        "-0.5",
-        name,
-        window=SMOOTHED,
+        "-0.5"
     )
 
 
@@ -328,15 +278,17 @@ def _policy_collapse(history: History) -> _Finding | None:
     ):
         first, now = _change(history, name)
         if now < 0.5 * first:
-            return _trend(
-                f"{words} fell by half, {first:.3g} to {now:.3g}", name
+            return _Finding(
+                f"{words} fell by half, {first:.3g} to {now:.3g}",
+                critical=True,
             )
     name = "judge/repeated_lines"
     first, now = _change(history, name)
     if now <= first + 0.2:
         return None
-    return _trend(
-        f"the share of repeated lines rose, {first:.2f} to {now:.2f}", name
+    return _Finding(
+        f"the share of repeated lines rose, {first:.2f} to {now:.2f}",
+        critical=True,
     )
 
 
@@ -365,10 +317,10 @@ def _reward_hacking(history: History) -> _Finding | None:
             continue  # its price answers for it
         first, now = _change(history, name)
         if now < (0.7 * first if fall is None else first - fall):
-            return _trend(
+            return _Finding(
                 f"the reward rose by {gained:.2f} while {words} fell from "
                 f"{first:.2f} to {now:.2f}",
-                name,
+                critical=True,
             )
     return None
 
@@ -378,10 +330,6 @@ def _length(history: History) -> tuple[str, str]:
     if "constraint/length" in history[-1]:
         return "constraint/length", "the rank of the responses' lengths"
     return "response/length", "the length of the responses"
-
-
-def _trend(words: str, metric: str) -> _Finding:
-    return _Finding(words, metric, critical=True, window=SMOOTHED)
 
 
 def _is_flat(row: Mapping[str, float]) -> bool:

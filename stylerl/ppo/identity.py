@@ -17,7 +17,7 @@ from stylerl.config import PPOConfig
 from stylerl.reward.functions import source_digest
 
 # What may change: they say how far, how often and in what portions.
-FREE = ("checkpoint_every", "pass_tokens", "on_alarm", "updates")
+FREE = ("checkpoint_every", "pass_tokens", "updates")
 PORTION = 2**20  # words of eight bytes at a time
 MIX = (-7046029254386353131, -4417276706812531889)  # odd, of all 64 bits
 

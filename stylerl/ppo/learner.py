@@ -59,7 +59,6 @@ class Learner:
         self.constraints = Constraints(config.constraints)
         self.penalty = config.kl_coef  # beta, and the price of KL
         self.kl_weight = 0.0  # of the penalty in the loss
-        self.rollbacks: list[int] = []  # to which updates; each halves lr
         self.return_moments = formulas.Moments()
         # Two groups, since the new value head learns at a rate of its own.
         trunks = [
@@ -302,7 +301,6 @@ class Learner:
         """The learning rates of this update."""
         config = self.config
         share = formulas.learning_rate_share(config, self.done)
-        share *= 0.5 ** len(self.rollbacks)
         policy, *value = self.optimiser.param_groups
         policy["lr"] = config.learning_rate * share
         for group in value:
@@ -322,7 +320,6 @@ class Learner:
         """What a checkpoint keeps as JSON."""
         return {
             "done": self.done,
-            "rollbacks": self.rollbacks,
             "constraints": self.constraints.state(),
             "return_moments": list(self.return_moments),
         }
@@ -334,7 +331,6 @@ class Learner:
         self.policy.load(tensors["policy"])
         checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
-        self.rollbacks = state["rollbacks"]
         self.constraints.restore(state["constraints"])
         self.return_moments = formulas.Moments(*state["return_moments"])
 

@@ -77,14 +77,12 @@ def check(
     *,
     world_size: int,
     credit: bool,
-    checkpoints: bool,
 ) -> None:
     """Check that settings, tokenizer and prompts fit together.
 
     Args:
         world_size: how many ranks share the work.
         credit: whether a credit function was given.
-        checkpoints: whether a folder for checkpoints was given.
 
     Raises:
         ConfigError: they do not.
@@ -96,11 +94,10 @@ def check(
             f"{world_size}; got {config.batch_size}"
         )
     measured = config.validate_every > 0 and len(validation) > 0
-    if (measured or config.keep == "best") and len(validation) < world_size:
+    if measured and len(validation) < world_size:
         raise ConfigError(
-            "to measure the policy, or to choose by ppo.keep: best, takes "
-            f"validation prompts, at least {world_size}; got "
-            f"{len(validation)}: give more, or set ppo.keep: last and "
+            "to measure the policy takes validation prompts, at least "
+            f"{world_size}; got {len(validation)}: give more, or set "
             "ppo.validate_every: 0"
         )
     if not prompts:
@@ -123,11 +120,6 @@ def check(
         raise ConfigError(
             "ppo.credit: token needs a function that assigns rewards to "
             "tokens; give `credit`, or set ppo.credit: response"
-        )
-    if config.on_alarm == "rollback" and not checkpoints:
-        raise ConfigError(
-            "ppo.on_alarm: rollback needs checkpoints to go back to; give a "
-            "folder"
         )
 
 

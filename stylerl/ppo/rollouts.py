@@ -23,6 +23,12 @@ from stylerl.errors import TrainingError
 from stylerl.reward.functions import Named, RewardFunction, columns
 from stylerl.reward.gaming import distinct_ngrams
 
+VALIDATED = {  # of the metrics of rollouts, by what validation calls them
+    "score": "objective/score",
+    "kl": "objective/kl",
+    "compliance": "judge/compliance",
+}
+
 Reward = RewardFunction
 Monitor = Callable[[list[str], list[str], list[bool]], Named]
 
@@ -197,3 +203,13 @@ def rank_correlation(
     """Spearman's rho; 0 where either is constant."""
     rho = pd.Series(a).rank().corr(pd.Series(b).rank())
     return 0.0 if math.isnan(rho) else float(rho)
+
+
+def validation_metrics(validated: Rollouts) -> dict[str, float]:
+    """The metrics of completions of validation prompts."""
+    metrics = metrics_of(validated, beta=0.0)
+    return {
+        f"validation/{name}": metrics[source]
+        for name, source in VALIDATED.items()
+        if source in metrics
+    }

@@ -36,7 +36,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl import draws
 from stylerl.config import PPOConfig
-from stylerl.errors import ConfigError, TrainingError
+from stylerl.errors import ConfigError
 from stylerl.lm import checkpoint
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights, encode_prompt
@@ -44,22 +44,25 @@ from stylerl.ppo import (
     health,
     identity,
     preconditions,
-    selection,
 )
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
-from stylerl.ppo.rollouts import Monitor, Reward, Rollouts
+from stylerl.ppo.rollouts import (
+    Monitor,
+    Reward,
+    Rollouts,
+    validation_metrics,
+)
 from stylerl.ppo.sampler import Feedback, Sampler
 from stylerl.reward import functions
 from stylerl.reward.functions import Credit
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-ROLLBACKS = 3  # then training gives up
-FORMAT = 3  # of a checkpoint's state; another one is another version's
+FORMAT = 4  # of a checkpoint's state; another one is another version's
 REFERENCE_BATCHES = 2  # that say what the constraints ask to keep
 VALIDATE = "validate"  # the phase that is not part of training
 
@@ -124,8 +127,8 @@ class PPOTrainer:
                 that are logged and never rewarded.
             credit: `(prompts, completions)` to what of the reward belongs
                 to single tokens; not asked if `ppo.credit` is `response`.
-            validation: prompts to measure the policy on as it learns, and
-                to choose the best update by; none measures nothing.
+            validation: prompts to measure the policy on as it learns; none
+                measures nothing.
             seed: of every random draw.
             checkpoints: a folder to resume from; None keeps none.
             whole_lines: give these three a completion that was cut at the
@@ -154,7 +157,6 @@ class PPOTrainer:
             self.validation,
             world_size=self.ranks.world_size,
             credit=credit is not None,
-            checkpoints=checkpoints is not None,
         )
         self.compute = Compute.of(config, self.ranks.device)
         self._take_models(policy, reference)
@@ -184,8 +186,6 @@ class PPOTrainer:
             config, self.policy, self.compute, self.ranks, seed
         )
         self.history: list[dict[str, float]] = []  # metrics by update
-        self.stopped: health.Alarm | None = None
-        self.best: selection.Best | None = None
 
     def _take_models(
         self,
@@ -242,20 +242,12 @@ class PPOTrainer:
     def __iter__(self) -> Iterator[Step]:
         """Run the remaining updates, from the last checkpoint on.
 
-        One that an alarm stopped has none.
-        With `ppo.keep: best` the policy ends with the best update's weights.
-
         Raises:
-            TrainingError: a gradient is not finite, or a critical alarm was
-                raised again after every rollback.
+            TrainingError: a gradient is not finite.
         """
-        if self.stopped is not None:
-            return
         self.resume()
         if self.done < len(self):
             self.measure_reference()
-        if self._goes_back and self.done == 0:
-            self.save()
         with tqdm(
             total=len(self),
             initial=self.done,
@@ -263,15 +255,11 @@ class PPOTrainer:
             unit="update",
             disable=not self.ranks.is_main,
         ) as bar:
-            while self.done < len(self) and self.stopped is None:
+            while self.done < len(self):
                 step = self._step()
                 bar.set_postfix(_headline(step.metrics))
                 bar.update()
                 yield step
-                self._act_on(step.alarms)
-                bar.n = self.done
-        if self.best is not None:
-            self.policy.load(self.best.weights)
 
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
         """Sample completions of each prompt and score them.
@@ -281,10 +269,8 @@ class PPOTrainer:
         """
         drawn = prompts or self.prompts_of(self.done)
         texts = _repeated(drawn, self.config.copies)
-        # A retry after a rollback draws anew, or it would end the same way.
-        again = [len(back)] if (back := self.learner.rollbacks) else []
         return self.sampler.episodes(
-            texts, draws.seed_of(self.seed, self.done, "sample", *again)
+            texts, draws.seed_of(self.seed, self.done, "sample")
         )
 
     def measure_reference(self) -> None:
@@ -313,8 +299,7 @@ class PPOTrainer:
         The random draws are the same every time.
         """
         seed = draws.seed_of(self.seed, "validation")
-        found = self.sampler.episodes(self.validation, seed)
-        return selection.measure(found)
+        return validation_metrics(self.sampler.episodes(self.validation, seed))
 
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the metrics, as docs/ppo-log.md defines them.
@@ -336,13 +321,9 @@ class PPOTrainer:
                 "history": self.history,
                 "random": checkpoint.random_state(),
             }
-            if self.best is not None:
-                state["best"] = [self.best.update, self.best.quality]
-                tensors["best"] = self.best.weights
             checkpoint.save(
                 self.checkpoints,
                 checkpoint.Checkpoint(self.done, tensors, state),
-                spread=self._goes_back,
             )
         self.ranks.wait()
 
@@ -378,10 +359,6 @@ class PPOTrainer:
             )
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]
-        self.best = None
-        if best := found.state.get("best"):
-            update, quality = best
-            self.best = selection.Best(update, quality, found.tensors["best"])
         checkpoint.restore_random_state(found.state["random"])
 
     def _step(self) -> Step:
@@ -392,13 +369,11 @@ class PPOTrainer:
             metrics = self.update(batch)
         self.history.append(metrics)
         alarms = health.alarms(self.history)
-        # After a critical alarm that is acted on, these weights are neither
-        # the best nor worth a checkpoint.
-        if not self._critical(alarms):
-            with phase(VALIDATE):
-                self._validate_if_due(metrics)
-            if self.checkpoints and self._due(self.config.checkpoint_every):
-                self.save()
+        with phase(VALIDATE):
+            if self.validation and self._due(self.config.validate_every):
+                metrics |= self.validate()
+        if self.checkpoints and self._due(self.config.checkpoint_every):
+            self.save()
         seconds = {**batch.seconds, **phase.seconds}
         return Step(self.done, metrics, batch, alarms, seconds)
 
@@ -406,84 +381,6 @@ class PPOTrainer:
         """Whether what is done every `every` updates, and last, is due."""
         last = self.done == len(self)
         return every > 0 and (self.done % every == 0 or last)
-
-    def _validate_if_due(self, metrics: dict[str, float]) -> None:
-        """Measure this update, add that to `metrics`, and keep the best."""
-        config = self.config
-        if not self.validation or not self._due(config.validate_every):
-            return
-        metrics |= self.validate()
-        if config.keep == "best" and selection.is_better(
-            metrics, self.best, config.kl_budget
-        ):
-            weights = self.policy.trained()
-            self.best = selection.Best(
-                self.done,
-                selection.quality(metrics),
-                {name: each.cpu().clone() for name, each in weights.items()},
-            )
-
-    def _critical(self, alarms: Sequence[health.Alarm]) -> health.Alarm | None:
-        """The first critical alarm, unless `on_alarm` only warns."""
-        if self.config.on_alarm == "warn":
-            return None
-        return next((alarm for alarm in alarms if alarm.critical), None)
-
-    @property
-    def _goes_back(self) -> bool:
-        """Whether a critical alarm goes back to a checkpoint."""
-        config, given = self.config, self.checkpoints is not None
-        acts = config.on_alarm != "warn" and config.checkpoint_every > 0
-        return acts and given
-
-    def _act_on(self, alarms: Sequence[health.Alarm]) -> None:
-        """Go back to before the trend began, to stop there or to continue
-        at half the learning rate, with other draws.
-
-        Stopping without a checkpoint keeps the current weights.
-
-        Raises:
-            TrainingError: the alarm came again after every rollback.
-        """
-        alarm = self._critical(alarms)
-        if alarm is None:
-            return
-        stop, back = self.config.on_alarm == "stop", self.learner.rollbacks
-        if not stop and len(back) == ROLLBACKS:
-            raise TrainingError(
-                f"the alarm came again after {ROLLBACKS} rollbacks. {alarm}"
-            )
-        history = self.history
-        if found := self._healthy_checkpoint(alarm.healthy):
-            self._restore(found)
-        if stop:
-            # The weights go back; the record of how it ended stays.
-            self.stopped, self.history = alarm, history
-            return
-        assert self.checkpoints is not None
-        self.ranks.wait()  # until every rank has read it
-        # The checkpoint holds the rollbacks before it: this one is set, and
-        # saved, after it; a run killed in between goes back once more.
-        self.learner.rollbacks = [*back, self.done]
-        self.save()
-        if self.ranks.is_main:
-            checkpoint.remove_after(self.checkpoints, self.done)
-        self.ranks.wait()
-
-    def _healthy_checkpoint(
-        self, healthy: int
-    ) -> checkpoint.Checkpoint | None:
-        """The newest of at most `healthy` updates, or else the first.
-
-        One that was gone back to before was not early enough.
-        """
-        if self.checkpoints is None:
-            return None
-        updates = checkpoint.updates_in(self.checkpoints)
-        back = self.learner.rollbacks
-        early = [u for u in updates if u <= healthy and u not in back]
-        limit = max(early, default=min(updates, default=0))
-        return checkpoint.latest(self.checkpoints, limit)
 
     def prompts_of(self, update: int, copies: int | None = None) -> list[str]:
         """The prompts of an update, counted from 0, each once.

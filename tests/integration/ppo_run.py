@@ -26,7 +26,6 @@ CONFIG = PPOConfig(
     learning_rate=1e-3,
     constraints={"kl": 1.0},
     checkpoint_every=2,
-    keep="best",
     validate_every=3,
 )
 

@@ -187,7 +187,10 @@ def test_completions_are_judged_with_their_prompts(judge):
     assert judged["codes"].tolist()[:2] == [[], ["E203", "E703"]]
     assert judged["codes"].tolist()[3] == []
     assert judged["score"].tolist() == [1.0, 0.8, 0.0, 1.0]
-    assert judged["statements"].tolist() == [1, 1, 0, 0]  # nobody reads x
+    assert judged["statements"].tolist() == [1, 1, 0, 1]
+    # The fixer takes the semicolon and the space before it away.
+    assert judged["fixed_outcome"].tolist()[:2] == ["compliant"] * 2
+    assert judged["reformatted"].tolist() == [0.0, 1.0, 0.0, 0.0]
     assert "judged" not in judged
 
 

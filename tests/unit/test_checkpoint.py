@@ -12,9 +12,7 @@ from stylerl.lm import checkpoint
 from stylerl.lm.checkpoint import (
     Checkpoint,
     latest,
-    remove_after,
     save,
-    updates_in,
 )
 
 
@@ -32,24 +30,6 @@ def test_the_newest_comes_back_and_two_are_kept(tmp_path):
     assert found.state == {"value": 1000.0}
     assert found.tensors["policy"]["w"].tolist() == [1000.0] * 3
     assert found.tensors["optimiser"] == {}
-
-
-def test_to_go_back_to_some_are_kept_of_every_age(tmp_path):
-    """After update 12, of every one: the newest two, the first, and the
-    oldest that were 1, 2 to 3, 4 to 7 and 8 to 11 updates old."""
-    for update in range(13):
-        save(tmp_path, make(update), spread=True)
-        assert {0, update, max(0, update - 1)} <= {*updates_in(tmp_path)}
-    kept = updates_in(tmp_path)
-    ages = [12 - update for update in kept]
-    assert ages[:2] == [0, 1] and ages[-1] == 12
-    assert any(age in (2, 3) for age in ages)
-    assert any(4 <= age <= 7 for age in ages)
-    assert len(kept) <= 6
-    assert latest(tmp_path, 4).update == max(u for u in kept if u <= 4)
-    assert latest(tmp_path, -1) is None
-    remove_after(tmp_path, 4)
-    assert max(updates_in(tmp_path)) <= 4
 
 
 def test_without_a_checkpoint_there_is_none(tmp_path):
@@ -108,7 +88,7 @@ def test_what_is_no_checkpoint_is_not_read_and_stays(tmp_path, damage):
     for update in (3, 4, 5):
         save(tmp_path, make(update))
     assert len([*tmp_path.iterdir()]) == 3
-    assert updates_in(tmp_path) == [5, 4]
+    assert {p.name for p in tmp_path.iterdir()} >= {"000004", "000005"}
 
 
 def test_a_bit_that_changed_is_noticed_or_means_nothing(tmp_path):

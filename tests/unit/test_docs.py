@@ -116,7 +116,6 @@ def test_every_statistic_of_ppo_is_defined_once() -> None:
         learning_rate=0.1,
         warmup=0.0,
         checkpoint_every=0,
-        keep="best",
     )
     trainer = PPOTrainer(
         settings,

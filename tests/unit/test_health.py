@@ -1,15 +1,13 @@
 """Every alarm: the figures that raise it, those that do not, and runs that
 provoke it."""
 
-import math
-
 import pytest
 import torch
 from conftest import build_llama, build_tokenizer
 
 from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer
-from stylerl.ppo.health import alarms, last_healthy, markdown
+from stylerl.ppo.health import alarms, markdown
 from tasks import ppo
 
 HEALTHY = {
@@ -169,10 +167,9 @@ def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
         for name in [key for key in row if key.startswith("judge/")]:
             del row[name]
     big, hacked = alarms(rows)
-    assert (big.name, big.healthy) == ("updates too big", 10)
+    assert big.name == "updates too big"
     assert hacked.name == "reward hacking"
     assert "fell from 0.33 to 0.04" in hacked.finding
-    assert last_healthy([{"x": math.nan}], "x") == 0
 
 
 def test_a_constant_reward_has_no_value_to_explain():
@@ -248,31 +245,6 @@ def test_a_fall_within_the_noise_is_no_hacking():
     for row, value in zip(rows, noise, strict=True):
         row["judge/compliance"] = value
     assert alarms(rows) == []
-
-
-@pytest.mark.parametrize(
-    ("values", "window", "healthy"),
-    [
-        # Row k is of the weights after k - 1 updates.  The last row that is
-        # within a fifth of the change from row 1 is row 2; so after 1.
-        ([1, 1, -20], 1, 1),
-        # KL: a fifth of 16 is 3.2, last kept in row 4, after 3 updates
-        ([0, 1, 2, 3, 6, 9, 12, 16], 1, 3),
-        # a row that falls back is not the end of the trend's beginning
-        ([0, 5, 3, 6, 9, 16], 1, 2),
-        # it rose to 7 before it fell: a fifth of 5 is kept to row 4
-        ([3, 5, 7, 6, 4, 2], 1, 3),
-        # never otherwise
-        ([16, 16, 16], 1, 0),
-        ([5], 1, 0),
-        # a leap in row 8 of 10: means of five 60, .., 60, 54, 48, 42; a
-        # fifth of 18 is 3.6, kept to row 7, a mean about row 5: after 4
-        ([60] * 7 + [30] * 3, 5, 4),
-    ],
-)
-def test_a_trend_is_traced_to_where_it_began(values, window, healthy):
-    rows = [{"x": float(value)} for value in values]
-    assert last_healthy(rows, "x", window) == healthy
 
 
 def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():

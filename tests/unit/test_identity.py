@@ -84,7 +84,6 @@ def test_what_changed_is_named(folder, changes, message):
     [
         {},
         {"updates": 5},
-        {"on_alarm": "stop"},
         {"pass_tokens": 1},
         {"checkpoint_every": 7},
         {"reward": max},  # its source cannot be read

@@ -365,6 +365,7 @@ def test_the_policy_reaches_a_known_optimum():
         max_new_tokens=4,
         learning_rate=1e-2,
         kl_coef=0.0,
+        ent_coef=0.005,
         missing_eos_penalty=0.0,
         whole_lines=True,
         prompts=[{"prompt": text} for text in PROMPTS],
@@ -658,8 +659,6 @@ def test_a_policy_that_cannot_learn_is_one_clear_error(
     [
         ({"num_minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
         ({"stop_strings": ("",)}, "must not be empty texts"),
-        ({"on_alarm": "rollback"}, "needs checkpoints to go back to"),
-        ({"keep": "best", "validate_every": 0}, "set ppo.validate_every to 1"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_clear_error(changes, message):
@@ -836,129 +835,3 @@ def test_a_critical_alarm_warns_by_default():
     steps = list(make(reward=sick_from(2), updates=3))
     assert [len(step.alarms) for step in steps] == [0, 1, 1]
     assert steps[1].alarms[0].name == "reward collapse"
-
-
-def test_a_critical_alarm_stops_at_the_last_healthy_weights(tmp_path):
-    """The alarm is raised by update 3, whose rollouts are of the weights
-    after update 2: those after update 1 were the last to show no sign."""
-    trainer = make(
-        reward=sick_from(3),
-        updates=6,
-        on_alarm="stop",
-        checkpoint_every=1,
-        checkpoints=tmp_path,
-    )
-    kept = []
-    steps = []
-    for step in trainer:
-        steps.append(step)
-        kept.append(weights(trainer))
-    assert len(steps) == len(trainer.history) == 3
-    assert trainer.stopped is steps[-1].alarms[0]
-    assert list(trainer) == []  # nor does it go on when asked again
-    assert trainer.done == 1
-    for healthy, now in zip(kept[0], weights(trainer), strict=True):
-        assert torch.equal(now, healthy)
-    assert not torch.equal(kept[1][0], kept[0][0])
-
-
-def test_a_rollback_goes_on_from_there_at_half_the_rate(tmp_path):
-    """Calls 3 and 4 are sick: update 3 goes back to after 1; update 2 is
-    then sick, and goes back to the start; the rest goes well, at a quarter
-    of the rate."""
-    trainer = make(
-        reward=sick_from(3, until=5),
-        updates=4,
-        schedule="constant",
-        warmup=0.0,
-        on_alarm="rollback",
-        checkpoint_every=1,
-        checkpoints=tmp_path,
-    )
-    steps = list(trainer)
-    assert [step.update for step in steps] == [1, 2, 3, 2, 1, 2, 3, 4]
-    rates = [step.metrics["lr"] / 1e-3 for step in steps]
-    assert rates == pytest.approx([1, 1, 1, 0.5] + [0.25] * 4)
-    assert len(trainer.history) == 4
-    # Each retry of an update has other draws.
-    drawn = [s.rollouts.input_ids for s in steps if s.update == 2]
-    assert drawn[0] != drawn[1] != drawn[2] != drawn[0]
-    assert trainer.learner.rollbacks == [1, 0]
-
-
-def test_a_rollback_goes_back_to_before_the_trend_began(tmp_path):
-    """From update 7 on until the alarm the reward pays for ASCII, which the
-    judge dislikes.  Means of five show it some updates later, when every
-    checkpoint since has learned it.  One rollback, to update 6 or before, is
-    enough: the run comes to its end, and to the judge's liking."""
-
-    def share(text):
-        return sum(c.isascii() for c in text) / max(len(text), 1)
-
-    def reward(prompts, completions):
-        sick = trainer.done >= 6 and not trainer.learner.rollbacks
-        return [
-            2 + 3 * share(text) if sick else float(len(text) % 3)
-            for text in completions
-        ]
-
-    def monitor(prompts, completions, finished):
-        return {"score": [1 - share(text) for text in completions]}
-
-    trainer = make(
-        reward=reward,
-        monitor=monitor,
-        updates=14,
-        batch_size=64,
-        pass_tokens=0,
-        num_minibatches=1,
-        update_epochs=4,
-        max_new_tokens=4,
-        learning_rate=1e-2,
-        schedule="constant",
-        warmup=0.0,
-        missing_eos_penalty=0.0,
-        on_alarm="rollback",
-        checkpoint_every=1,
-        checkpoints=tmp_path,
-    )
-    steps = list(trainer)
-    (sounded,) = [at for at, step in enumerate(steps) if step.alarms]
-    assert steps[sounded].alarms[0].name == "reward hacking"
-    liked = [step.metrics["judge/score"] for step in steps]
-    assert sounded >= 9 and liked[sounded] < 0.6 * liked[6]
-    (target,) = trainer.learner.rollbacks
-    assert target <= 6
-    assert steps[sounded + 1].update == target + 1
-    assert len(trainer.history) == 14
-    assert liked[-1] > 0.8 * liked[0]
-
-
-def test_rollbacks_end(tmp_path):
-    """Whoever has done an update is punished."""
-
-    def reward(prompts, completions):
-        worth = -99.0 if trainer.done else 0.0
-        return [worth + len(text) % 3 for text in completions]
-
-    trainer = make(
-        reward=reward,
-        on_alarm="rollback",
-        checkpoint_every=1,
-        checkpoints=tmp_path,
-    )
-    with pytest.raises(TrainingError, match="came again after 3 rollbacks"):
-        list(trainer)
-    assert trainer.learner.rollbacks == [0, 0, 0]
-
-
-def test_a_sick_start_rolls_back_to_the_start(tmp_path):
-    """Update 2 is sick; the next checkpoint would come after it."""
-    trainer = make(
-        reward=sick_from(2, until=3),
-        updates=3,
-        on_alarm="rollback",
-        checkpoint_every=2,
-        checkpoints=str(tmp_path),
-    )
-    assert [step.update for step in trainer] == [1, 2, 1, 2, 3]

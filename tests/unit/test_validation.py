@@ -1,0 +1,111 @@
+"""Validation: the policy is measured, and training does not notice."""
+
+import pytest
+import torch
+from conftest import build_llama, build_tokenizer
+
+from stylerl.lm.sampling import generate
+from stylerl.ppo import PPOConfig, PPOTrainer
+
+VALIDATION = ["def g():\n", "y = "]
+
+
+class Scripted:
+    """Compliance of the validation prompts by update, as given."""
+
+    def __init__(self, values):
+        self.values = list(values)
+
+    def __call__(self, prompts, completions, finished):
+        held_out = prompts == VALIDATION
+        value = self.values.pop(0) if held_out else 0.0
+        return {"compliance": [value] * len(prompts)}
+
+
+def make(values, **changes):
+    tokenizer = build_tokenizer()
+    options = {
+        name: changes.pop(name)
+        for name in ("checkpoints", "validation", "reward")
+        if name in changes
+    }
+    settings = {
+        "updates": 4,
+        "batch_size": 4,
+        "num_minibatches": 1,
+        "max_new_tokens": 4,
+        "learning_rate": 1e-3,
+        "precision": "fp32",
+        "checkpoint_every": 1,
+        "validate_every": 1,
+        **changes,
+    }
+    return PPOTrainer(
+        PPOConfig(**settings),
+        policy=build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        monitor=Scripted(values),
+        prompts=["x", "def f():\n"],
+        **{
+            "validation": VALIDATION,
+            "reward": lambda p, c: [float(len(set(t))) for t in c],
+            **options,
+        },
+    )
+
+
+def weights(trainer):
+    return {k: w.clone() for k, w in trainer.policy.trained().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def run(trainer):
+    for _ in trainer:
+        pass
+
+
+def test_it_is_measured_now_and_then_and_after_the_last_update():
+    trainer = make([0.1, 0.2], validate_every=3)
+    run(trainer)
+    assert ["validation/kl" in row for row in trainer.history] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_validation_draws_nothing_from_training():
+    """The same updates with it and without; the same draws each time."""
+    measured, plain, rare = (
+        make([0.1, 0.2, 0.3, 0.4], **changes)
+        for changes in ({}, {"validation": []}, {"validate_every": 0})
+    )
+    for trainer in (measured, plain, rare):
+        run(trainer)
+        assert same(weights(trainer), weights(measured))
+    found = [row["validation/compliance"] for row in measured.history]
+    assert found == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert "validation/kl" in measured.history[0]
+    assert "validation/kl" not in plain.history[0] | rare.history[0]
+    trainer = make([0.1, 0.1])
+    assert trainer.validate() == trainer.validate()
+
+
+def test_more_prompts_than_a_batch_are_answered_in_batches(monkeypatch):
+    """Six prompts in batches of four: the same answers as in one."""
+    prompts = [*VALIDATION, "z"] * 2
+    one, sizes = make([]), []
+    one.monitor = None
+    by_default = one.rollout(prompts).completions
+
+    def spy(*given, batch_size, **named):
+        sizes.append(batch_size)
+        return generate(*given, batch_size=6, **named)
+
+    monkeypatch.setattr("stylerl.ppo.sampler.generate", spy)
+    assert one.rollout(prompts).completions == by_default
+    assert sizes == [4]
