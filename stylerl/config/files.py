@@ -6,9 +6,7 @@ that names the key, the value and the rule.
 
 import dataclasses
 import inspect
-import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,9 @@ from stylerl.config.settings import (
     shown,
     to_dict,
     unknown,
-    use_current_names,
 )
 from stylerl.errors import ConfigError
 
-LARGEST = 2**18  # bytes of a parameter file; ours have ten thousand
 LINE = 200  # characters of what a message quotes
 AMBIGUOUS = re.compile(r"[-+]?0[\d_]+|[^:]+:.*")
 
@@ -69,11 +65,10 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
     tree = to_dict(params)
     for section, given in sections.items():
         target = tree.get(section) if section else tree
-        cls = type(getattr(params, section, params))
         prefix = f"{section}." if section else ""
         if not isinstance(target, dict):
             raise unknown("", f"{prefix}{next(iter(given))}", tree)
-        for name, value in use_current_names(cls, given, prefix).items():
+        for name, value in given.items():
             if name not in target:
                 raise unknown(prefix, name, target)
             if isinstance(target[name], dict) and not section:
@@ -109,7 +104,7 @@ def read_yaml(text: str | bytes, name: str) -> Any:
     """What a YAML document says.
 
     Unlike PyYAML's own loader it takes no key twice, of which one would be
-    lost, and no aliases that make a short file one of any size.
+    lost.
 
     Args:
         text: the document.
@@ -139,29 +134,6 @@ def read_yaml(text: str | bytes, name: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     """YAML as params.yaml has it."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
-        self._expanded = 0  # characters that aliases stand for so far
-        self._sizes: dict[str, int] = {}  # of anchored values, expanded
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse aliases that stand for more than a file may hold."""
-        event = self.peek_event()
-        before = self._expanded
-        if isinstance(event, yaml.AliasEvent):
-            # That of a value which is not complete stands for itself.
-            self._expanded += self._sizes.get(event.anchor, LARGEST + 1)
-            if self._expanded > LARGEST and event.anchor in self.anchors:
-                raise yaml.MarkedYAMLError(
-                    problem=f"*{event.anchor} makes it endless, or too large",
-                    problem_mark=event.start_mark,
-                )
-        node = super().compose_node(parent, index)
-        if anchor := getattr(event, "anchor", None):
-            size = node.end_mark.index - node.start_mark.index
-            self._sizes[anchor] = size + self._expanded - before
-        return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         """Say where a value is that its tag, or its digits, do not fit.
@@ -213,24 +185,16 @@ def _read(path: Path) -> bytes:
     """The bytes of a parameter file.
 
     Raises:
-        ConfigError: it is missing, no file, too large, or unreadable.
+        ConfigError: it is missing or unreadable.
     """
-    rule = f"{path} must be a readable file of at most {LARGEST >> 10} KiB"
     try:
-        # Without waiting for someone to write to a FIFO.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{rule}; it is none")
-            content = file.read(LARGEST + 1)
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(
             f"{path} does not exist; `stylerl params --preset default` "
             "writes one"
         ) from error
     except OSError as error:
-        raise ConfigError(f"{rule}; got: {error.strerror}") from error
-    if len(content) > LARGEST:
-        raise ConfigError(f"{rule}; it is larger")
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # not to DVC
-        raise ConfigError(f"{path} is not valid YAML here: it is UTF-16")
-    return content
+        raise ConfigError(
+            f"{path} must be a readable file; got: {error.strerror}"
+        ) from error

@@ -1,15 +1,14 @@
 """One frozen dataclass for each section of params.yaml.
 
 The only place where an option, its default, its bounds and its meaning are
-written down.  For the length of one version, a parameter that changes name
-keeps its old one in `was`, and one that goes is listed in REMOVED.
+written down.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from stylerl.config.settings import Section, setting, shown
 from stylerl.errors import ConfigError
@@ -126,8 +125,6 @@ class JudgeConfig(Section):
 class FilterConfig(Section):
     """From raw files to snippets, split without leakage."""
 
-    REMOVED: ClassVar = {"split_seed": 171, "jobs": 0}
-
     unit: str = setting(
         "function",
         "what a snippet is: every function of a file, or the file whole",
@@ -169,18 +166,12 @@ class FilterConfig(Section):
 class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
-    REMOVED: ClassVar = {
-        "jobs": 0,
-        "engine": lambda label: "dask" if label.get("scheduler") else "local",
-    }
-
     snippets: int = setting(4000, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(
         0.5,
         "share of snippets whose body is corrupted",
         ge=0,
         le=1,
-        was="rough_share",
     )
     scheduler: str | None = setting(
         None,
@@ -215,8 +206,6 @@ class BaseConfig(Section):
 @dataclass(frozen=True)
 class SFTConfig(Section):
     """Supervised fine-tuning on compliant snippets."""
-
-    REMOVED: ClassVar = {"warmup": 0.05}
 
     base: str = setting("artifacts/base", "folder of the model to start from")
     snippets: int = setting(600, "compliant snippets to learn", ge=1, le=MANY)
@@ -260,8 +249,6 @@ class SFTConfig(Section):
 class RewardConfig(Section):
     """Reward models: P(compliant), and pairwise Bradley-Terry."""
 
-    REMOVED: ClassVar = {"warmup": 0.05, "margin": 0.0}
-
     base: str = setting("artifacts/sft", "folder of the model to start from")
     labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
@@ -275,14 +262,13 @@ class RewardConfig(Section):
         256, "texts are cut to this length", ge=8, le=LARGE
     )
     center_rewards_coefficient: float = setting(
-        0.01, "pull of the pairwise rewards towards 0", ge=0, was="centring"
+        0.01, "pull of the pairwise rewards towards 0", ge=0
     )
     unparsable_share: float = setting(
         0.1,
         "share of the labels and of the pairs whose worse text does not parse",
         ge=0,
         le=0.9,
-        was="broken",
     )
     rollouts: str = setting(
         "rollouts.jsonl",
@@ -317,23 +303,6 @@ REWARD_NAMES = (
 class PPOConfig(Section):
     """Proximal policy optimisation; names as in CleanRL, where it has them."""
 
-    REMOVED: ClassVar = {  # docs/decisions/0029-options-removed.md
-        "value_from": "classifier",
-        "min_new_tokens": 0,
-        "value_warmup": 0,
-        "adam_eps": 1e-5,
-        "whiten_rewards": False,
-        "advantage_clip": None,
-        "dual_clip": None,
-        "cliprange_value": 0.2,
-        "ratio_guard": None,
-        "kl_control": "fixed",
-        "kl_horizon": 10_000,
-        "kl_target": lambda content: content["kl_target"],  # of no effect
-        "score_clip": None,
-        "scale_scores": False,
-    }
-
     reward: Mapping[str, float] = setting(
         {"linter": 2.5},
         "the parts of the reward and their weights: linter, classifier, "
@@ -351,7 +320,6 @@ class PPOConfig(Section):
         "reward model whose prediction is logged and never rewarded, to show "
         "how far it drifts from the linter; none logs none",
         choices=("none", "classifier", "pairwise"),
-        was="watch",
     )
     baseline: str = setting(
         "group",
@@ -387,11 +355,9 @@ class PPOConfig(Section):
     )
     updates: int = setting(20, "rollout batches, one update each", ge=0)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
-    num_minibatches: int = setting(
-        4, "optimiser steps in an epoch", ge=1, was="minibatches"
-    )
+    num_minibatches: int = setting(4, "optimiser steps in an epoch", ge=1)
     update_epochs: int = setting(
-        1, "passes over a rollout batch", ge=1, le=1000, was="epochs"
+        1, "passes over a rollout batch", ge=1, le=1000
     )
     pass_tokens: int = setting(
         1024,
@@ -430,7 +396,6 @@ class PPOConfig(Section):
         "to come, without one of what single tokens are charged",
         ge=0,
         le=1,
-        was="lam",
     )
     scale_rewards: bool = setting(
         True,
@@ -443,19 +408,15 @@ class PPOConfig(Section):
         "clip range: of the policy ratio around 1, and of a value around "
         "its old one",
         gt=0,
-        was="cliprange",
     )
     clip_coef_high: float | None = setting(
         None,
         "upper side of the ratio's range (clip-higher), against a falling "
         "entropy; null takes clip_coef",
         gt=0,
-        was="cliprange_high",
     )
     vf_coef: float = setting(0.1, "weight of the value loss", ge=0)
-    ent_coef: float = setting(
-        0.0, "weight of the entropy bonus", ge=0, was="entropy_coef"
-    )
+    ent_coef: float = setting(0.0, "weight of the entropy bonus", ge=0)
     target_kl: float | None = setting(
         None, "an update stops early once approxkl passes this", gt=0
     )

@@ -12,7 +12,6 @@ import math
 import operator
 import re
 import reprlib
-import sys
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +36,6 @@ def setting(
     choices: tuple[str, ...] | None = None,
     pattern: Pattern | None = None,
     text: bool = False,
-    was: str | None = None,
 ) -> Any:
     """Declare one parameter: its default, its meaning and its bounds.
 
@@ -46,14 +44,13 @@ def setting(
     MOST unless `le` says otherwise.  `choices` lists the strings allowed.
     The default of a mapping is a dict, and the bounds are of its values.
     `pattern` is for the names of a mapping and the items of a list.  A
-    string is a name or a path, of one line; with `text` it is any.  `was` is
-    the name the parameter had in the last version, which is still read.
+    string is a name or a path, of one line; with `text` it is any.
     """
     if le is None and (ge is not None or gt is not None):
         le = MOST
     bounds = {"ge": ge, "le": le, "gt": gt, "choices": choices}
     rules = {"pattern": pattern, "text": text, **bounds}
-    metadata = {"meaning": meaning, "was": was, **rules}
+    metadata = {"meaning": meaning, **rules}
     if isinstance(default, dict):
         return dataclasses.field(
             default_factory=default.copy, hash=False, metadata=metadata
@@ -105,7 +102,7 @@ def build(cls: type[Any], content: Any, prefix: str, base: Any = None) -> Any:
     fields = {f.name: f for f in dataclasses.fields(cls)}
     hints = _hints(cls)
     values = {}
-    for key, value in use_current_names(cls, content, prefix).items():
+    for key, value in content.items():
         if key not in fields:
             raise unknown(prefix, key, fields)
         if dataclasses.is_dataclass(hints[key]):
@@ -115,60 +112,9 @@ def build(cls: type[Any], content: Any, prefix: str, base: Any = None) -> Any:
     return dataclasses.replace(base, **values) if base else cls(**values)
 
 
-def use_current_names(
-    cls: type[Any], content: Mapping[str, Any], prefix: str
-) -> dict[str, Any]:
-    """`content` with the names of this version, for those of the last one.
-
-    A renamed parameter (`setting(was=...)`) is read under its new name.  One
-    that the section lists as REMOVED is left out where it has the value that
-    is now always used, or that follows from the others (a function of the
-    section's content).  Either is said in one line, once.
-
-    Raises:
-        ConfigError: the old and the new name are both given, or a removed
-            parameter has another value than the one that is always used.
-    """
-    renamed = {
-        f.metadata["was"]: f.name
-        for f in dataclasses.fields(cls)
-        if f.metadata.get("was")
-    }
-    removed = getattr(cls, "REMOVED", {})
-    current = {}
-    for key, value in content.items():
-        name = renamed.get(key, key) if isinstance(key, str) else key
-        if name != key and name in content:
-            raise ConfigError(
-                f"{prefix}{key} is the old name of {prefix}{name}, and both "
-                f"are given; remove {prefix}{key}"
-            )
-        if isinstance(key, str) and key in removed:
-            kept = removed[key]
-            if callable(kept):
-                kept = kept(content)
-            if value != kept:
-                raise ConfigError(
-                    f"{prefix}{key} is no longer a parameter, and always "
-                    f"{kept!r}; got {shown(value)}: remove it"
-                )
-            _tell(f"{prefix}{key} is no longer a parameter; left out")
-            continue
-        if name != key:
-            _tell(f"{prefix}{key} is now {prefix}{name}; written so")
-        current[name] = value
-    return current
-
-
 _hints: Callable[[Any], dict[str, Any]] = functools.cache(
     typing.get_type_hints
 )
-
-
-@functools.cache
-def _tell(message: str) -> None:
-    """Write a line to stderr, the first time a process has it to say."""
-    print(f"{message} when params.yaml is next saved", file=sys.stderr)
 
 
 def shown(value: Any) -> str:

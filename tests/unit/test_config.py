@@ -2,12 +2,10 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
 from stylerl import config
-from stylerl.config import settings
 from stylerl.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -37,7 +35,6 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.reward", {"linter": float("nan")}, "must be a finite number"),
         ("judge.select", "E", "judge.select must be a list of strings"),
         ("judge.config", 3, "judge.config must be str or null; got 3"),
-        ("label.engine", "spark", "no longer a parameter, and always 'local'"),
         ("base.model", "smolm2", "base.model must be smollm2, tiny or OWNER"),
         ("base.model", "./mine", "'./mine': a folder goes into sft.base"),
         ("sft.base", "gpt2", "write ./ before a folder's name"),
@@ -154,84 +151,6 @@ def test_a_missing_file_says_how_to_write_one(tmp_path):
         config.load(tmp_path / "params.yaml")
 
 
-# --- parameters that change name --------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class PPOConfig(settings.Section):
-    """A section after a version in which one name changed and one went."""
-
-    REMOVED: ClassVar[dict[str, Any]] = {"dual_clip": None}
-    gae_lambda: float = settings.setting(1.0, "GAE's", ge=0, was="lam")
-
-
-@dataclasses.dataclass(frozen=True)
-class Whole(settings.Section):
-    """A parameter file with one section."""
-
-    ppo: PPOConfig = PPOConfig()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_told_yet():
-    settings._tell.cache_clear()
-
-
-def test_an_old_name_is_read_and_the_new_one_told_once(capsys):
-    for _ in range(2):
-        read = settings.build(Whole, {"ppo": {"lam": 0.5}}, "")
-        assert read.ppo.gae_lambda == 0.5
-    assert capsys.readouterr().err == (
-        "ppo.lam is now ppo.gae_lambda; written so when params.yaml is next "
-        "saved\n"
-    )
-    assert settings.to_dict(read) == {"ppo": {"gae_lambda": 0.5}}
-
-
-def test_the_bounds_of_an_old_name_are_those_of_the_new_one():
-    with pytest.raises(ConfigError, match="ppo.gae_lambda must be at least"):
-        settings.build(Whole, {"ppo": {"lam": -1}}, "")
-
-
-@pytest.mark.parametrize(
-    "names", [("lam", "gae_lambda"), ("gae_lambda", "lam")]
-)
-def test_an_old_name_beside_its_new_one_is_refused(names):
-    with pytest.raises(ConfigError, match="both are given; remove ppo.lam"):
-        settings.build(Whole, {"ppo": dict.fromkeys(names, 0.5)}, "")
-
-
-def test_a_removed_parameter_may_have_the_value_that_is_left(capsys):
-    assert settings.build(Whole, {"ppo": {"dual_clip": None}}, "") == Whole()
-    assert capsys.readouterr().err == (
-        "ppo.dual_clip is no longer a parameter; left out when params.yaml "
-        "is next saved\n"
-    )
-    with pytest.raises(ConfigError, match="always None; got 3.0: remove it"):
-        settings.build(Whole, {"ppo": {"dual_clip": 3.0}}, "")
-
-
-@pytest.mark.parametrize(
-    ("engine", "scheduler", "kept"),
-    [
-        ("local", None, "local"),
-        ("dask", "tcp://127.0.0.1:8786", "dask"),
-        ("dask", None, "local"),
-        ("local", "tcp://127.0.0.1:8786", "dask"),
-    ],
-)
-def test_an_old_engine_must_be_what_its_scheduler_says(
-    engine, scheduler, kept
-):
-    old = {"label": {"engine": engine, "scheduler": scheduler}}
-    if engine == kept:
-        made = settings.build(config.Params, old, "")
-        assert made.label.scheduler == scheduler
-    else:
-        with pytest.raises(ConfigError, match=f"always '{kept}'; got"):
-            settings.build(config.Params, old, "")
-
-
 @pytest.mark.parametrize(
     "folder",
     ["artifacts/base", "models/a", "./a", "../a", "/a/b", "checkpoints/ppo"],
@@ -241,15 +160,6 @@ def test_a_base_may_be_any_folder(folder):
         config.Params(), {"sft.base": folder, "reward.base": folder}
     )
     assert params.sft.base == params.reward.base == folder
-
-
-def test_override_takes_an_old_name(monkeypatch, capsys):
-    monkeypatch.setattr("stylerl.config.files.Params", Whole)
-    changed = config.override(Whole(), {"ppo.lam": 0.5})
-    assert changed == Whole(PPOConfig(gae_lambda=0.5))
-    assert "ppo.lam is now ppo.gae_lambda" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="both are given; remove ppo.lam"):
-        config.override(Whole(), {"ppo.lam": 0.5, "ppo.gae_lambda": 0.5})
 
 
 def test_what_a_section_does_not_say_is_the_pipelines_default(
@@ -268,12 +178,3 @@ def test_what_a_section_does_not_say_is_the_pipelines_default(
     assert config.load(path).ppo.constraints == {}
     assert config.from_preset("notebook").ppo.constraints == {}
     assert config.from_preset("gpu").ppo.constraints == kept
-
-
-def test_a_target_without_its_controller_is_left_out(tmp_path):
-    """`kl_target` had no effect where `kl_control` was fixed: any is read."""
-    path = tmp_path / "params.yaml"
-    path.write_text("ppo: {kl_control: fixed, kl_target: 3.0, updates: 9}\n")
-    assert config.load(path) == config.override(
-        config.Params(), {"ppo.updates": 9}
-    )

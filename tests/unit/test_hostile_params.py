@@ -5,7 +5,6 @@ table.
 """
 
 import copy
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -130,34 +129,15 @@ def one_line(message: str) -> bool:
     return message.isprintable() and 20 < len(message) < 1500
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def nested(path: Path) -> None:
-    """A list of a list of a list: 20 to the power of 12 texts."""
-    lines = ["a: &a [x]"]
-    for was, name in zip("abcdefghijkl", "bcdefghijklm", strict=True):
-        lines.append(f"{name}: &{name} [{', '.join([f'*{was}'] * 20)}]")
-    path.write_text("\n".join(lines))
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Path.mkdir, "must be a readable file of at most 256 KiB"),
-        (fifo, "must be a readable file"),
+        (Path.mkdir, "must be a readable file; got: Is a directory"),
         (lambda path: path.symlink_to(path), "Too many levels of symbolic"),
-        (lambda path: path.symlink_to("/dev/zero"), "must be a readable file"),
-        (lambda path: path.touch() or os.truncate(path, 2**30), "larger"),
-        (lambda path: path.write_bytes(b"\xff\xfe\xff"), "it is UTF-16"),
-        (lambda path: path.write_text("seed: 3", "utf-16"), "it is UTF-16"),
         (lambda path: path.write_bytes(b"seed: \xff"), "invalid start byte"),
         (lambda path: path.write_text(""), "must hold sections"),
         (lambda path: path.write_text("[" * 3000), "YAML of a few levels"),
         (lambda path: path.write_text("? " * 9999), "YAML of a few levels"),
-        (lambda path: path.write_text("ppo: &p {x: *p}"), "makes it endless"),
-        (nested, "makes it endless, or too large"),
         (lambda path: path.write_text("seed: 0b_"), "'0b_' is no int"),
     ],
 )
@@ -207,7 +187,6 @@ def test_what_is_no_parameter_file(
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),
         ("ppo: {constraints: {length: 3}}", "length must be at most 2"),
-        ("ppo: {kl_control: proportional}", "is no longer a parameter"),
         ("ppo: {lora_rank: 4, lora_targets: []}", "must name layers"),
         ("sft: {base: ''}", "sft.base must be a name or a path"),
         ('sft: {base: "a\\0"}', "must be valid Unicode without NUL"),
