@@ -83,11 +83,6 @@ def parameters() -> Iterator[str]:
         yield from ["| parameter | default | meaning |", "|---|---|---|"]
         for each in dataclasses.fields(section):
             yield _row(f"{field.name}.{each.name}", each, section, theirs)
-        if removed := getattr(section, "REMOVED", None):
-            names = ", ".join(
-                f"`{name}: {value}`" for name, value in removed.items()
-            )
-            yield from ["", f"No longer settings, and always: {names}."]
 
 
 def _row(name: str, field: Any, section: Any, theirs: dict[str, Any]) -> str:
@@ -97,11 +92,6 @@ def _row(name: str, field: Any, section: Any, theirs: dict[str, Any]) -> str:
         [
             field.metadata["meaning"].rstrip(".") + ".",
             *_bounds(field.metadata),
-            *(
-                [f"Formerly `{was}`."]
-                if (was := field.metadata["was"])
-                else []
-            ),
             *(
                 f"Preset {preset}: {_value(value)}."
                 for preset, values in theirs.items()
@@ -152,8 +142,7 @@ def alarms() -> Iterator[str]:
         "# Alarms",
         "",
         "PPO checks itself after every update. The rule of each alarm is in",
-        "[what PPO logs](../ppo-log.md#alarms); `ppo.on_alarm` says what a",
-        "critical one does.",
+        "[what PPO logs](../ppo-log.md#alarms).",
     ]
     for rule in health.RULES:
         yield from ["", f"## {rule.name}", "", rule.cause, "", rule.remedy]
