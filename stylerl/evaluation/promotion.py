@@ -85,7 +85,7 @@ def _gain_over(champion: Table, candidate: pd.DataFrame) -> Guard:
 
 def _clear(name: str, gain: Metrics) -> Guard:
     """Whether the interval of the gain in compliance lies above zero."""
-    compliance = display.TABLE[0]
+    compliance = display.metric_of("compliance")
     return Guard(
         name,
         gain["compliance_low"] > 0,

@@ -87,7 +87,6 @@ def run(folder, phases: Connection):
                 trainer.history,
                 samples,
                 trainer.learner.constraints.state(),
-                trainer.best.update,
             ]
         )
     )
