@@ -52,9 +52,9 @@ from stylerl.lm import batching
 from stylerl.lm.models import save_model
 from stylerl.lm.sampling import Completions, generate, whole_lines
 from stylerl.pipeline import graph
-from stylerl.ppo import PPOTrainer
+from stylerl.ppo import PPOTrainer, formulas
 from stylerl.ppo.factory import build_trainer
-from stylerl.ppo.learner import ADAM_EPS
+from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 FILTER = Path("artifacts/filter")
@@ -191,8 +191,8 @@ def run_rloo(params: Params) -> LoadedModel:
                 epsilon=settings.clip_coef,
                 learning_rate=settings.learning_rate,
                 lr_scheduler_type="linear",
-                warmup_steps=settings.warmup,
-                max_grad_norm=settings.max_grad_norm,
+                warmup_steps=formulas.WARMUP,
+                max_grad_norm=MAX_GRAD_NORM,
                 adam_epsilon=ADAM_EPS,
                 gradient_checkpointing=False,
                 bf16=ours.compute.bf16,
@@ -253,7 +253,7 @@ def run_raft(params: Params) -> LoadedModel:
         model.parameters(), settings.learning_rate, eps=ADAM_EPS
     )
     schedule = get_linear_schedule_with_warmup(
-        optimizer, round(settings.warmup * total), total
+        optimizer, round(formulas.WARMUP * total), total
     )
     count = settings.batch_size // GENERATIONS
     for update in range(settings.updates):
@@ -279,9 +279,7 @@ def run_raft(params: Params) -> LoadedModel:
                 loss = response_loss(model, ours.tokenizer, sampled, part)
             optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(
-                model.parameters(), settings.max_grad_norm
-            )
+            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
             optimizer.step()
             schedule.step()
     return LoadedModel(model.eval(), ours.tokenizer)

@@ -43,9 +43,7 @@ ARMS: dict[str, dict[str, Any]] = {  # what each has of its own
     "lambda-1": {"gae_lambda": 1.0},
     "response": {"credit": "response"},
     "no-entropy": {"ent_coef": 0.0},
-    "batch": {"baseline": "batch"},
     "value": {"baseline": "value", "gae_lambda": 1.0},
-    "auto": {"baseline": "auto", "gae_lambda": 1.0},
 }
 POINTS = 100  # of a share
 COLUMNS = {  # heading: where evaluate.json has it, and times what

@@ -1,9 +1,9 @@
 """Many snippets labelled while the judge's workers are killed.
 
 Made-up functions, one in five of them there before, go through the function
-of the stage `label`, with a cache of verdicts as the stage has one: once
-undisturbed, and once with a worker killed by SIGKILL every so often.  Both
-tables must have the same digest.  Memory is read each second: that of the
+of the stage `label`: once undisturbed, and once with a worker killed by
+SIGKILL every so often.  Both tables must have the same digest.  Memory is
+read each second: that of the
 process holds the table of labels and grows with it, that of the workers must
 not grow.
 """
@@ -47,13 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What a user may choose."""
     parser.add_argument("--snippets", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--every", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
 
 
 def measure(options: argparse.Namespace) -> str:
     """Label twice; what differed, and what it took."""
     if options.work:
-        work(options.snippets, Path(options.work))
+        work(options.snippets)
         raise SystemExit
     calm = run(options.snippets, None)
     killed = run(options.snippets, options.every)
@@ -62,11 +62,11 @@ def measure(options: argparse.Namespace) -> str:
     return report(options, calm, killed)
 
 
-def work(count: int, folder: Path) -> None:
+def work(count: int) -> None:
     """The stage's function; the table's digest to standard output."""
     table = pd.DataFrame(snippets(count))
     config = LabelConfig(snippets=count)
-    judge = Judge(JudgeConfig(), folder / "verdicts.sqlite")
+    judge = Judge(JudgeConfig())
     made = labels.label(table, config, judge, SEED)
     digest = hashlib.sha256()
     for row in made.itertuples(index=False):
@@ -109,7 +109,7 @@ def run(count: int, every: float | None) -> Run:
     rng = random.Random(SEED)
     killed, memory = 0, []
     with tempfile.TemporaryDirectory() as folder:
-        words = ["labels", "--snippets", str(count), "--work", folder]
+        words = ["labels", "--snippets", str(count), "--work"]
         main = str(Path(__file__).with_name("bench_load.py"))
         started = last = time.monotonic()
         errors = Path(folder, "errors")

@@ -33,7 +33,7 @@ from stylerl.pipeline import (
 )
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
-from stylerl.report.sweep import REPORT
+from stylerl.report.summary import REPORT
 
 METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
@@ -212,7 +212,7 @@ def publish(
     states = "\n".join(["| stage | state |", "|---|---|", *rows])
     where = (
         f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
-        "`stylerl report` opens it, with the last sweep"
+        "`stylerl report` opens it"
     )
     for key, description, text in (
         ("before-after", "Scores", summary.markdown(metrics)),

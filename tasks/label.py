@@ -1,10 +1,5 @@
-"""Stage `label`: snippets -> artifacts/label/labels.parquet.
+"""Stage `label`: snippets -> artifacts/label/labels.parquet."""
 
-A killed run resumes where it stopped: the verdicts are kept under
-checkpoints/label/, by content, until the table is written.
-"""
-
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +13,6 @@ SNIPPETS = Path("artifacts/filter/snippets.parquet")
 FILES = Path("artifacts/filter/files.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
 METRICS = Path("metrics/label.json")
-CHECKPOINTS = Path("checkpoints/label")
 
 
 def main() -> None:
@@ -45,18 +39,16 @@ def main() -> None:
             {name: metrics[name] for name in ("as_found", "corrupted")}
         )
         run.log_file(METRICS)
-    shutil.rmtree(CHECKPOINTS)
 
 
 @contextmanager
 def _judge(params: config.Params) -> Iterator[Judge]:
     """The judge at work here, or on the cluster that params name."""
-    verdicts = CHECKPOINTS / "verdicts.sqlite"
     if params.label.scheduler is None:
-        yield Judge(params.judge, verdicts)
+        yield Judge(params.judge)
         return
     with cluster.connect(params.label.scheduler, params.judge) as pool:
-        yield Judge(params.judge, verdicts, pool)
+        yield Judge(params.judge, pool=pool)
 
 
 if __name__ == "__main__":

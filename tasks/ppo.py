@@ -5,7 +5,6 @@ stage's key: the digest of its command, parameters and inputs, so that no other
 run takes it up.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -15,11 +14,9 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from stylerl import config, draws, storage
+from stylerl import config, storage
 from stylerl.data import places
 from stylerl.judge import Judge
-from stylerl.lm import models
-from stylerl.lm.sampling import generate
 from stylerl.pipeline import graph, process, stage_runs, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
@@ -30,12 +27,10 @@ LABELS = Path("artifacts/label/labels.parquet")
 SFT = Path("artifacts/sft")
 CHECKPOINTS = Path("checkpoints/ppo")
 FOLDER = Path("artifacts/ppo")
-ROLLOUTS = FOLDER / "rollouts.jsonl"
 UPDATES = Path("metrics/ppo.csv")
 METRICS = Path("metrics/ppo.json")
 SAMPLES = 8  # completions logged, every so many updates:
 SAMPLE_EVERY = 10
-ROLLOUT_PROMPTS = 128  # at most, of the rollouts kept
 LATEST = 5  # updates in the final means
 SUMMARY = (
     "objective/score",
@@ -80,7 +75,6 @@ def main() -> None:
             write_curves(_curves(trainer.history))  # for `dvc plots show`
         # The outputs of the stage, as dvc.yaml declares them.
         trainer.save_policy(FOLDER)
-        storage.write_text(ROLLOUTS, _rollouts(trainer))
         table = _updates(trainer.history)
         write_curves(table)
         summary = _summary(table)
@@ -167,34 +161,6 @@ def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
             }
         )
         run.log_table(f"rollouts_{step.update:04d}.json", table.head(SAMPLES))
-
-
-def _rollouts(trainer: PPOTrainer) -> str:
-    """What the trained policy writes, as JSON lines for `reward.rollouts`.
-
-    Two completions a prompt, so that there are pairs; drawn from what was
-    saved, so that an interrupted run leaves the same ones.
-    """
-    settings = trainer.config
-    policy: Any = models.load_causal_lm(FOLDER, tokenizer=trainer.tokenizer)
-    chosen = trainer.prompts[:ROLLOUT_PROMPTS]
-    prompts = [prompt for prompt in chosen for _ in range(2)]
-    sampled = generate(
-        policy.to(trainer.ranks.device),
-        trainer.tokenizer,
-        prompts,
-        **settings.sampling,
-        seed=draws.seed_of(trainer.seed, "rollouts"),
-        batch_size=settings.batch_size,
-        bf16=trainer.compute.bf16,
-        encode=trainer.sampler.encode,
-        desc="ppo: sample the policy",
-    )
-    rows = zip(prompts, sampled.judged, sampled.finished, strict=True)
-    return "".join(
-        json.dumps({"prompt": p, "completion": c, "finished": f}) + "\n"
-        for p, c, f in rows
-    )
 
 
 def write_curves(table: pd.DataFrame) -> None:

@@ -11,7 +11,6 @@ from stylerl.reward_models import (
     dataset,
     model_metrics,
     preferences,
-    refresh,
     scorer_training,
 )
 from stylerl.reward_models.dataset import RewardDataset
@@ -72,9 +71,8 @@ def _datasets(
     """The train set, people's preferences included, and the eval set."""
     settings, seed = params.reward, params.seed
     labels = storage.read_table(LABELS)
-    rollouts = refresh.label(refresh.read(Path(settings.rollouts)), judge)
-    train_set = dataset.train_set(labels, rollouts, judge, settings, seed)
-    eval_set = dataset.eval_set(labels, rollouts, judge, settings, seed)
+    train_set = dataset.train_set(labels, judge, settings, seed)
+    eval_set = dataset.eval_set(labels, judge, settings, seed)
     answers = preferences.load(Path(settings.preferences))
     train_set.pairs.extend(preferences.learnable(answers))
     return train_set, eval_set

@@ -42,7 +42,7 @@ def _prefect() -> Iterator[None]:
     workspace.check_writable(api.home())
     with api.server(private=True) as wait_for_it:
         with process.importing():
-            import_module("flows.sweep")  # and with it flows.rlhf
+            import_module("flows.rlhf")
             from prefect.events.worker import EventsWorker
             from prefect.logging.handlers import APILogWorker
 
@@ -64,13 +64,6 @@ def _prefect() -> Iterator[None]:
 
 @command(
     "run",
-    option(
-        "--rounds",
-        "N",
-        "run N times, each reward model learning also from what the policy "
-        "before it wrote, so the reward must hold a reward model (default: 1)",
-        1,
-    ),
     *CHANGES,
 )
 def _run(options: argparse.Namespace) -> None:
@@ -88,21 +81,16 @@ def _run(options: argparse.Namespace) -> None:
     """
     from rich.console import Console
 
-    from stylerl.pipeline import preflight
+    from stylerl.pipeline import preflight, workspace
     from stylerl.report import summary
-    from stylerl.report.sweep import REPORT
 
     _enter("stylerl run")
     values = changes(options.set)
-    preflight.check_rounds(options.rounds, options.preset, values)
+    preflight.check_files(workspace.resolve(options.preset, values))
     with _prefect():
         from flows.rlhf import rlhf
-        from flows.rounds import iterate
 
-        if options.rounds == 1:
-            metrics = rlhf(options.preset, values)
-        else:
-            metrics = iterate(options.rounds, options.preset, values)
+        metrics = rlhf(options.preset, values)
     console = Console()
     console.print(summary.headline(metrics))
     console.print(summary.rich_table(metrics))
@@ -110,50 +98,8 @@ def _run(options: argparse.Namespace) -> None:
     console.print(summary.long_bodies(metrics), summary.basis(metrics))
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)
-    console.print(f"\nReport   {REPORT.resolve()}  (stylerl report)")
+    console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")
     console.print("MLflow   make ui, then the links that it prints")
-
-
-@command(
-    "sweep",
-    option(
-        "--grid",
-        "KEY=[VALUE,...]",
-        "values of one parameter; may be repeated, for every combination",
-        [],
-    ),
-    option(
-        "--set", "KEY=VALUE", "a value of every point, as ppo.updates=20", []
-    ),
-)
-def _sweep(options: argparse.Namespace) -> None:
-    """Run the flow at each point of a grid; KL against compliance.
-
-    Run the flow's stages at each point of a grid, as child runs in MLflow,
-    and print what each reached. The same command resumes a sweep that was
-    killed. params.yaml and the artifacts are afterwards as they were; after a
-    kill, `stylerl run` brings the artifacts back from the cache.
-
-    examples:
-      stylerl sweep                        kl_coef x learning rate
-      stylerl sweep --grid ppo.kl_coef=[0.02,0.1] --set ppo.updates=20
-    """
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from stylerl.pipeline import preflight
-
-    _enter("stylerl sweep")
-    grid, values = changes(options.grid), changes(options.set)
-    preflight.points(grid, values)
-    with _prefect():
-        from flows.sweep import sweep
-        from stylerl.evaluation.frontier import Point
-        from stylerl.report.sweep import markdown
-
-        points = sweep(grid or None, values)
-    Console().print(Markdown(markdown([Point(**each) for each in points])))
-    print("Its plot is in the report: stylerl report")
 
 
 @command("serve")
@@ -285,14 +231,6 @@ def _collect(options: argparse.Namespace) -> None:
         "rules count too (default: none)",
     ),
     option("--jobs", "N", "processes (default: one a core)", 0),
-    option(
-        "--cache",
-        "FILE",
-        "keep verdicts in this file, made where there is none: work that was "
-        "killed resumes from there, and what has not changed is not judged "
-        "again",
-        type=Path,
-    ),
 )
 def _judge(options: argparse.Namespace) -> int:
     """Judge Python files: a table, or JSON lines.
@@ -306,7 +244,6 @@ def _judge(options: argparse.Namespace) -> int:
       stylerl judge --format json src          a JSON object a file
       stylerl judge --config setup.cfg src     by your own rules
       stylerl judge --engine ruff --config pyproject.toml src
-      stylerl judge --cache ~/.verdicts src    again, and sooner
 
     exit code: 0 clean, 1 violations, 2 usage or unreadable input
     """
@@ -600,12 +537,16 @@ def _doctor(_: argparse.Namespace) -> int:
 def _report(_: argparse.Namespace) -> None:
     """Open the last report in a browser.
 
-    Print the path of the last run's HTML report, with the frontier of the
-    last sweep, and open it in a browser where there is one.
+    Print the path of the last run's HTML report, and open it in a browser
+    where there is one.
     """
-    from stylerl.report import sweep as report
+    from stylerl.report import summary
 
     checkout.enter("stylerl report")
-    page = report.write_page().resolve()
+    if not summary.REPORT.exists():
+        raise DataError(
+            f"{summary.REPORT} does not exist; `stylerl run` writes it"
+        )
+    page = summary.REPORT.resolve()
     print(page)
     webbrowser.open(page.as_uri())

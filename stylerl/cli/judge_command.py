@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: an option is out of range or contradicts another, or the
             rules find nothing.
-        DataError: there is no Python file below the paths, or the cache
-            cannot be used.
+        DataError: there is no Python file below the paths.
         DiskError: the output cannot be written.
     """
     if not 0 <= args.jobs <= MAX_JOBS:
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if sys.stdout is None:
         raise DiskError("the output must be open; it is closed")
-    judge = Judge(configuration(args), args.cache)
+    judge = Judge(configuration(args))
     judged: list[Judged] = []
     lines = report(judge_paths(args.paths, judge, args.jobs), judged, args)
     try:

@@ -261,20 +261,6 @@ class RewardConfig(Section):
     max_tokens: int = setting(
         256, "texts are cut to this length", ge=8, le=LARGE
     )
-    center_rewards_coefficient: float = setting(
-        0.01, "pull of the pairwise rewards towards 0", ge=0
-    )
-    unparsable_share: float = setting(
-        0.1,
-        "share of the labels and of the pairs whose worse text does not parse",
-        ge=0,
-        le=0.9,
-    )
-    rollouts: str = setting(
-        "rollouts.jsonl",
-        "completions of an earlier policy to learn from as well, labelled by "
-        "the judge: a copy of artifacts/ppo/rollouts.jsonl",
-    )
     preferences: str = setting(
         "preferences.jsonl",
         "what people answered to `stylerl prefer`: pairs that the pairwise "
@@ -323,11 +309,10 @@ class PPOConfig(Section):
     )
     baseline: str = setting(
         "group",
-        "what an advantage is measured from: the mean of the batch; in a "
-        "group of completions of one prompt the mean of the others "
-        "(leave-one-out); a learned value; or auto, the value where it "
-        "explains more than the batch's mean does",
-        choices=("auto", "batch", "group", "value"),
+        "what an advantage is measured from: in a group of completions of "
+        "one prompt the mean of the others (leave-one-out), or a learned "
+        "value",
+        choices=("group", "value"),
     )
     group_size: int = setting(
         4, "completions of each prompt in a batch, with baseline group", ge=2
@@ -375,21 +360,6 @@ class PPOConfig(Section):
         0.6, "of sampling and training", ge=0.01, le=100
     )
     learning_rate: float = setting(6e-4, "peak of Adam's rate", gt=0, le=1)
-    value_learning_rate: float | None = setting(
-        1e-3,
-        "the value head's own rate; null takes the policy's",
-        gt=0,
-        le=1,
-    )
-    schedule: str = setting(
-        "linear",
-        "how the rate falls after the warm-up, to zero after the last "
-        "update; constant does not",
-        choices=("constant", "cosine", "linear"),
-    )
-    warmup: float = setting(0.05, "share of updates that warm up", ge=0, le=1)
-    max_grad_norm: float = setting(1.0, "gradients are clipped to", gt=0)
-    gamma: float = setting(1.0, "discount", ge=0, le=1)
     gae_lambda: float = setting(
         1.0,
         "lambda of the advantage estimate (GAE): with a value of all that is "
@@ -397,29 +367,13 @@ class PPOConfig(Section):
         ge=0,
         le=1,
     )
-    scale_rewards: bool = setting(
-        True,
-        "divide rewards by the running size of the returns, so that neither "
-        "the reward's scale nor kl_coef's lets the value loss drown the "
-        "policy's",
-    )
     clip_coef: float = setting(
         0.2,
         "clip range: of the policy ratio around 1, and of a value around "
         "its old one",
         gt=0,
     )
-    clip_coef_high: float | None = setting(
-        None,
-        "upper side of the ratio's range (clip-higher), against a falling "
-        "entropy; null takes clip_coef",
-        gt=0,
-    )
-    vf_coef: float = setting(0.1, "weight of the value loss", ge=0)
     ent_coef: float = setting(0.0, "weight of the entropy bonus", ge=0)
-    target_kl: float | None = setting(
-        None, "an update stops early once approxkl passes this", gt=0
-    )
     lora_rank: int = setting(
         16,
         "rank of LoRA adapters, trained in place of the weights at some ten "
@@ -448,11 +402,6 @@ class PPOConfig(Section):
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", ge=0
     )
-    kl_penalty: str = setting(
-        "reward",
-        "where the penalty goes: k1 in each token's reward, or k2 in the loss",
-        choices=("reward", "loss"),
-    )
     constraints: Mapping[str, float] = setting(
         {},
         "what must be kept, at a price that is learned: length, at least at "
@@ -479,7 +428,7 @@ class PPOConfig(Section):
     @property
     def critic(self) -> bool:
         """Whether a value is learned."""
-        return self.baseline in ("auto", "value")
+        return self.baseline == "value"
 
     @property
     def copies(self) -> int:
@@ -498,13 +447,7 @@ class PPOConfig(Section):
             raise ConfigError(
                 "with ppo.baseline: group, ppo.batch_size must be a multiple "
                 f"of ppo.group_size, {self.group_size}; got "
-                f"{self.batch_size}: change either, or take the baseline batch"
-            )
-        if self.baseline == "group" and self.gamma != 1:
-            raise ConfigError(
-                "with ppo.baseline: group, ppo.gamma must be 1, since "
-                "siblings end at different tokens; got "
-                f"{self.gamma}: take the baseline batch or value"
+                f"{self.batch_size}: change either, or take the baseline value"
             )
         if self.num_minibatches > self.batch_size:
             raise ConfigError(

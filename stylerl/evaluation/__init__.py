@@ -2,7 +2,6 @@
 
 measurement/ samples, judges and measures.  Here, display.py names each number
 and shows it, guards.py says what a gain must not have cost; promotion.py
-decides on them, comparison.py sets two runs side by side, frontier.py the
-points of a sweep.  Stage `evaluate` uses measurement/ alone, so another
-wording of a guard samples nothing again.
+decides on them, comparison.py sets two runs side by side.  Stage `evaluate`
+uses measurement/ alone, so another wording of a guard samples nothing again.
 """

@@ -1,7 +1,7 @@
 """A model folder with its card, copied to a folder or sent to a hub.
 
-What goes is what transformers loads: weights, configuration, tokenizer.  A
-policy's rollouts and anything else in the folder stay.
+What goes is what transformers loads: weights, configuration, tokenizer.
+Anything else in the folder stays.
 """
 
 import shutil

@@ -11,7 +11,6 @@ takes it longer than the limit, gets a verdict that says so.
 """
 
 import dataclasses
-import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
@@ -21,7 +20,6 @@ from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
 from stylerl.judge import positions, ruff_engine
-from stylerl.judge.cache import VerdictCache
 from stylerl.judge.fingerprint import (
     digest,
     has_plugins,
@@ -29,13 +27,11 @@ from stylerl.judge.fingerprint import (
     versions,
 )
 from stylerl.judge.place import Place, Placed
-from stylerl.judge.pool import CRASHED, NOT_DONE, shared_pool
+from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import SNIPPET, Verdict
 
 File = tuple[bytes, str]  # content, path
 Completed = tuple[Place | None, str, str]  # where, prompt and completion
-BATCH = 1024  # sources a job that the cache looks up and writes at once
-OUT_OF_MEMORY = "flake8 failed: MemoryError"
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
@@ -59,7 +55,6 @@ class Judge:
     def __init__(
         self,
         config: JudgeConfig,
-        cache: Path | None = None,
         pool: Pool | None = None,
         places: Mapping[str, Place] | None = None,
     ) -> None:
@@ -67,8 +62,6 @@ class Judge:
 
         Args:
             config: the style guide.
-            cache: a file that keeps verdicts for the next time; made where
-                there is none.
             pool: who does the work; by default processes of this machine.
             places: where the functions of some prompts stand, by prompt;
                 completions of others are judged as files of their own.
@@ -76,7 +69,6 @@ class Judge:
         Raises:
             ConfigError: the configuration file or a plugin is missing, or
                 ruff refuses the file.
-            DataError: the cache cannot be used, or is some other file.
             MissingExtra: ruff is to judge, and is not installed.
         """
         if config.config is not None:
@@ -90,7 +82,6 @@ class Judge:
         else:
             self.versions = versions(config)
             identify(config, self.versions)  # errors before any waiting
-        self._cache = None if cache is None else VerdictCache(cache)
         self._pool = pool
         self.places = places or {}
         self._last: dict[tuple[str, str], Verdict] = {}
@@ -214,16 +205,10 @@ class Judge:
 
         Raises:
             ConfigError: flake8 refuses the configuration.
-            DataError: the cache is damaged.
         """
-        identity = self.identity
         pool = self._pool or self.ruff
-        pool = pool or shared_pool(self.config, identity)
-        jobs = jobs or pool.size()
-        beside = self.ruff is not None and self.ruff.settings.look_beside
-        if self._cache is None or beside:
-            return pool.judge(files, jobs)
-        return _cached(self._cache, identity, files, pool, jobs)
+        pool = pool or shared_pool(self.config, self.identity)
+        return pool.judge(files, jobs or pool.size())
 
     @property
     def identity(self) -> str:
@@ -231,38 +216,6 @@ class Judge:
         if self.ruff:
             return digest(self.ruff.facts())
         return identify(self.config, self.versions)
-
-
-def _cached(
-    cache: VerdictCache,
-    identity: str,
-    files: Iterable[File],
-    pool: Pool,
-    jobs: int,
-) -> Iterator[Verdict]:
-    """Judge batch by batch what the cache does not know."""
-    remaining = iter(files)
-    while batch := list(itertools.islice(remaining, BATCH * jobs)):
-        keys = [cache.key(identity, *file) for file in batch]
-        known = cache.read(keys)
-        # Equal sources of a batch have one key, and are judged once.
-        new = {
-            key: file
-            for key, file in zip(keys, batch, strict=True)
-            if key not in known
-        }
-        verdicts = pool.judge(new.values(), jobs)
-        found = dict(zip(new, verdicts, strict=True))
-        cache.write((k, v) for k, v in found.items() if _is_lasting(v))
-        known |= found
-        yield from (known[key] for key in keys)
-
-
-def _is_lasting(verdict: Verdict) -> bool:
-    """Whether the verdict is the same on every machine, and may be cached."""
-    ruffs = (ruff_engine.NOT_DONE, ruff_engine.CRASHED)
-    passing = (NOT_DONE, CRASHED, OUT_OF_MEMORY, *ruffs)
-    return not (verdict.reason or "").startswith(passing)
 
 
 def _encode(source: str | bytes) -> bytes:

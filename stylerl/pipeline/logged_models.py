@@ -158,12 +158,10 @@ def _reward_models(results: Results, settings: Params) -> Iterator[Scored]:
     if not whole or not REWARD.exists():
         return
     measured = storage.read_json(REWARD)
-    read = graph.inputs(graph.find_stage("reward"))
     basis = {
         "seed": settings.seed,
         "held_out": settings.reward.held_out,
         "judge": settings.judge,
-        "rollouts": read.get(settings.reward.rollouts),
     }
     dataset = _held_out("reward", "valid labels and pairs", basis)
     for name in ("classifier", "pairwise"):

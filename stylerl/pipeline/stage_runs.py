@@ -94,16 +94,9 @@ def scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def flow_run(
-    name: str, params: Mapping[str, Any], kind: str = "rlhf", parent: str = ""
-) -> Iterator[Run]:
-    """The parent run of one flow: all parameters, the lock, the machine.
-
-    A point of a sweep is such a run too, under the sweep's own.
-    """
-    tags = {"flow": kind, **_origin("flows/rlhf.py")}
-    if parent:
-        tags["mlflow.parentRunId"] = parent
+def flow_run(name: str, params: Mapping[str, Any]) -> Iterator[Run]:
+    """The parent run of one flow: all parameters, the lock, the machine."""
+    tags = {"flow": "rlhf", **_origin("flows/rlhf.py")}
     with _running(name, tags) as run:
         run.log_params(params)
         if (lock := Path("requirements.lock")).exists():

@@ -21,7 +21,6 @@ from stylerl.errors import ConfigError, StylerlError
 PARAMS = Path("params.yaml")
 TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
-JOURNAL = Path(".dvc/tmp/stylerl.sweep.json")  # of params.yaml in a sweep
 DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
 WRITTEN = (".", ".dvc", ".dvc/tmp", ".dvc/cache")  # what a run writes into,
 TREES = ("artifacts", "metrics", "checkpoints")  # and with all below it
@@ -59,7 +58,6 @@ def exclusive() -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         drop_dead_locks()
-        restore()
         yield
 
 
@@ -81,37 +79,6 @@ def check_writable(*more: Path) -> None:
             tempfile.TemporaryFile(dir=folder) as file,
         ):
             file.write(bytes(TRIAL))
-
-
-def apply_overrides(changes: Mapping[str, Any]) -> Params:
-    """Bring params.yaml to a point of a sweep; `restore` brings it back.
-
-    Raises:
-        ConfigError: as `resolve`; the file is then untouched.
-    """
-    params = resolve(None, changes)
-    text = config.render(params)
-    journal = {"before": PARAMS.read_text(encoding="utf-8"), "points": []}
-    if JOURNAL.exists():
-        journal = storage.read_json(JOURNAL)
-    journal["points"] = [*journal["points"], text]
-    storage.write_json(JOURNAL, journal)
-    storage.write_text(PARAMS, text)
-    return params
-
-
-def restore() -> None:
-    """Undo every `apply_overrides`: params.yaml is what it was before.
-
-    The next run does so for a sweep that was killed, unless the file has
-    been edited in the meantime.
-    """
-    if not JOURNAL.exists():
-        return
-    journal = storage.read_json(JOURNAL)
-    if PARAMS.read_text(encoding="utf-8") in journal["points"]:
-        storage.write_text(PARAMS, journal["before"])
-    JOURNAL.unlink()
 
 
 def drop_dead_locks() -> None:

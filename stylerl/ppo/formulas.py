@@ -14,7 +14,6 @@ Sources
     GAE      Schulman et al., arXiv 1506.02438
     Ziegler  Ziegler et al., arXiv 1909.08593
     N+       Huang et al., arXiv 2403.17031
-    DAPO     Yu et al., arXiv 2503.14476
     RLOO     Ahmadian et al., arXiv 2402.14740; Kool et al., ICLR 2019
              workshop, "Buy 4 REINFORCE samples, get a baseline for free!"
     KL       Schulman, joschu.net/blog/kl-approx.html
@@ -27,35 +26,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from stylerl.config import PPOConfig
-
+WARMUP = 0.05  # share of the updates in which the learning rate rises
 LOG_RATIO_LIMIT = 20.0  # e^20 is finite in fp32, and out of any clip range
 
 
 def kl_k1(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """log pi - log pi_ref: unbiased for KL(pi, pi_ref) (KL, k1)."""
     return logprobs - ref_logprobs
-
-
-def kl_k2(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
-    """(log pi - log pi_ref)^2 / 2 (KL, k2).
-
-    Its gradient under samples of pi is that of KL(pi, pi_ref) of this token;
-    the gradient of k3 is that of KL(pi_ref, pi).
-    """
-    return (logprobs - ref_logprobs) ** 2 / 2
-
-
-def kl_to_come(kl: Tensor, mask: Tensor, gamma: float) -> Tensor:
-    """The KL of the tokens after each one, (B, R) of (B, R), centred.
-
-    The KL of a response also depends on a token through the later ones that
-    it leads to: grad KL = E sum_t grad log pi_t sum_{s >= t} kl_s.  k2 has
-    the term of s = t; times log pi_t, this has the others.  The mean over
-    the mask is taken off, which changes no gradient, in expectation.
-    """
-    later = (discounted_sums(kl, gamma) - kl) * mask
-    return (later - later[mask].mean()) * mask
 
 
 def kl_k3(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
@@ -111,19 +88,18 @@ def returns_to_go(
     rewards: Tensor,
     located: Tensor,
     mask: Tensor,
-    gamma: float,
     gae_lambda: float,
 ) -> Tensor:
     """What is still to come at each token, (B, R), 0 after each response.
 
-    G_{i,t} = the sum over s >= t of gamma^(s-t) (r_{i,s} - c_{i,s}) +
-    (gamma lambda)^(s-t) c_{i,s}.  r: rewards, (B, R), of which `located`, c,
-    is the part that single tokens wrote.  What was written fifty tokens
+    G_{i,t} = the sum over s >= t of r_{i,s} - c_{i,s} + lambda^(s-t) c_{i,s}.
+    r: rewards, (B, R), of which `located`, c, is the part that single tokens
+    wrote.  What was written fifty tokens
     before a violation hardly led to it: lambda < 1 drops the noise of such
     sums, at the price of a bias (GAE, section 4, with a value of 0).
     """
-    whole = discounted_sums(rewards - located, gamma)
-    return (whole + discounted_sums(located, gamma * gae_lambda)) * mask
+    whole = discounted_sums(rewards - located, 1.0)
+    return (whole + discounted_sums(located, gae_lambda)) * mask
 
 
 def group_advantages(
@@ -174,15 +150,14 @@ def ratio_of(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
 
 
 def policy_loss(
-    ratio: Tensor, advantages: Tensor, low: float, high: float
+    ratio: Tensor, advantages: Tensor, clip: float
 ) -> tuple[Tensor, Tensor]:
-    """-min(r A, clip(r, 1 - low, 1 + high) A) (PPO, eq. 7; two sides: DAPO,
-    section 3.1).
+    """-min(r A, clip(r, 1 - clip, 1 + clip) A) (PPO, eq. 7).
 
     Returns the loss, and where its gradient was cut to 0, (N,) each.
     """
     plain = ratio * advantages
-    clipped = ratio.clamp(1 - low, 1 + high) * advantages
+    clipped = ratio.clamp(1 - clip, 1 + clip) * advantages
     return -torch.minimum(plain, clipped), clipped < plain
 
 
@@ -206,21 +181,16 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float:
     return 1 - left / variance if variance > 0 else 0.0
 
 
-def learning_rate_share(config: PPOConfig, update: int) -> float:
-    """The share of the peak rate in `update`, counted from 0.
+def learning_rate_share(updates: int, update: int) -> float:
+    """The share of the peak rate in one of `updates`, counted from 0.
 
-    It rises in equal steps over the warm-up, is 1 in the update after it,
-    and stays, or falls to 0 in the update that would follow the last.
+    It rises in equal steps over the first WARMUP of them, is 1 in the update
+    after these, and falls to 0 in the update that would follow the last.
     """
-    warm = min(math.ceil(config.warmup * config.updates), config.updates)
+    warm = math.ceil(WARMUP * updates)
     if update < warm:
         return (update + 1) / (warm + 1)
-    done = min((update - warm) / max(config.updates - warm, 1), 1.0)
-    if config.schedule == "linear":
-        return 1 - done
-    if config.schedule == "cosine":
-        return (1 + math.cos(math.pi * done)) / 2
-    return 1.0
+    return 1 - min((update - warm) / max(updates - warm, 1), 1.0)
 
 
 class Moments(NamedTuple):

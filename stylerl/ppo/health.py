@@ -221,8 +221,8 @@ def _entropy_collapse(history: History) -> _Finding | None:
 @_alarm(
     "updates too big",
     "One update changes the policy beyond what its samples can tell.",
-    "Lower ppo.learning_rate or ppo.update_epochs, or set ppo.target_kl; "
-    "a clip fraction of 0.1 to 0.3 is healthy.",
+    "Lower ppo.learning_rate or ppo.update_epochs; a clip fraction of 0.1 to "
+    "0.3 is healthy.",
 )
 def _updates_too_big(history: History) -> _Finding | None:
     """Clipping bounds an update; it is too big where it does harm."""
@@ -240,16 +240,14 @@ def _updates_too_big(history: History) -> _Finding | None:
 @_alarm(
     "value head broken",
     "The value predicts the returns far worse than their mean does.",
-    "Lower ppo.value_learning_rate if the value changes erratically, "
-    "raise it if it hardly changes.",
+    "Lower ppo.learning_rate, or take ppo.baseline: group, which needs no "
+    "value.",
 )
 def _value_head_broken(history: History) -> _Finding | None:
     """The head starts at 0, so its first updates do not count; where all
     scores are the same there is no variance to explain."""
     name, now = "value/explained_variance", history[-1]
     if name not in now or _is_flat(now) or len(history) < 2 * SMOOTHED:
-        return None
-    if "value/used" in now:  # the baseline auto leaves such a value aside
         return None
     explained = _recent(history, name)
     if explained >= -0.5:

@@ -25,6 +25,9 @@ from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
 
 ADAM_EPS = 1e-5  # published PPO's; torch's default is 1e-8
+MAX_GRAD_NORM = 1.0  # gradients are clipped to it
+VALUE_RATE = 1e-3  # peak of the value head's own rate: it is new
+VALUE_WEIGHT = 0.1  # of the value loss: it shares the policy's trunk
 
 
 class RolloutTargets(NamedTuple):
@@ -35,7 +38,6 @@ class RolloutTargets(NamedTuple):
     values: Tensor  # V_old
     advantages: Tensor
     returns: Tensor
-    kl_to_come: Tensor  # of the tokens after each one, centred
 
 
 class Learner:
@@ -58,7 +60,6 @@ class Learner:
         self.done = 0  # updates
         self.constraints = Constraints(config.constraints)
         self.penalty = config.kl_coef  # beta, and the price of KL
-        self.kl_weight = 0.0  # of the penalty in the loss
         self.return_moments = formulas.Moments()
         # Two groups, since the new value head learns at a rate of its own.
         trunks = [
@@ -86,12 +87,11 @@ class Learner:
         advantages, returns, explained = self.advantages(
             batch, rewards, outcomes
         )
-        size = formulas.deviation(advantages, batch.mask)
-        self.kl_weight = self.penalty / float(size) / self.reward_scale
-        if self.config.baseline == "group":
-            advantages = advantages / size
-        else:
+        if self.config.critic:
             advantages = formulas.whiten(advantages, batch.mask)
+        else:
+            size = formulas.deviation(advantages, batch.mask)
+            advantages = advantages / size
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(
             batch.logprobs,
@@ -99,21 +99,17 @@ class Learner:
             batch.values,
             advantages,
             returns,
-            formulas.kl_to_come(_kl(batch), batch.mask, self.config.gamma),
         )
         self._set_rate()
         sums = MetricSums()
         # Sums of every step are kept, and divided once at the end.
         for rows in self._minibatches(len(batch.input_ids)):
-            if not self.take_step(batch, targets, rows, sums):
-                break
+            self.take_step(batch, targets, rows, sums)
         # 4. Metrics, and the next prices.
         metrics = rollouts.metrics_of(batch, self.penalty) | sums.metrics()
         metrics |= seen.metrics
         if explained is not None:
             metrics["value/explained_variance"] = explained
-        if self.config.baseline == "auto":
-            metrics["value/used"] = float((explained or 0.0) > 0)
         metrics["lr"] = self.optimiser.param_groups[0]["lr"]
         metrics["objective/kl_coef"] = self.penalty
         self.constraints.move(seen.shortfalls)
@@ -129,8 +125,7 @@ class Learner:
         `bonus`, (B,), is what the constraints add to each score.
         """
         config = self.config
-        kl = _kl(batch)
-        beta = self.penalty if config.kl_penalty == "reward" else 0.0
+        kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
         cut = ~torch.tensor(batch.finished)
         scores = batch.scores + bonus - config.missing_eos_penalty * cut
         outcomes = scores - batch.token_rewards.sum(dim=1)
@@ -140,15 +135,13 @@ class Learner:
             charged,
             kl,
             batch.response_lengths,
-            beta,
+            self.penalty,
         )
         # The whitened policy loss does not depend on the rewards' scale, the
         # value loss does, and the two share a trunk.
-        if config.scale_rewards:
-            sums = formulas.discounted_sums(rewards, config.gamma)
-            self.return_moments = self.return_moments.add(sums[batch.mask])
-        scale = self.reward_scale
-        return rewards / scale, outcomes / scale
+        sums = formulas.discounted_sums(rewards, 1.0)
+        self.return_moments = self.return_moments.add(sums[batch.mask])
+        return rewards / self.reward_scale, outcomes / self.reward_scale
 
     def _charged(self, batch: Rollouts) -> Tensor:
         """What tokens are charged, (B, R): more than the response loses."""
@@ -157,7 +150,7 @@ class Learner:
     @property
     def reward_scale(self) -> float:
         """What rewards are divided by."""
-        return self.return_moments.rms if self.config.scale_rewards else 1.0
+        return self.return_moments.rms
 
     def advantages(
         self, batch: Rollouts, rewards: Tensor, outcomes: Tensor
@@ -165,21 +158,19 @@ class Learner:
         """Advantages and returns, (B, R), before they are brought to one
         size, and the variance that the value explains, if there is one."""
         config, mask = self.config, batch.mask
-        decay = config.gamma, config.gae_lambda
-        located = self._charged(batch) / self.reward_scale
-        sums = formulas.returns_to_go(rewards, located, mask, *decay)
-        if config.baseline == "group":
-            size = config.group_size
-            ahead = formulas.group_advantages(sums, outcomes, mask, size)
+        if not config.critic:
+            located = self._charged(batch) / self.reward_scale
+            sums = formulas.returns_to_go(
+                rewards, located, mask, config.gae_lambda
+            )
+            ahead = formulas.group_advantages(
+                sums, outcomes, mask, config.group_size
+            )
             return ahead, sums, None
-        if config.baseline == "batch":
-            return sums, sums, None
         advantages, returns = formulas.advantages_and_returns(
-            rewards, batch.values, mask, *decay
+            rewards, batch.values, mask, 1.0, config.gae_lambda
         )
         explained = formulas.explained_variance(batch.values, returns, mask)
-        if config.baseline == "auto" and explained <= 0:
-            advantages = sums
         return advantages, returns, explained
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
@@ -203,19 +194,14 @@ class Learner:
         targets: RolloutTargets,
         rows: Tensor,
         sums: MetricSums,
-    ) -> bool:
-        """One optimiser step; False if the update ends early, before it."""
+    ) -> None:
+        """One optimiser step."""
         step_sums = self._gradient(batch, targets, rows)
-        means, config = step_sums.metrics(), self.config
-        # The gradient's own pass has measured how far the policy has moved;
-        # a step from there would move it further, so it is not taken.
-        if config.target_kl and means["policy/approxkl"] > config.target_kl:
-            return False
         clipped = torch.nn.utils.clip_grad_norm_(
-            self.policy.parameters(), config.max_grad_norm
+            self.policy.parameters(), MAX_GRAD_NORM
         )
         norm = clipped.item()
-        loss = means["policy/loss"]
+        loss = step_sums.metrics()["policy/loss"]
         if not (math.isfinite(norm) and math.isfinite(loss)):
             raise TrainingError(
                 "loss and gradient must be finite; the loss is "
@@ -228,7 +214,6 @@ class Learner:
         step_sums.count("policy/steps")
         step_sums.sums["grad_norm"], step_sums.sizes["grad_norm"] = norm, 1
         sums.merge(step_sums)
-        return True
 
     def _gradient(
         self, batch: Rollouts, targets: RolloutTargets, rows: Tensor
@@ -265,10 +250,7 @@ class Learner:
         config = self.config
         ratio = formulas.ratio_of(now.logprobs, old.logprobs)
         policy, clipped = formulas.policy_loss(
-            ratio,
-            old.advantages,
-            config.clip_coef,
-            config.clip_coef_high or config.clip_coef,
+            ratio, old.advantages, config.clip_coef
         )
         loss = policy
         sums.add(
@@ -286,27 +268,18 @@ class Learner:
                 now.values, old.values, old.returns, config.clip_coef
             )
             sums.add({"value/loss": value, "value/clipfrac": value_clipped})
-            loss = loss + config.vf_coef * value
+            loss = loss + VALUE_WEIGHT * value
         if config.ent_coef:
             loss = loss - config.ent_coef * now.entropy
-        if config.kl_penalty == "loss":
-            # Tokens were drawn from pi_old, hence the ratio; the weight is
-            # beta in units of the advantages, as it is in the rewards.
-            k2 = formulas.kl_k2(now.logprobs, old.ref_logprobs)
-            penalty = ratio.detach() * k2 + ratio * old.kl_to_come
-            loss = loss + self.kl_weight * penalty
         return loss
 
     def _set_rate(self) -> None:
         """The learning rates of this update."""
-        config = self.config
-        share = formulas.learning_rate_share(config, self.done)
+        share = formulas.learning_rate_share(self.config.updates, self.done)
         policy, *value = self.optimiser.param_groups
-        policy["lr"] = config.learning_rate * share
+        policy["lr"] = self.config.learning_rate * share
         for group in value:
-            group["lr"] = share * (
-                config.value_learning_rate or config.learning_rate
-            )
+            group["lr"] = VALUE_RATE * share
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """What a checkpoint keeps as safetensors; every rank calls this."""
@@ -333,8 +306,3 @@ class Learner:
         self.done = state["done"]
         self.constraints.restore(state["constraints"])
         self.return_moments = formulas.Moments(*state["return_moments"])
-
-
-def _kl(batch: Rollouts) -> Tensor:
-    """What k1 says of every token, (B, R)."""
-    return formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask

@@ -2,5 +2,5 @@
 
 page.py renders, charts.py and samples.py choose what it shows, plots.py draws,
 markup.py underlines violations; summary.py writes the metrics as sentences and
-tables, sweep.py adds the last sweep.
+tables.
 """

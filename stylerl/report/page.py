@@ -31,7 +31,6 @@ REWARD_NUMBERS = {
     "AUROC against what does not parse": ["broken_auroc"],
     "length bias, compliant": ["length_bias", "compliant"],
     "length bias, violating": ["length_bias", "violating"],
-    "AUROC on rollouts": ["rollouts", "auroc"],
 }
 
 

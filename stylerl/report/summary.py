@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -31,6 +32,7 @@ from stylerl.evaluation.guards import (
     non_compliance_cut,
 )
 
+REPORT = Path("artifacts/report/report.html")
 BASELINES = {
     "human": "the human's own text",
 }

@@ -1,8 +1,8 @@
 """The reward dataset: what the reward models are trained and evaluated on.
 
-Three sources: labelled snippets (half of them corrupted), snippets that were
-made unparsable, since a policy writes such text too and no labelled snippet is
-like that, and rollouts of an earlier policy.
+Labelled snippets, half of them corrupted, and snippets that were made
+unparsable, since a policy writes such text too and no labelled snippet is like
+that.
 """
 
 import random
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from stylerl.config import RewardConfig
-from stylerl.reward_models import pairs, refresh
+from stylerl.reward_models import pairs
 from stylerl.reward_models.preference_pair import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
+UNPARSABLE_SHARE = 0.1  # of the labels, and of the pairs, to learn from
 MINIMAL_PAIRS = 4  # of the eval set, for each unparsable pair
 
 
@@ -25,25 +26,22 @@ class RewardDataset(NamedTuple):
 
     labels: pd.DataFrame  # at least text, compliant and score
     pairs: list[Preference]
-    rollouts: pd.DataFrame  # as `refresh.label` gives
 
 
 def train_set(
     labels: pd.DataFrame,
-    rollouts: pd.DataFrame,
     judge: "Judge",
     config: RewardConfig,
     seed: int,
 ) -> RewardDataset:
-    """From the training split; `config.unparsable_share` of it does not parse.
+    """From the training split; UNPARSABLE_SHARE of it does not parse.
 
-    `labels` are rows of labels.parquet.  The rollouts are among the labels
-    and the pairs as well.
+    `labels` are rows of labels.parquet.
     """
     train = labels[labels["split"] == "train"]
     rng = random.Random(f"{seed}:damage")
     count, several = (
-        round(config.unparsable_share * size)
+        round(UNPARSABLE_SHARE * size)
         for size in (config.labels, config.pairs)
     )
     unparsable = pairs.unparsable(train, judge, count, rng)
@@ -55,19 +53,13 @@ def train_set(
         {"text": [pair.rejected for pair in unparsable]}
     ).assign(compliant=False, score=0.0)
     found = train.head(config.labels - len(unparsable))
-    new = rollouts[rollouts["split"] == "train"]
     columns = ["text", "compliant", "score"]
-    frames = [each[columns] for each in (found, negatives, new) if len(each)]
-    return RewardDataset(
-        pd.concat(frames, ignore_index=True),
-        learnt + refresh.pairs(new),
-        new,
-    )
+    frames = [each[columns] for each in (found, negatives) if len(each)]
+    return RewardDataset(pd.concat(frames, ignore_index=True), learnt)
 
 
 def eval_set(
     labels: pd.DataFrame,
-    rollouts: pd.DataFrame,
     judge: "Judge",
     config: RewardConfig,
     seed: int,
@@ -82,5 +74,4 @@ def eval_set(
             *pairs.minimal(valid, judge, config.held_out, seed),
             *pairs.unparsable(valid, judge, count, rng),
         ],
-        rollouts[rollouts["split"] == "valid"],
     )

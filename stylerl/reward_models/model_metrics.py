@@ -44,7 +44,7 @@ def measure(
 ) -> Measured:
     """Both models on held-out texts; docs/metrics.md defines the keys."""
     # 1. The pairs: which differ in length, which do not parse.
-    labels, rollouts = eval_set.labels, eval_set.rollouts
+    labels = eval_set.labels
     pairs = pd.DataFrame(eval_set.pairs, columns=Preference._fields)
     pairs["matched"] = _same_length(pairs, classifier.tokenizer)
     broken = pairs["rule"] == UNPARSABLE
@@ -56,20 +56,19 @@ def measure(
             "pairs": int((~broken).sum()),
             "pairs_matched": int((~broken & pairs["matched"]).sum()),
             "broken": int(broken.sum()),
-            "rollouts": len(rollouts),
         }
     }
-    # 3. Each model: on labels, on pairs, and on an earlier policy's rollouts.
+    # 3. Each model, on labels and on pairs.
     for name, model in (("classifier", classifier), ("pairwise", pairwise)):
         texts = labels["text"], pairs["chosen"], pairs["rejected"]
-        scores, better, worse, new = (
-            score_texts(*model, each.tolist(), batch_size)
-            for each in (*texts, rollouts["text"])
+        scores, better, worse = (
+            score_texts(*model, each.tolist(), batch_size) for each in texts
         )
         pairs[name] = won(better, worse)
         clean = scores[labels["compliant"].to_numpy(dtype=bool)]
         metrics[name] = {
-            **_agreement(labels, scores),
+            "auroc": auroc(labels["compliant"], scores),
+            "score_correlation": rank_correlation(labels["score"], scores),
             "length_bias": length_bias(
                 labels["compliant"], scores, labels["text"].map(len)
             ),
@@ -83,24 +82,12 @@ def measure(
                 [*clean, *worse[broken]],
             ),
         }
-        if len(rollouts):
-            metrics[name]["rollouts"] = _agreement(rollouts, new)
         if name == "classifier":  # only its scores are probabilities
             found = calibration(labels["compliant"], scores)
             metrics[name]["accuracy"] = accuracy(labels["compliant"], scores)
             metrics[name]["calibration_error"] = found.error
     metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
     return Measured(_rounded(metrics), found.table.round(DIGITS))
-
-
-def _agreement(
-    labels: pd.DataFrame, scores: ArrayLike
-) -> dict[str, float | None]:
-    """How far scores agree with the judge's labels and style scores."""
-    return {
-        "auroc": auroc(labels["compliant"], scores),
-        "score_correlation": rank_correlation(labels["score"], scores),
-    }
 
 
 def _same_length(

@@ -45,6 +45,7 @@ from stylerl.supervised.training import Log
 
 LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
 PART = 4  # labels, or pairs, at once on a CPU, for memory's sake
+PULL = 0.01  # of the pairwise rewards towards 0
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 
 
@@ -158,7 +159,7 @@ def train_pairwise(
                 **_arguments(config, seed, Path(scratch)),
                 max_length=None,
                 remove_unused_columns=False,  # "length" groups the batches
-                center_rewards_coefficient=config.center_rewards_coefficient,
+                center_rewards_coefficient=PULL,
             ),
             train_dataset=dataset,
             processing_class=tokenizer,

@@ -59,10 +59,10 @@ def test_parameters(tmp_path):
     path.write_text(config.render(Params()))
     assert doctor.check_parameters(path).status is Status.OK
 
-    path.write_text("ppo:\n  gamma: 2\n")
+    path.write_text("ppo:\n  gae_lambda: 2\n")
     found = doctor.check_parameters(path)
     assert found.status is Status.FAIL
-    assert "ppo.gamma must be at most 1" in found.detail
+    assert "ppo.gae_lambda must be at most 1" in found.detail
 
 
 def test_a_port_that_is_taken_is_a_warning():

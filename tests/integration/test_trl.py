@@ -69,7 +69,7 @@ def test_losses_agree():
     found = ours(given, lengths, mask)
     ratio = pm.ratio_of(given["new_logprobs"], given["logprobs"])
     clip = SETTINGS["cliprange"]
-    policy, _ = pm.policy_loss(ratio, found["advantages"], clip, clip)
+    policy, _ = pm.policy_loss(ratio, found["advantages"], clip)
     value, _ = pm.value_loss(
         given["vpred"],
         given["values"],

@@ -210,7 +210,7 @@ def test_what_needs_a_checkout_says_so_in_one_line(
     environment: Path, tmp_path: Path
 ) -> None:
     """The first as a process, the others one after the other in another."""
-    names = ["run", "sweep", "serve", "collect", "report", "complete"]
+    names = ["run", "serve", "collect", "report", "complete"]
     done = run(environment, tmp_path, "stylerl", "run")
     assert done.returncode == 2
     others = [*names[1:-1], "complete x"]

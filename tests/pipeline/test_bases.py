@@ -73,7 +73,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
-        for name in ("dvc.yaml", "preferences.jsonl", "rollouts.jsonl"):
+        for name in ("dvc.yaml", "preferences.jsonl"):
             shutil.copy(ROOT / name, folder)
         write_corpus(Path("data/corpus.parquet"), 200)
         params = config.override(config.Params(), bases.LITTLE)

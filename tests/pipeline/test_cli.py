@@ -17,7 +17,6 @@ from stylerl.pipeline import tracking, workspace
 
 COMMANDS = [
     "run",
-    "sweep",
     "serve",
     "collect",
     "judge",
@@ -126,7 +125,6 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
             f"got {'9' * 30}",
         ),
         (["run"], "params.yaml does not exist"),
-        (["sweep"], "params.yaml does not exist"),
         (["run", "--preset", "huge"], "preset must be one of default"),
         (["report"], "artifacts/report/report.html does not exist"),
     ],
@@ -141,9 +139,7 @@ def test_one_message_and_exit_code_2(
     assert last.startswith("stylerl: ") and message in last
 
 
-@pytest.mark.parametrize(
-    "command", ["run", "sweep", "serve", "collect", "report"]
-)
+@pytest.mark.parametrize("command", ["run", "serve", "collect", "report"])
 @pytest.mark.parametrize("mark", ["dvc.yaml", "flows"])
 def test_what_needs_a_checkout_says_so(
     command: str,

@@ -44,7 +44,7 @@ stages:
 DATA = "outs: [{path: data, md5: dd.dir}]"
 PARAMS = (
     "seed: 0\nsft: {rate: 0.1, base: artifacts/base}\n"
-    "ppo: {kl_coef: 0.05, gamma: 1.0, code: a.py}\n"
+    "ppo: {kl_coef: 0.05, clip_coef: 0.2, code: a.py}\n"
 )
 
 
@@ -108,7 +108,7 @@ def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
     ("change", "changed"),
     [
         (replace("params.yaml", "0.05", "0.06"), {"ppo"}),
-        (replace("params.yaml", "gamma: 1.0", "gamma: 0.9"), set()),
+        (replace("params.yaml", "clip_coef: 0.2", "clip_coef: 0.3"), set()),
         (replace("params.yaml", "rate: 0.1", "rate: 0.2"), {"sft"}),
         (replace("params.yaml", "seed: 0", "seed: 1"), {"base", "sft"}),
         (replace("ppo.py", "1", "2"), {"ppo"}),

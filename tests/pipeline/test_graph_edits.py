@@ -74,7 +74,6 @@ def after_first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "data/corpus").write_text("code")
     (folder / "results").mkdir()
     (folder / "preferences.jsonl").touch()
-    (folder / "rollouts.jsonl").touch()
     (folder / "command.py").write_text(COMMAND)
     (folder / "params.yaml").write_text(config.render(config.Params()))
     (folder / "dvc.yaml").write_text(with_cheap_commands())

@@ -98,8 +98,7 @@ def test_every_stage_of_the_notebook(
     write_gpt2(Path("codeparrot-small"))
     write_distilbert(Path("distilbert-base-uncased"))
     write_data_set(Path("codeparrot-clean"), files=120)
-    for name in ("preferences.jsonl", "rollouts.jsonl"):
-        shutil.copy(ROOT / name, tmp_path)
+    shutil.copy(ROOT / "preferences.jsonl", tmp_path)
 
     assert cli.main(["collect", "--source", "hub", "./codeparrot-clean"]) == 0
     bases = {

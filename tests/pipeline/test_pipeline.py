@@ -41,8 +41,6 @@ from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
 from flows.rlhf import rlhf
-from flows.rounds import iterate
-from flows.sweep import sweep
 from stylerl import config, storage
 from stylerl.cli import commands, serve
 from stylerl.errors import (
@@ -115,12 +113,10 @@ def main():
                 digest.update(file.read_bytes())
         text = digest.hexdigest()
         if NAME == "ppo":
-            digest.update(Path(params.reward.rollouts).read_bytes())
-            text = f"{digest.hexdigest()} {params.ppo.kl_coef}"
+            text = f"{text} {params.ppo.kl_coef}"
         out = Path("artifacts", NAME)
         out.mkdir(parents=True)
         (out / "model").write_text(text)
-        (out / "rollouts.jsonl").write_text(text)
         run.log_metrics({"loss": 0.5}, step=1)
         if NAME == "ppo":
             print("update 3: critical alarm: KL explosion: KL to the "
@@ -139,7 +135,7 @@ def evaluate(run):
     Path("metrics/evaluate.json").write_text(json.dumps(metrics))
     Path("artifacts/report").mkdir()
     Path("artifacts/report/report.html").write_text(
-        "<p>report</p><!-- sweep -->")
+        "<p>report</p>")
     table = pd.DataFrame({"model": ["ppo"]})
     table.attrs = {"judge": "0123", "split": "test"}
     storage.write_table(Path("artifacts/evaluate/completions.parquet"), table)
@@ -208,7 +204,6 @@ def new_workspace(folder: Path) -> None:
     (folder / "data/corpus").write_text("raw code")
     (folder / "orders").mkdir()
     (folder / "stage.py").write_text(STAGE_SCRIPT)
-    (folder / "rollouts.jsonl").write_text("\n")
     (folder / "preferences.jsonl").touch()
     (folder / "params.yaml").write_text(config.render(config.Params()))
     (folder / "dvc.yaml").write_text(declared())
@@ -828,56 +823,9 @@ def process_of(call: str, before: str = "") -> list[str]:
     code = f"""{before}
 from stylerl.pipeline import process
 with process.importing():
-    import flows.sweep  # and with it flows.rlhf
+    import flows.rlhf
 {call}"""
     return [sys.executable, "-c", code]
-
-
-def test_a_killed_sweep_goes_on_and_leaves_no_trace(folder: Path) -> None:
-    before, text = policy(), Path("params.yaml").read_text()
-    versions = len(tracking.connect().search_model_versions())
-    grid = {"ppo.kl_coef": [0.8, 0.9]}
-    Path("orders/evaluate").write_text("none\nsleep")  # of the second point
-    process = subprocess.Popen(process_of(f"flows.sweep.sweep({grid})"))
-    wait_for(lambda: Path("sleeping").exists(), 400)  # a whole point before
-    assert config.load().ppo.kl_coef == 0.9
-    process.kill()
-    process.wait(60)
-    wait_for(lambda: not runs(int(Path("sleeping").read_text())), 20)
-    assert executed() == ["ppo", "evaluate"] * 2
-
-    points = sweep(grid)
-
-    # the first point's stages and the second's policy were there
-    assert executed() == ["ppo", "evaluate"] * 2 + ["evaluate"]
-    assert [point["setting"]["ppo.kl_coef"] for point in points] == [0.8, 0.9]
-    assert [point["kl"] for point in points] == [0.5, 0.5]
-    assert Path("params.yaml").read_text() == text
-    rlhf()  # what stood before the kill is restored, not run
-    assert executed() == ["ppo", "evaluate"] * 2 + ["evaluate"]
-    assert policy() == before
-    client = tracking.connect()
-    ids = [client.get_experiment_by_name(tracking.EXPERIMENT).experiment_id]
-    parent, killed = client.search_runs(ids, "tags.flow = 'sweep'")
-    assert children(parent.info.run_id) == ["FINISHED", "FINISHED"]
-    assert "**kl_coef 0.8**" in parent.data.tags["mlflow.note.content"]
-    page = client.download_artifacts(parent.info.run_id, "report.html")
-    assert "<h3>The last sweep</h3>" in Path(page).read_text()
-    assert len(client.search_model_versions()) == versions
-
-
-def test_a_second_round_learns_from_the_first(folder: Path) -> None:
-    learnt = {"ppo.reward": {"classifier": 1.0}}
-    iterate(2, params=learnt)
-    # the reward does not change this policy, so its evaluation stands
-    assert executed() == ["ppo", "ppo", "evaluate"]
-    assert config.load().reward.rollouts == "rounds/1.jsonl"
-    second = policy()
-    assert Path("rounds/1.jsonl").read_text() != second
-    assert "up to date" in dvc("status")
-    iterate(2, params=learnt)  # both rounds are there
-    assert executed() == ["ppo", "ppo", "evaluate"]
-    assert policy() == second
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,6 @@
-"""The stage `label`, killed with SIGKILL midway and started again."""
+"""The stage `label`, from a table of snippets to a table of labels."""
 
-import os
-import signal
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
+import json
 from pathlib import Path
 
 import pytest
@@ -14,29 +9,6 @@ from test_place import each_a_file
 
 from stylerl import config, storage
 from tasks import label
-
-ROOT = Path(__file__).parent.parent.parent
-# The stage, which writes five verdicts at once and is killed at the fourth
-# five.
-KILLED = """
-import os, signal
-from stylerl.judge import cache, judge, pool
-from tasks import label
-from stylerl.pipeline import process
-
-write, times = cache.VerdictCache.write, []
-
-def fatal(*arguments):
-    write(*arguments)
-    times.append(1)
-    if len(times) == 4:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-cache.VerdictCache.write = fatal
-judge.BATCH = 5
-pool.cores = lambda: 1  # a batch is for every core
-process.run_main(label.main)
-"""
 
 
 @pytest.fixture
@@ -52,25 +24,12 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_killed_stage_goes_on_where_it_stopped(
+def test_the_stage_writes_the_same_bytes_each_time(
     workspace: Path, judged: list[bytes]
 ) -> None:
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    assert not label.LABELS.exists()
-    verdicts = label.CHECKPOINTS / "verdicts.sqlite"
-    with closing(sqlite3.connect(verdicts)) as connection:
-        count = connection.execute("SELECT count(*) FROM verdicts").fetchone()
-    assert count == (20,)
-
     label.main()
-    assert len(judged) == 40
-    assert not label.CHECKPOINTS.exists()
-    resumed = label.LABELS.read_bytes()
+    assert len(judged) == 60
+    first = label.LABELS.read_bytes()
+    assert json.loads(label.METRICS.read_text())["snippets"]["train"] == 54
     label.main()
-    assert len(judged) == 40 + 60
-    assert label.LABELS.read_bytes() == resumed
+    assert label.LABELS.read_bytes() == first

@@ -139,7 +139,6 @@ def trainer(**changes):
         "precision": "fp32",
         "credit": "token",
         "kl_coef": 0.0,
-        "scale_rewards": False,
         **changes,
     }
     return PPOTrainer(
@@ -155,7 +154,7 @@ def trainer(**changes):
 def test_the_rewards_of_a_response_sum_to_its_score():
     ours = trainer(missing_eos_penalty=0.25)
     batch = ours.rollout()
-    rewards, _ = ours.learner.rewards(batch)
+    rewards = ours.learner.rewards(batch)[0] * ours.learner.reward_scale
     missing = 0.25 * ~torch.tensor(batch.finished)
     expected = batch.scores - missing
     assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)
@@ -176,18 +175,19 @@ def test_a_charge_may_count_more_than_the_response_loses_by_it():
     last action what it has with weight 1, and the sum is a point less."""
     once, thrice = trainer(), trainer(credit_weight=3.0)
     batch = once.rollout()
-    rewards, rest = once.learner.rewards(batch)
-    weighted, same_rest = thrice.learner.rewards(batch)
-    assert torch.equal(rest, same_rest)
+    found = []
+    for each in (once.learner, thrice.learner):
+        rewards, rest = each.rewards(batch)
+        returns = each.advantages(batch, rewards, rest)[1]
+        found.append([x * each.reward_scale for x in (rewards, rest, returns)])
+    rewards, rest, returns = found[0]
+    weighted, same_rest, more = found[1]
+    assert torch.allclose(rest, same_rest, atol=1e-6)
     gap = weighted - rewards
     assert torch.allclose(gap, 2 * batch.token_rewards, atol=1e-6)
     assert torch.allclose(gap.sum(dim=1), torch.tensor(-1.0), atol=1e-6)
     # And so the returns of the tokens before, which lambda does not shorten.
-    returns = [
-        each.learner.advantages(batch, own, rest)[1]
-        for each, own in ((once, rewards), (thrice, weighted))
-    ]
-    first = (returns[1] - returns[0])[:, 0]
+    first = (more - returns)[:, 0]
     assert torch.allclose(first, torch.tensor(-1.0), atol=1e-6)
 
 
@@ -198,8 +198,9 @@ def test_lambda_keeps_a_charge_from_the_tokens_before_it():
     batch = ours.rollout()
     rewards, outcomes = ours.learner.rewards(batch)
     _, returns, _ = ours.learner.advantages(batch, rewards, outcomes)
+    returns *= ours.learner.reward_scale
     rest = (batch.scores[:, None] + 0.5) * batch.mask
-    assert torch.allclose(returns, rest + batch.token_rewards)
+    assert torch.allclose(returns, rest + batch.token_rewards, atol=1e-6)
     assert (batch.token_rewards[:, 1:] == -0.5).any()
 
 

@@ -114,7 +114,6 @@ def test_every_statistic_of_ppo_is_defined_once() -> None:
         ent_coef=0.0,
         precision="fp32",
         learning_rate=0.1,
-        warmup=0.0,
         checkpoint_every=0,
     )
     trainer = PPOTrainer(

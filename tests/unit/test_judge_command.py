@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -198,11 +197,6 @@ ONE_LINE = [
     ("src/dirty.py 2>&-", 1, ""),
     ("src/gone.py 2>/dev/full", 2, ""),
     ("--format json src | head -1", 0, ""),  # head's exit code
-    ("--cache src/clean.py/c src", 2, "a folder that can be made"),
-    ("--cache /proc/none/c src", 2, "a folder that can be made"),
-    ("--cache /dev/full src", 2, "the disk is full"),
-    ("--cache pipes/fifo.py src", 2, "a cache that can be read and written"),
-    ("--cache src src", 2, "a cache that can be read and written"),
     ("--jobs 100000 src", 2, "at most 256"),
     ("--select ZZZ src", 2, "rule ZZZ"),
     ("--select N,B src", 2, "add pep8-naming to the plugins"),
@@ -290,9 +284,7 @@ def test_the_command_imports_nothing_large(project: Path) -> None:
 SCRIPT = """
 import sys
 from stylerl.cli import main
-from stylerl.judge import judge
 
-judge.BATCH = 10
 raise SystemExit(
     main.main(['judge', 'src', '--format', 'json', *sys.argv[1:]])
 )
@@ -309,25 +301,6 @@ def start(project: Path, *words: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env={"PYTHONPATH": str(ROOT)},
     )
-
-
-def test_a_killed_command_goes_on_from_its_cache(
-    project: Path, capsys: pytest.CaptureFixture[str], judged: list[bytes]
-) -> None:
-    process = start(project, "--jobs", "1", "--cache", "verdicts")
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-
-    assert run("src", "--cache", "verdicts", "--format", "json") == 1
-    # 303 files, of which at least the first ten were known.
-    known = 303 - len(judged)
-    assert 10 <= known < 303
-    resumed = capsys.readouterr().out
-    run("src", "--format", "json")
-    assert capsys.readouterr().out == resumed
 
 
 def test_a_reader_that_leaves_is_no_error(project: Path) -> None:

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from stylerl.config import Params
 from stylerl.errors import ConfigError, ModelError, TrainingError
 from stylerl.lm.models import encode_prompt, fit_to_tokenizer, load_tokenizer
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, learner
 from stylerl.ppo.health import alarms
 from stylerl.ppo.policy import PolicyWithValue
 
@@ -154,7 +154,6 @@ def test_eos_is_the_last_action_and_carries_the_score():
         batch_size=16,
         baseline="value",
         gae_lambda=0.0,
-        scale_rewards=False,
     )
     seen = {}
     learn = trainer.learner.take_step
@@ -173,9 +172,8 @@ def test_eos_is_the_last_action_and_carries_the_score():
         token = batch.input_ids[row][int(batch.prompt_lengths[row]) + last]
         assert (token == 1) == finished
         charged = batch.scores[row] - (0.0 if finished else 1.0)
-        assert seen["returns"][row, last].item() == pytest.approx(
-            charged.item()
-        )
+        returned = seen["returns"][row, last] * trainer.learner.reward_scale
+        assert returned.item() == pytest.approx(charged.item())
         assert seen["returns"][row].count_nonzero() <= 1
 
 
@@ -186,7 +184,6 @@ def test_a_stop_string_finishes_a_response():
         stop_strings=("e",),
         batch_size=32,
         kl_coef=0.0,
-        scale_rewards=False,
         missing_eos_penalty=5.0,
     )
     batch = trainer.rollout()
@@ -200,6 +197,7 @@ def test_a_stop_string_finishes_a_response():
         stopped += ended
     assert stopped > 0
     rewards = trainer.learner.rewards(batch)[0].sum(dim=1)
+    rewards *= trainer.learner.reward_scale
     cut = ~torch.tensor(batch.finished)
     assert torch.allclose(rewards, batch.scores - 5.0 * cut, atol=1e-6)
 
@@ -230,9 +228,11 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
         whole = text[: text.rfind("\n") + 1]
         assert judged == (text if finished or not whole_lines else whole)
     assert batch.scores.tolist() == [0.5] * 8
-    trainer = make(missing_eos_penalty=2.0, scale_rewards=False, kl_coef=0.0)
+    trainer = make(missing_eos_penalty=2.0, kl_coef=0.0)
     rewards = trainer.learner.rewards(batch)[0].sum(dim=1)
-    assert rewards.tolist() == [0.5 if f else -1.5 for f in batch.finished]
+    rewards *= trainer.learner.reward_scale
+    charged = [0.5 if finished else -1.5 for finished in batch.finished]
+    assert rewards.tolist() == pytest.approx(charged)
 
 
 # ---- Steps, weighting, gradients. ----------------------------------------
@@ -244,7 +244,7 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
 def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
     trainer = make(
         batch_size=batch_size,
-        baseline="batch",
+        baseline="value",
         num_minibatches=minibatches,
         update_epochs=epochs,
         pass_tokens=1,
@@ -289,8 +289,9 @@ def test_micro_batches_change_no_update(build):
         assert numbers == pytest.approx(results[0][1], abs=1e-4)
 
 
-def test_the_gradient_is_clipped_and_its_norm_logged():
-    trainer = make(max_grad_norm=1e-3, update_epochs=1, num_minibatches=1)
+def test_the_gradient_is_clipped_and_its_norm_logged(monkeypatch):
+    monkeypatch.setattr(learner, "MAX_GRAD_NORM", 1e-3)
+    trainer = make(update_epochs=1, num_minibatches=1)
     norms = []
 
     def hook(*_):
@@ -311,33 +312,6 @@ def test_the_reference_never_moves():
     for a, b in zip(before, trainer.reference.parameters(), strict=True):
         assert torch.equal(a, b)
     assert last.metrics["objective/kl"] > 0.01
-
-
-def test_an_update_stops_early_at_the_target_kl():
-    """At this rate the first step of 8 already passes 1e-4 nats."""
-    options = {"learning_rate": 0.01, "warmup": 0.0, "update_epochs": 4}
-    free = make(**options)
-    numbers = free.update(free.rollout())
-    assert numbers["policy/steps"] == 8
-    bound = make(target_kl=1e-4, **options)
-    numbers = bound.update(bound.rollout())
-    assert numbers["policy/steps"] == 1
-
-
-def test_an_update_without_a_step_is_no_error():
-    """Its old log-probabilities are wrong by a nat, so the very first
-    minibatch is beyond the target; nothing is learnt, nothing breaks."""
-    trainer = make(target_kl=1e-4)
-    batch = trainer.rollout()
-    before = weights(trainer)
-    off = dataclasses.replace(
-        batch, logprobs=batch.logprobs - batch.mask.float()
-    )
-    numbers = trainer.update(off)
-    assert "policy/steps" not in numbers
-    assert "updates too big" not in {a.name for a in alarms([numbers])}
-    for a, b in zip(before, weights(trainer), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_a_gradient_that_is_not_finite_is_one_clear_error():
@@ -378,20 +352,8 @@ def test_the_policy_reaches_a_known_optimum():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("baseline", "kl_penalty"),
-    [
-        ("value", "reward"),
-        ("auto", "reward"),
-        ("batch", "reward"),
-        ("group", "reward"),
-        ("batch", "loss"),
-        ("group", "loss"),
-    ],
-)
-def test_the_policy_reaches_the_optimum_under_the_penalty(
-    baseline, kl_penalty
-):
+@pytest.mark.parametrize("baseline", ["value", "group"])
+def test_the_policy_reaches_the_optimum_under_the_penalty(baseline):
     """One token, worth 1 if it is even, beta = 1/2: the optimum is
     pi*(a) = pi_ref(a) exp(2 s(a)) / Z, so that even tokens have
     p e^2 / (p e^2 + 1 - p), where pi_ref gives them p."""
@@ -418,7 +380,6 @@ def test_the_policy_reaches_the_optimum_under_the_penalty(
         learning_rate=3e-3,
         kl_coef=0.5,
         baseline=baseline,
-        kl_penalty=kl_penalty,
         missing_eos_penalty=0.0,
     )
     history = []
@@ -468,7 +429,6 @@ def final_kl(**changes):
             "updates": 12,
             "batch_size": 64,
             "update_epochs": 4,
-            "schedule": "constant",
             "missing_eos_penalty": 0.0,
             "whole_lines": True,
             **changes,
@@ -480,13 +440,11 @@ def final_kl(**changes):
 @pytest.mark.slow
 def test_a_huge_beta_keeps_the_policy_at_the_reference():
     """What is left at beta = 100 and 10,000 is the noise of the gradient:
-    with the return's scale in the value loss it was 6 nats.  The penalty
-    works in the loss as well; without one it does not matter where it is."""
+    with the return's scale in the value loss it was 6 nats."""
     free = final_kl(kl_coef=0.0)
     assert free > 1.5
     assert final_kl(kl_coef=100.0) < 0.5 * free
     assert final_kl(kl_coef=1e4) < 0.5 * free
-    assert final_kl(kl_coef=10.0, kl_penalty="loss") < 0.5 * free
 
 
 def test_the_scale_of_the_reward_changes_no_update():
@@ -522,9 +480,8 @@ def test_an_entropy_bonus_raises_entropy():
 # ---- The baseline. -------------------------------------------------------
 
 
-@pytest.mark.parametrize("baseline", ["batch", "group"])
-def test_without_a_critic_there_is_no_value(baseline, tokenizer):
-    trainer = make(baseline=baseline)
+def test_without_a_critic_there_is_no_value():
+    trainer = make(baseline="group")
     assert trainer.policy.value_head is None
     batch = trainer.rollout()
     assert not batch.values.any()
@@ -538,25 +495,6 @@ def test_a_group_is_of_one_prompt_and_of_different_draws():
     assert [len(set(batch.prompts[i : i + 4])) for i in (0, 4)] == [1, 1]
     assert batch.prompts[0] != batch.prompts[4]
     assert len({tuple(ids) for ids in batch.input_ids[:4]}) > 1
-
-
-def test_auto_uses_a_value_that_explains_something_and_no_other():
-    """A value of twice the outcome's deviation explains it; its opposite
-    does not, and then the advantages are those of the batch's mean."""
-    trainer = make(baseline="auto", ent_coef=0.0, updates=9)
-    batch = trainer.rollout()
-    plain = make(baseline="batch", ent_coef=0.0, updates=9)
-    outcome = batch.scores[:, None] * batch.mask
-    found = {}
-    for sign in (1, -1):
-        learner = trainer.learner
-        rewards, outcomes = plain.learner.rewards(batch)
-        values = sign * outcome / plain.learner.reward_scale
-        believed = dataclasses.replace(batch, values=values)
-        found[sign] = learner.advantages(believed, rewards, outcomes)
-        reference, *_ = plain.learner.advantages(batch, rewards, outcomes)
-        assert torch.equal(found[sign][0], reference) == (sign < 0)
-    assert found[1][2] > 0 > found[-1][2]
 
 
 def test_a_head_and_a_baseline_that_does_not_use_it_are_refused(tokenizer):
@@ -720,7 +658,7 @@ def test_a_model_as_from_pretrained_gives_it_trains(name, dtype, tmp_path):
     tokenizer = load_tokenizer(tmp_path)
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype)
     fit_to_tokenizer(model.train(), tokenizer)
-    trainer = make(model, tokenizer=tokenizer, learning_rate=1e-5, warmup=0.0)
+    trainer = make(model, tokenizer=tokenizer, learning_rate=1e-5)
     before = weights(trainer)
     first, *_ = [step.metrics for step in trainer]
     assert first["objective/kl"] == pytest.approx(0, abs=1e-4)

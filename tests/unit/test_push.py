@@ -104,13 +104,13 @@ def test_a_model_of_no_run_has_no_scores() -> None:
 def test_what_transformers_loads_goes(llama_folder, tmp_path, capsys) -> None:
     source = tmp_path / "source"
     subprocess.run(["cp", "-r", llama_folder, source], check=True)
-    (source / "rollouts.jsonl").write_text("{}\n")
+    (source / "notes.jsonl").write_text("{}\n")
     target = tmp_path / "new" / "policy"
     assert cli.main(["push", str(source), str(target)]) == 0
     assert capsys.readouterr().out == f"{target}, with its card README.md\n"
     names = {path.name for path in target.iterdir()}
     own = {path.name for path in source.iterdir()}
-    assert names == (own | {"README.md"}) - {"rollouts.jsonl"}
+    assert names == (own | {"README.md"}) - {"notes.jsonl"}
     models = [
         AutoModelForCausalLM.from_pretrained(folder)
         for folder in (llama_folder, target)

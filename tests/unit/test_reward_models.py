@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import json
 import math
 import random
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from stylerl.judge import Judge
 from stylerl.lm.models import load_scorer, load_tokenizer, save_model
 from stylerl.reward import scorers
 from stylerl.reward.scorers import Scorer, score_texts
-from stylerl.reward_models import dataset, pairs, refresh, scorer_training
+from stylerl.reward_models import dataset, pairs, scorer_training
 from stylerl.reward_models import model_metrics as reward_metrics
 from stylerl.reward_models.dataset import RewardDataset
 from stylerl.reward_models.preference_pair import Preference
@@ -249,91 +248,22 @@ def test_break_syntax_keeps_what_is_before_the_body(start: int) -> None:
 
 # ---- Reward dataset -------------------------------------------------------
 
-ROLLOUTS = [
-    # of the first prompt: clean, and with E703 in the completion
-    {"prompt": "def f(a):\n", "completion": "    return a\n"},
-    {"prompt": "def f(a):\n", "completion": "    return a;\n"},
-    {"prompt": "def f(a):\n", "completion": "    return a;\n"},
-    # violations of the prompt are not charged; this does not parse
-    {"prompt": "def g(a,b):\n", "completion": "    return a\n"},
-    {"prompt": "def h(a):\n", "completion": "    return (\n"},
-]
 
-
-def test_rollouts_are_labelled_by_the_judge(tmp_path: Path) -> None:
-    path = tmp_path / "rollouts.jsonl"
-    lines = [json.dumps({**row, "finished": True}) for row in ROLLOUTS]
-    path.write_text("\n" + "\n".join(lines) + "\n")
-    found = refresh.label(refresh.read(path), Judge(JudgeConfig()))
-    assert found["text"].tolist() == [
-        row["prompt"] + row["completion"]
-        for row in (ROLLOUTS[i] for i in (0, 1, 3, 4))
-    ]
-    assert found["compliant"].tolist() == [True, False, True, False]
-    assert found["score"].tolist() == [1.0, 0.9, 1.0, 0.0]
-    assert found.groupby("prompt")["split"].nunique().max() == 1
-    (pair,) = refresh.pairs(found)
-    assert pair.chosen == "def f(a):\n    return a\n"
-    assert pair.rejected == "def f(a):\n    return a;\n"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "rollouts.jsonl, line 1 must be a JSON object"),
-        ("[]", "line 1 must be a JSON object"),
-        (
-            '{"prompt": "", "completion": "", "finished": 1}',
-            "must be a bool",
-        ),
-        ('{"prompt": "", "finished": true}', "its completion must be a str"),
-    ],
-)
-def test_a_line_that_is_no_rollout_is_an_error(
-    line: str, message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "rollouts.jsonl"
-    path.write_text(line + "\n")
-    with pytest.raises(DataError, match=message):
-        refresh.read(path)
-    with pytest.raises(DataError, match="copy artifacts/ppo/rollouts"):
-        refresh.read(tmp_path / "absent.jsonl")
-
-
-def test_what_is_learnt_is_found_broken_and_rolled_out() -> None:
+def test_what_is_learnt_is_found_and_broken() -> None:
     judge, labels = Judge(JudgeConfig()), _labels(40)
-    rollouts = pd.DataFrame(
-        {
-            "text": ["a = 1\n", "a = 1;\n", "b = 1\n"],
-            "prompt": ["a", "a", "b"],
-            "split": ["train", "train", "valid"],
-            "compliant": [True, False, True],
-            "score": [1.0, 0.9, 1.0],
-        }
-    )
-    config = RewardConfig(
-        labels=20, pairs=20, unparsable_share=0.3, held_out=8
-    )
-    learnt = dataset.train_set(labels, rollouts, judge, config, seed=0)
+    config = RewardConfig(labels=30, pairs=30, held_out=8)
+    learnt = dataset.train_set(labels, judge, config, seed=0)
     unparsable = [not judge.verdict(t).parsed for t in learnt.labels["text"]]
-    assert 4 <= sum(unparsable) <= 6  # 0.3 of 20, some confirmed by luck only
+    assert 2 <= sum(unparsable) <= 3  # 0.1 of 30, some confirmed by luck only
     assert not learnt.labels["compliant"][unparsable].any()
-    assert len(learnt.labels) == 20 + 2
-    assert set(rollouts["text"][:2]) <= set(learnt.labels["text"])
+    assert len(learnt.labels) == 30
     assert not learnt.labels["text"].str.contains("valid").any()
     rules = [pair.rule for pair in learnt.pairs]
-    assert 4 <= rules.count("E999") <= 6
-    assert learnt.pairs[-1].chosen == "a = 1\n"
-    eval_set = dataset.eval_set(labels, rollouts, judge, config, seed=0)
+    assert 2 <= rules.count("E999") <= 3
+    eval_set = dataset.eval_set(labels, judge, config, seed=0)
     assert len(eval_set.labels) == 8
-    assert eval_set.rollouts["text"].tolist() == ["b = 1\n"]
     rules = [pair.rule for pair in eval_set.pairs]
     assert (len(rules) - rules.count("E999"), rules.count("E999")) == (8, 2)
-    plain = dataclasses.replace(config, unparsable_share=0.0)
-    learnt = dataset.train_set(labels, rollouts[:0], judge, plain, seed=0)
-    assert learnt.labels["text"].tolist() == (
-        labels["text"][labels["split"] == "train"].head(20).tolist()
-    )
 
 
 # ---- The scorer ----------------------------------------------------------
@@ -523,14 +453,10 @@ def test_margin_and_centring_are_in_the_loss(
     def log(numbers: Mapping[str, float], step: int) -> None:
         losses.append(numbers["loss"])
 
-    still = dataclasses.replace(
-        config,
-        epochs=5.0,
-        learning_rate=1e-12,
-        center_rewards_coefficient=0.0,
-    )
+    still = dataclasses.replace(config, epochs=5.0, learning_rate=1e-12)
+    monkeypatch.setattr(scorer_training, "PULL", 0.0)
     scorer_training.train_pairwise([pair] * 4, [text], still, 0, log)
-    still = dataclasses.replace(still, center_rewards_coefficient=3.0)
+    monkeypatch.setattr(scorer_training, "PULL", 3.0)
     plain = pair._replace(margin=0.0)
     scorer = scorer_training.train_pairwise([plain] * 4, [text], still, 0, log)
     raw = scorer.model.config.reward_centre  # the text's own reward
@@ -546,18 +472,17 @@ def test_training_again_gives_the_same_scores(config: RewardConfig) -> None:
     assert (score_texts(*first, TEXTS) == score_texts(*second, TEXTS)).all()
 
 
-def _eval_set(rollouts: pd.DataFrame) -> RewardDataset:
+def _eval_set() -> RewardDataset:
     labels = _labels(4)
     broken = Preference("E999", "x = f(1)\n", "x = f(1\n")
     return RewardDataset(
-        labels[labels["split"] == "valid"], [*_pairs(3), broken], rollouts
+        labels[labels["split"] == "valid"], [*_pairs(3), broken]
     )
 
 
 def test_measure(config: RewardConfig) -> None:
     # Untrained models on a table whose counts are known.
-    rollouts = _labels(3).assign(prompt="")  # 4 compliant, 2 not
-    eval_set = _eval_set(rollouts)
+    eval_set = _eval_set()
     classifier = scorer_training.new_scorer(config, seed=0)
     classifier.model.config.problem_type = scorers.CLASSIFIES
     pairwise = scorer_training.new_scorer(config, seed=1)
@@ -571,7 +496,6 @@ def test_measure(config: RewardConfig) -> None:
         "pairs": 3,
         "pairs_matched": 3,  # one token longer, the semicolon
         "broken": 1,
-        "rollouts": 6,
     }
     rule, model = metrics["rules"]["E703"], metrics["pairwise"]
     assert rule["pairs"] == 3
@@ -586,32 +510,21 @@ def test_measure(config: RewardConfig) -> None:
         labels = [1] * len(good) + [0] * len(bad)
         return reward_metrics.auroc(labels, scores)
 
-    for frame, value in (
-        (eval_set.labels, model),
-        (rollouts, model["rollouts"]),
-    ):
-        clean = frame["compliant"]
-        assert value["auroc"] == pytest.approx(
-            auroc(frame["text"][clean], frame["text"][~clean]), abs=1e-6
-        )
-    good = eval_set.labels["text"][eval_set.labels["compliant"]]
+    clean = eval_set.labels["compliant"]
+    good, bad = eval_set.labels["text"][clean], eval_set.labels["text"][~clean]
+    assert model["auroc"] == pytest.approx(auroc(good, bad), abs=1e-6)
     assert model["broken_auroc"] == pytest.approx(
         auroc(good, pd.Series(["x = f(1\n"])), abs=1e-6
     )
     assert not math.isnan(metrics["classifier"]["calibration_error"])
 
 
-def test_without_rollouts_and_pairs_there_is_no_share(
-    config: RewardConfig,
-) -> None:
-    eval_set = _eval_set(refresh.label([], Judge(JudgeConfig())))._replace(
-        pairs=[]
-    )
+def test_without_pairs_there_is_no_share(config: RewardConfig) -> None:
+    eval_set = _eval_set()._replace(pairs=[])
     pairwise = scorer_training.new_scorer(config, seed=1)
     found = reward_metrics.measure(pairwise, pairwise, eval_set, batch_size=2)
     assert found.metrics["pairwise"]["pairs_right"] is None
     assert found.metrics["pairwise"]["broken_auroc"] is None
-    assert "rollouts" not in found.metrics["pairwise"]
 
 
 def test_labels_of_one_kind_are_an_error(config: RewardConfig) -> None:
