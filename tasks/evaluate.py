@@ -3,7 +3,9 @@
 Its tables depend on nothing but the inputs.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -28,6 +30,7 @@ CLASSIFIER = Path("artifacts/reward/classifier")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 METRICS = Path("metrics/evaluate.json")
 RULES = Path("metrics/rules.csv")
+SKILL = Path("metrics/skill.json")
 
 
 def main() -> None:
@@ -53,11 +56,21 @@ def main() -> None:
             CLASSIFIER,
             places.places(FILES, held_out),
         )
+        add_skill(result.metrics, storage.read_json(SKILL))
         write(result, judge, params)
         run.log_metrics(result.metrics)
         run.log_table("completions.json", _side_by_side(result.completions))
         for path in (METRICS, RULES, COMPLETIONS):
             run.log_file(path)
+
+
+def add_skill(metrics: dict[str, Any], skill: Mapping[str, Any]) -> None:
+    """Put what the stage `skill` measured beside the other metrics."""
+    for key, values in skill.items():
+        if key in metrics:  # a model, or a pair
+            metrics[key] |= values
+        else:
+            metrics.setdefault("skill", {})[key] = values
 
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:

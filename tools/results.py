@@ -38,8 +38,8 @@ RUNS = BENCHMARKS / "runs"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (  # the first ROWS of them that a run has
     "residual_compliance", "standardised_residual", "compliance",
-    "standardised_compliance", "parse_rate", "length_median", "statements",
-    "resolved_names", "kl", "bits_per_byte",
+    "standardised_compliance", "skill", "joint", "parse_rate",
+    "length_median", "resolved_names", "kl", "statements", "bits_per_byte",
 )  # fmt: skip
 ROWS = 10  # of the README's table
 SEED_METRICS = (

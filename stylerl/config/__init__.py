@@ -25,6 +25,7 @@ from stylerl.config.sections import (
     PPOConfig,
     RewardConfig,
     SFTConfig,
+    SkillConfig,
     presets,
 )
 from stylerl.config.settings import to_dict
@@ -41,6 +42,7 @@ __all__ = [
     "Params",
     "RewardConfig",
     "SFTConfig",
+    "SkillConfig",
     "from_preset",
     "load",
     "override",

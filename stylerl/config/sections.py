@@ -475,6 +475,28 @@ class PPOConfig(Section):
 
 
 @dataclass(frozen=True)
+class SkillConfig(Section):
+    """Whether code still does its job: HumanEval, run in a sandbox."""
+
+    tests: str = setting(
+        "humaneval",
+        "whose problems the models finish; none runs nothing that a model "
+        "wrote",
+        choices=("humaneval", "none"),
+    )
+    lines: int = setting(
+        1,
+        "last lines of a solution that a model writes, the rest is given; 0 "
+        "asks for the whole function",
+        ge=0,
+        le=20,
+    )
+    samples: int = setting(
+        4, "completions a problem and model, beside a greedy one", ge=1, le=200
+    )
+
+
+@dataclass(frozen=True)
 class EvaluateConfig(Section):
     """Before and after, on prompts that no training saw."""
 
@@ -553,4 +575,5 @@ class Params(Section):
         credit_weight=4.0,
         constraints={"length": 1.0},
     )
+    skill: SkillConfig = SkillConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

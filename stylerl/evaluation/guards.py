@@ -130,6 +130,11 @@ def guards(metrics: Metrics) -> list[Guard]:
     found.append(_forgotten(sft, ppo))
     if "resolved_names" in gain:  # an older evaluation has none
         found.append(not_worse("names that resolve", "resolved_names"))
+    if why := metrics.get("skill", {}).get("why_not"):
+        unknown = ("not measured", "not measured")
+        found.append(Guard("skill", True, str(why), unknown))
+    elif "skill" in gain:
+        found.append(not_worse("skill", "skill"))
     return [
         *found,
         not_worse("repeated lines", "repeated_lines"),

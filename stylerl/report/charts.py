@@ -145,8 +145,8 @@ def draw_frontier(
         for model, label in display.labels(metrics).items()
         if model != "base"
     ] + [
-        (f"best of {n}", "base", summary.kl_bound(n), metrics[name])
-        for n, name in summary.best_of(metrics)
+        (label, "base", summary.kl_bound(n), metrics[name])
+        for n, name, label in summary.best_of(metrics)
     ]
     return plots.lines(
         display.rename(

@@ -36,7 +36,10 @@ REPORT = Path("artifacts/report/report.html")
 BASELINES = {
     "human": "the human's own text",
 }
-BEST_OF = "best_of_"  # and how many it chooses from
+BEST_OF = {  # by the key, which ends with how many there are to choose from
+    "linter_best_of_": "SFT, best of {} by the linter",
+    "best_of_": "SFT, best of {} by the classifier",
+}
 
 
 FINDINGS = {
@@ -104,6 +107,13 @@ def headline(metrics: Metrics) -> str:
             f" After ruff's fixes and format it is {before}% and {after}%, "
             f"{_points(RESIDUAL, gain)}."
         )
+    rivals = [
+        f"{label} ({show_gain(OVER_SFT[0], metrics[name])} points over SFT)"
+        for _, name, label in best_of(metrics)
+        if metrics[name].get(OVER_SFT[0].key, -1) >= gain["compliance"]
+    ]
+    if rivals:
+        words += f" A rival does as well: {'; '.join(rivals)}."
     for kind, found in (
         ("Missed goals", goals(metrics)),
         ("Failed guards", guards(metrics)),
@@ -315,10 +325,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 
 def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
     """Label, and prompts, OVER_SFT and BASELINE_METRICS, of each baseline."""
-    chosen = {
-        name: f"SFT, best of {n} by the classifier"
-        for n, name in best_of(metrics)
-    }
+    chosen = {name: label for _, name, label in best_of(metrics)}
     return [
         (
             label,
@@ -333,10 +340,17 @@ def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
     ]
 
 
-def best_of(metrics: Metrics) -> list[tuple[int, str]]:
-    """How many each best of n chooses from, and its key, in order."""
-    names = [name for name in metrics if name.startswith(BEST_OF)]
-    return sorted((int(name.removeprefix(BEST_OF)), name) for name in names)
+def best_of(metrics: Metrics) -> list[tuple[int, str, str]]:
+    """How many each best of n chooses from, its key and its label."""
+    found = []
+    for begin, label in BEST_OF.items():
+        sizes = [
+            int(name.removeprefix(begin))
+            for name in metrics
+            if name.startswith(begin)
+        ]
+        found += [(n, f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
+    return found
 
 
 def kl_bound(n: int) -> float:

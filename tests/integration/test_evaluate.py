@@ -72,6 +72,8 @@ def prepare(folder, tokenizer):
         {"update": [1, 2], "objective/kl": [0.0, 20.0], "alarms": ["", "KL!"]}
     )
     storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
+    unknown = {"problems": 0, "why_not": "no sandbox"}
+    storage.write_json(folder / evaluate.SKILL, unknown)
     changes = {
         "evaluate.prompts": 6,
         "evaluate.samples": 2,
@@ -111,13 +113,15 @@ def test_what_the_stage_leaves_behind(workspace, log):
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
-        "best_of_2", "best_of_3", "gain", "gain_sft",
+        "best_of_2", "best_of_3", "linter_best_of_2", "linter_best_of_3",
+        "gain", "gain_sft", "skill",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
     assert counts == {
         "base": 12, "sft": 12, "ppo": 12, "human": 6,
         "best_of_2": 6, "best_of_3": 4,
+        "linter_best_of_2": 6, "linter_best_of_3": 4,
     }  # fmt: skip
     assert completions.attrs["judge"] == log.tags["judge"]
     assert completions.attrs["max_new_tokens"] == 12
@@ -168,7 +172,7 @@ def test_one_sample_leaves_nothing_to_choose_from(workspace, log):
     evaluate.main()
 
     metrics = storage.read_json(evaluate.METRICS)
-    assert not [name for name in metrics if name.startswith("best_of")]
+    assert not [name for name in metrics if "best_of" in name]
 
 
 def test_a_stage_that_fails_leaves_nothing(workspace, log):

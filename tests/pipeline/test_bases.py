@@ -99,7 +99,7 @@ def test_every_stage_takes_the_base(
     changes = {**bases.LITTLE, "sft.base": "./hub"}
     params = config.override(config.Params(), changes)
     Path("params.yaml").write_text(config.render(params))
-    for stage in ("sft", "reward", "ppo", "evaluate", "report"):
+    for stage in ("sft", "reward", "ppo", "skill", "evaluate", "report"):
         if name == "llama":  # no room at first; for ppo's second checkpoint
             with pytest.raises(DiskError, match="is full; make room"):
                 run_without_room(stage, after=int(stage == "ppo"))

@@ -146,11 +146,11 @@ def test_an_edit_of_a_rule_that_changes_no_label() -> None:
 
 def test_an_edit_of_a_rule_that_changes_labels() -> None:
     append_comment(RULE)
-    for stage in ("label", "sft", "reward", "ppo", "evaluate"):
+    for stage in ("label", "sft", "reward", "ppo", "skill", "evaluate"):
         Path("results", stage).write_text("other bytes")
     dvc("repro")
     assert executed() == [
-        "label", "sft", "reward", "ppo", "evaluate", "report",
+        "label", "sft", "reward", "ppo", "skill", "evaluate", "report",
     ]  # fmt: skip
 
 

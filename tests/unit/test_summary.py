@@ -372,6 +372,17 @@ def test_markdown_has_a_row_for_each_metric():
     assert {row.count("|") for row in rows} == {6}
 
 
+@pytest.mark.parametrize(("over", "named"), [(0.09, False), (0.1, True)])
+def test_a_rival_that_does_as_well_is_in_the_headline(over, named):
+    rival = moved("over_sft", over - 0.05, over + 0.05)
+    found = metrics(gain=compliance(0.1, 0.05, 0.15)) | {
+        "linter_best_of_4": NUMBERS | {"prompts": 100} | rival
+    }
+
+    words = "A rival does as well: SFT, best of 4 by the linter (+10.0 ["
+    assert (words in summary.headline(found)) == named
+
+
 def test_only_measured_baselines_are_listed():
     gain = moved("over_sft", 0.05, 0.15)
     gain |= moved("over_sft_standardised", 0.02, 0.06)

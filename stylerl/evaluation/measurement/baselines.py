@@ -1,8 +1,9 @@
-"""Baselines on the same prompts: a choice, and the human.
+"""Baselines on the same prompts: a choice among SFT's samples, and the human.
 
-The best of n by the reward model is what that reward is worth without PPO;
-the human's own text shows the metrics of real code.  Each is a table as
-generations.py makes them, without KL.
+The best of n by the linter is what choosing is worth without any training,
+since the linter is there when code is written; the best of n by the reward
+model is what that reward is worth without PPO.  The human's own text shows
+the metrics of real code.
 """
 
 import math
@@ -21,36 +22,30 @@ from stylerl.evaluation.measurement.generations import (
     count_tokens,
 )
 from stylerl.evaluation.measurement.heldout import Prompt
+from stylerl.judge.outcome import Outcome
 from stylerl.lm.models import load_tokenizer
 from stylerl.reward import scorers
 
+EXTRA = "extra"  # SFT's further samples, which only a choice is made from
 
-def add_baselines(
+
+def candidates(
     sampled: Generations,
     prompts: Sequence[Prompt],
     sft: Source,
-    config: EvaluateConfig,
     classifier: Path | None,
 ) -> pd.DataFrame:
-    """The models' completions, followed by those of each baseline.
+    """The models' completions, the authors', and those to choose from.
 
-    With `classifier`, a reward model's folder, the models' completions have
-    its P(compliant) in a column `reward`, and the best of n are added.
+    With `classifier`, a reward model's folder, all but the authors' have its
+    P(compliant) in a column `reward`.
     """
-    tokenizer = load_tokenizer(*sft)
-    completions = sampled.completions
-    parts = [
-        completions,
-        written_by_humans(prompts, tokenizer),
-    ]
+    extra = sampled.extra_samples.assign(model=EXTRA)
+    drawn = pd.concat([sampled.completions, extra], ignore_index=True)
     if classifier is not None:
-        parts[0] = _add_reward(completions, classifier)
-        own = parts[0][parts[0]["model"] == REFERENCE]
-        extra = _add_reward(sampled.extra_samples, classifier)
-        pool = pd.concat([own, extra], ignore_index=True)
-        sizes = {config.samples, config.best_of} - {1}
-        parts += [best_of(pool, n) for n in sorted(sizes)]
-    return pd.concat(parts, ignore_index=True)
+        drawn = _add_reward(drawn, classifier)
+    human = written_by_humans(prompts, load_tokenizer(*sft))
+    return pd.concat([drawn, human], ignore_index=True)
 
 
 def written_by_humans(
@@ -74,17 +69,37 @@ def written_by_humans(
     )
 
 
-def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
-    """The baseline `best_of_N`: of each prompt's n samples the best-rewarded.
+def choose(judged: pd.DataFrame, config: EvaluateConfig) -> pd.DataFrame:
+    """The judged table with each best of n in the place of EXTRA's rows.
 
-    `rows` are SFT's, with a column `reward`; prompts with fewer than n are
-    left out, and the first of equals is taken.
+    n is `evaluate.samples` and `evaluate.best_of`; the keys are
+    `linter_best_of_N`, and `best_of_N` by the classifier where it was asked.
+    """
+    pool = judged[judged["model"].isin([REFERENCE, EXTRA])]
+    # Compliant before the others, which go by their style score.
+    compliant = pool["outcome"] == Outcome.COMPLIANT
+    ranks = {"linter_best_of": compliant + pool["score"]}
+    if "reward" in pool:
+        ranks["best_of"] = pool["reward"]
+    chosen = [
+        best_of(pool.assign(rank=rank), n).assign(model=f"{name}_{n}")
+        for name, rank in ranks.items()
+        for n in sorted({config.samples, config.best_of} - {1})
+    ]
+    kept = judged[judged["model"] != EXTRA]
+    return pd.concat([kept, *chosen], ignore_index=True)
+
+
+def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Of each prompt's first n samples the one of the highest `rank`.
+
+    Prompts with fewer are left out, and the first of equals is taken.
     """
     count = rows.groupby("prompt_id")["sample"].transform("size")
-    full = rows[count >= n]
-    full = full[full["sample"] < n]
-    best = full.groupby("prompt_id", sort=False)["reward"].idxmax()
-    return full.loc[best].assign(model=f"best_of_{n}", sample=0, kl=math.nan)
+    full = rows[(count >= n) & (rows["sample"] < n)]
+    best = full.groupby("prompt_id", sort=False)["rank"].idxmax()
+    chosen = full.loc[best].drop(columns="rank")
+    return chosen.assign(sample=0, kl=math.nan)
 
 
 def _add_reward(table: pd.DataFrame, classifier: Path) -> pd.DataFrame:

@@ -75,16 +75,13 @@ def evaluate(
     sampled = generations.generate_completions(
         sources, prompts, texts, config, seed
     )
-    # 2. Baselines: what else could have been done on the same prompts.
-    completions = baselines.add_baselines(
-        sampled,
-        prompts,
-        sources["sft"],
-        config,
-        classifier,
+    completions = baselines.candidates(
+        sampled, prompts, sources["sft"], classifier
     )
-    # 3. Judge: the judge, and linters that no reward has seen.
+    # 2. Judge: the judge, and linters that no reward has seen.
     completions = verdicts.judge_completions(completions, judge, places)
+    # 3. Baselines: what else could have been done on the same prompts.
+    completions = baselines.choose(completions, config)
     # 4. Measure.
     return _measure(completions, sampled.bits_per_byte, config, seed)
 

