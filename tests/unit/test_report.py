@@ -171,7 +171,7 @@ def test_the_frontier_has_ppos_way_and_the_models():
     # four can have moved by log 4 - 3/4 = 0.636 nats.
     assert "<title>SFT: 0, 40</title>" in text
     assert "<title>PPO: 2, 62</title>" in text
-    assert "<title>best of 4: 0.636, 40</title>" in text
+    assert "<title>SFT, best of 4 by the classifier: 0.636, 40</title>" in text
     assert "<title>2: 3.5, 75</title>" in text  # measured after update 2
     assert "<title>1: " not in text
     assert "rollouts on the prompts it learns from</title>" in text

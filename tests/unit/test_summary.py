@@ -37,6 +37,10 @@ NUMBERS = {
     "noqa_share": 0.0,
     "copied_share": 0.0,
     "kl": 0.0,
+    "skill": 0.5,
+    "skill_greedy": 0.55,
+    "joint": 0.4,
+    "skill_compliance": 0.8,
     "bits_per_byte": 1.2,
     "ruff": 0.5,
     "ruff_docstrings": 0.1,
@@ -44,6 +48,7 @@ NUMBERS = {
     "predicted_compliance": 0.6,
 }
 UNPAIRED = (
+    "skill_compliance",
     "residual_compliance",
     "residual_violations",
     "standardised_residual",
