@@ -5,7 +5,8 @@
 Run it in a clean clone after `make data`, so that nothing is cached.  What
 the run left in metrics/, of PPO, evaluation and reward models, goes to
 benchmarks/results/runs/NAME.json, with command, commit, date, machine,
-seconds by the wall clock and the memory of the largest process, and from
+seconds by the wall clock (none where artifacts were there) and the memory of
+the largest process, and from
 there into the README (tools/results.py).  The runs are
 
     seed-N      --set seed=N
@@ -48,6 +49,7 @@ def main() -> int:
         capture_output=True,
         text=True,
     )
+    fresh = not Path("artifacts").exists()
     started = time.monotonic()
     done = subprocess.run(command, check=False)
     seconds = time.monotonic() - started
@@ -59,7 +61,7 @@ def main() -> int:
         "commit": commit.stdout.strip(),
         "date": str(datetime.date.today()),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "seconds": round(seconds),
+        "seconds": round(seconds) if fresh else None,
         "largest_process_gib": round(used.ru_maxrss / 2**20, 2),
         **{key: storage.read_json(path) for key, path in METRICS.items()},
     }

@@ -15,8 +15,10 @@ from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
+from stylerl.lm.sampling import fits_all
 from stylerl.pipeline import process, stage_runs
 from stylerl.skill import measure, problems, sandbox
+from stylerl.skill.problems import Problem
 
 SFT = Path("artifacts/sft")
 PPO = Path("artifacts/ppo")
@@ -31,31 +33,51 @@ def main() -> None:
     judge = Judge(params.judge)
     with stage_runs.stage_run("skill", config.to_dict(params.skill)) as run:
         run.log_tag("judge", judge.identity)
-        why = "skill.tests is none"
-        if params.skill.tests != "none":
-            why = sandbox.why_not()
+        asked, why = _asked(params)
         if why:
             tqdm.write(f"skill: not measured: {why}")
             storage.write_table(COMPLETIONS, pd.DataFrame())
             storage.write_json(METRICS, {"problems": 0, "why_not": why})
         else:
-            measured = _measure(params, judge)
+            measured = _measure(params, judge, asked)
             storage.write_json(METRICS, measured)
             run.log_metrics(measured)
         run.log_file(METRICS)
     shutil.rmtree(DOWNLOADS, ignore_errors=True)
 
 
-def _measure(params: Params, judge: Judge) -> dict[str, Any]:
-    """Sample, try out, and write the table; the metrics."""
-    asked = problems.problems(problems.load(DOWNLOADS), params.skill.lines)
-    sources = {
+def sources(params: Params) -> dict[str, Source]:
+    """The models that are measured."""
+    return {
         "base": Source(params.sft.base),
         "sft": Source(str(SFT)),
         "ppo": Source(str(PPO)),
     }
+
+
+def _asked(params: Params) -> tuple[list[Problem], str]:
+    """The problems that fit every model, or why nothing is to be run."""
+    if params.skill.tests == "none":
+        return [], "skill.tests is none"
+    if why := sandbox.why_not():
+        return [], why
+    new = measure.new_tokens(params.skill)
+    fits = fits_all(sources(params).values(), new)
+    rows = problems.load(DOWNLOADS)
+    asked = [
+        problem
+        for problem in problems.problems(rows, params.skill.lines)
+        if fits(problem.prompt)
+    ]
+    return asked, "" if asked else f"no problem leaves room for {new} tokens"
+
+
+def _measure(
+    params: Params, judge: Judge, asked: list[Problem]
+) -> dict[str, Any]:
+    """Sample, try out, and write the table; the metrics."""
     table = measure.complete(
-        sources, asked, params.skill, params.evaluate, params.seed
+        sources(params), asked, params.skill, params.evaluate, params.seed
     )
     table = measure.try_out(table, asked, judge, sandbox.runner())
     storage.write_table(COMPLETIONS, table)

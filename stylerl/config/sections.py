@@ -257,7 +257,7 @@ class RewardConfig(Section):
     )
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
     batch_size: int = setting(16, "texts an optimiser step", ge=1, le=LARGE)
-    learning_rate: float = setting(5e-4, "peak of AdamW's rate", gt=0, le=1)
+    learning_rate: float = setting(1e-3, "peak of AdamW's rate", gt=0, le=1)
     max_tokens: int = setting(
         256, "texts are cut to this length", ge=8, le=LARGE
     )

@@ -35,6 +35,11 @@ DIGITS = 6
 PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
 
 
+def new_tokens(config: SkillConfig) -> int:
+    """How many tokens a model may write."""
+    return NEW_TOKENS if config.lines else WHOLE_TOKENS
+
+
 def complete(
     sources: Mapping[str, Source],
     problems: Sequence[Problem],
@@ -62,7 +67,7 @@ def complete(
                     problems,
                     numbers,
                     temperature=temperature,
-                    new=NEW_TOKENS if config.lines else WHOLE_TOKENS,
+                    new=new_tokens(config),
                     batch_size=sampling_of.batch_size,
                     seed=seed,
                 )

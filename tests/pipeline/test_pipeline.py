@@ -459,7 +459,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     }
     table = pd.DataFrame([row | {"validation/kl": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
-    with stage_runs.flow_run("flow", {}, kind="alarms") as parent:
+    with stage_runs.flow_run("flow", {}) as parent:
         story.publish(parent, storage.read_json(story.METRICS), None, {})
     artifact = Artifact.get("alarms")
     assert artifact is not None

@@ -120,8 +120,6 @@ QUIET = [
     {"objective__entropy": 0.16},
     {"policy__clipfrac": 0.5},
     {"value__explained_variance": -0.4},
-    # the baseline auto has not used it
-    {"value__explained_variance": -9.0, "value__used": 0.0},
     # the objective has risen by more than a quarter of 0.4
     {"objective__kl": 20.0, "objective__rlhf_reward": 0.51},
     {"policy__clipfrac": 0.6, "objective__rlhf_reward": 0.51},

