@@ -50,6 +50,7 @@ LITTLE: dict[str, object] = {  # parameters of a flow of seconds
     "ppo.validate_every": 0,
     "evaluate.prompts": 4,
     "evaluate.samples": 1,
+    "skill.tests": "none",
     "evaluate.best_of": 1,
     "evaluate.max_new_tokens": 8,
     "evaluate.bootstrap": 100,
