@@ -8,7 +8,7 @@ import torch
 
 from stylerl.cli.findings import Finding, Status
 from stylerl.config import Params
-from stylerl.errors import ConfigError, ModelError
+from stylerl.errors import ModelError
 from stylerl.lm import models
 from stylerl.ppo.policy import PolicyWithValue
 
@@ -87,18 +87,11 @@ def check_attention(name: str) -> Finding:
 
 
 def check_adapters(name: str, params: Params) -> Finding:
-    """LoRA finds the layers it is to adapt."""
+    """How much LoRA trains."""
     ppo, model = params.ppo, models.load_causal_lm(name)
     policy = PolicyWithValue(model, value=ppo.critic)
     size = model.num_parameters()
-    try:
-        policy.add_adapters(ppo.lora_rank, ppo.lora_alpha, ppo.lora_targets, 0)
-    except ConfigError as error:
-        return Finding(
-            "adapters",
-            str(error),
-            "set ppo.lora_targets to [all-linear], or ppo.lora_rank to 0",
-        )
+    policy.add_adapters(ppo.lora_rank, 0)
     trained = sum(weight.numel() for weight in policy.trained().values())
     return Finding(
         "adapters", f"LoRA trains {trained:,} of {size:,} parameters"

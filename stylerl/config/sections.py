@@ -381,15 +381,6 @@ class PPOConfig(Section):
         ge=0,
         le=LARGE,
     )
-    lora_alpha: float = setting(
-        32.0, "adapters' outputs are scaled by lora_alpha / lora_rank", gt=0
-    )
-    lora_targets: tuple[str, ...] = setting(
-        ("all-linear",),
-        "layers that get adapters, by the last part of their name, such as "
-        "q_proj; all-linear takes all but the output embedding",
-        pattern=(r"\w+([.-]\w+)*", "names, such as q_proj"),
-    )
     validate_every: int = setting(
         4,
         "updates between measurements of the policy on validation prompts; 0 "
@@ -460,11 +451,6 @@ class PPOConfig(Section):
             raise ConfigError(
                 "ppo.reward must give some part a weight above 0; got "
                 f"{shown(dict(self.reward))}"
-            )
-        if self.lora_rank and not self.lora_targets:
-            raise ConfigError(
-                "ppo.lora_targets must name layers where ppo.lora_rank is "
-                "above 0; got none: take [all-linear]"
             )
         for name, share in self.constraints.items():
             if name != "kl" and share > TWICE:

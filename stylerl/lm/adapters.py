@@ -1,10 +1,10 @@
 """LoRA: a frozen model with small trained adapters.
 
 Hu et al., arXiv 2106.09685, eq. 3: a linear layer's W x becomes
-W x + (alpha / rank) B A x, with A (rank, in) drawn at random, B (out, rank)
-zero, and W frozen.
+W x + SCALE B A x, with A (rank, in) drawn at random, B (out, rank) zero, and W
+frozen.
 
-Here the sum W + (alpha / rank) B A is formed once an optimiser step, in the
+Here the sum W + SCALE B A is formed once an optimiser step, in the
 type of W, and every pass multiplies by it: sampling, scoring, training and
 the saved model share one set of weights to the bit, and a pass costs what
 the plain model's does.  With the adapters off it is the model that it was,
@@ -18,7 +18,7 @@ weights B A arrives whole, and where it is zero W stays W.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -28,39 +28,36 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from stylerl.errors import ConfigError
+from stylerl.errors import ModelError
 
-ALL = "all-linear"  # every linear layer but the model's output
+SCALE = 2.0  # alpha / rank of the paper; the learning rate follows it
 
 
 class _Product(torch.autograd.Function):
-    """x W'^T with W' = W + scale B A, and the gradients of A and B."""
+    """x W'^T with W' = W + SCALE B A, and the gradients of A and B."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, merged: Tensor, a: Tensor, b: Tensor, scale: float
+        ctx: Any, x: Tensor, merged: Tensor, a: Tensor, b: Tensor
     ) -> Tensor:
         """(..., in), (out, in), (rank, in), (out, rank) -> (..., out)."""
         ctx.save_for_backward(x, merged, a, b)
-        ctx.scale = scale
         return x @ merged.T
 
     @staticmethod
     def backward(  # type: ignore[override]
         ctx: Any, grad: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """From dL/dy: dL/dA = scale B^T dy^T x, dL/dB = scale dy^T x A^T."""
+        """From dL/dy: dL/dA = SCALE B^T dy^T x, dL/dB = SCALE dy^T x A^T."""
         x, merged, a, b = ctx.saved_tensors
         dy, flat = grad.flatten(0, -2), x.flatten(0, -2)
         grad_a = (dy @ b.to(dy.dtype)).T @ flat
         grad_b = dy.T @ (flat @ a.to(flat.dtype).T)
-        scale = ctx.scale
         return (
             grad @ merged,
             None,
-            grad_a.float() * scale,
-            grad_b.float() * scale,
-            None,
+            grad_a.float() * SCALE,
+            grad_b.float() * SCALE,
         )
 
 
@@ -70,16 +67,12 @@ class LoRA(nn.Module):
     frozen: Tensor
 
     def __init__(
-        self,
-        layer: Any,
-        rank: int,
-        alpha: float,
-        generator: torch.Generator,
+        self, layer: Any, rank: int, generator: torch.Generator
     ) -> None:
         """Adapt a Linear or a Conv1D, whose weight is (in, out)."""
         super().__init__()
         self.transposed = isinstance(layer, Conv1D)
-        self.scale, self.enabled = alpha / rank, True
+        self.enabled = True
         self.weight = nn.Parameter(layer.weight.detach(), False)
         self.bias = layer.bias
         frozen = layer.weight.detach().clone()
@@ -97,11 +90,7 @@ class LoRA(nn.Module):
         """(..., in) -> (..., out)."""
         if self.enabled:
             y: Tensor = _Product.apply(
-                x,
-                self._matrix(self.weight),
-                self.lora_a,
-                self.lora_b,
-                self.scale,
+                x, self._matrix(self.weight), self.lora_a, self.lora_b
             )
         else:
             y = x @ self._matrix(self.frozen).T
@@ -110,7 +99,7 @@ class LoRA(nn.Module):
     @torch.no_grad()
     def merge(self) -> None:
         """Form the merged weight from what was trained."""
-        moved = self.scale * self.lora_b @ self.lora_a
+        moved = SCALE * self.lora_b @ self.lora_a
         total = self._matrix(self.frozen).float() + moved
         if self.weight.dtype == torch.bfloat16:
             total = rounded(total)
@@ -142,37 +131,26 @@ def _noise(shape: torch.Size, device: torch.device) -> Tensor:
 class Adapters:
     """The adapters of one model."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        rank: int,
-        alpha: float,
-        targets: Sequence[str],
-        seed: int,
-    ) -> None:
-        """Freeze `model` and put adapters into it, in place.
+    def __init__(self, model: PreTrainedModel, rank: int, seed: int) -> None:
+        """Freeze `model` and adapt its linear layers, in place.
 
-        `targets` are the last parts of layers' names, such as `q_proj`, or
-        `all-linear`; A is drawn from `seed`.
+        A is drawn from `seed`.
 
         Raises:
-            ConfigError: the model has no such layer.
+            ModelError: the model has no such layer.
         """
-        self.settings = (rank, alpha, targets, seed)
         model.requires_grad_(False)
         generator = torch.Generator().manual_seed(seed)
         self.layers: list[LoRA] = []
         for name, layer in linear_layers(model).items():
             parent, _, last = name.rpartition(".")
-            if ALL in targets or last in targets:
-                adapted = LoRA(layer, rank, alpha, generator)
-                setattr(model.get_submodule(parent), last, adapted)
-                self.layers.append(adapted)
+            adapted = LoRA(layer, rank, generator)
+            setattr(model.get_submodule(parent), last, adapted)
+            self.layers.append(adapted)
         if not self.layers:
-            raise ConfigError(
-                "ppo.lora_targets must name linear layers of "
-                f"{type(model).__name__}; got {', '.join(targets)}: take "
-                f"{ALL}, or some of {', '.join(_last_parts(model))}"
+            raise ModelError(
+                "LoRA needs linear layers beside the output; "
+                f"{type(model).__name__} has none: set lora_rank to 0"
             )
 
     @contextmanager
@@ -195,7 +173,7 @@ class Adapters:
 
 
 def linear_layers(model: PreTrainedModel) -> dict[str, Any]:
-    """The layers that `all-linear` adapts, by name.
+    """The layers that are adapted, by name.
 
     Not the output: neither the embedding, nor a reward model's one number.
     """
@@ -207,7 +185,3 @@ def linear_layers(model: PreTrainedModel) -> dict[str, Any]:
         and module is not output
         and getattr(module, "out_features", 0) != 1
     }
-
-
-def _last_parts(model: PreTrainedModel) -> list[str]:
-    return sorted({n.rpartition(".")[2] for n in linear_layers(model)})

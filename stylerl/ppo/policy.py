@@ -4,7 +4,7 @@ Both share one trunk, so that one forward pass gives the log-probability of
 each response token and the value of the state before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,17 +84,15 @@ class PolicyWithValue(nn.Module):
             values: Tensor = self.value_head(hidden.float())
         return values.squeeze(-1)
 
-    def add_adapters(
-        self, rank: int, alpha: float, targets: Sequence[str], seed: int
-    ) -> None:
+    def add_adapters(self, rank: int, seed: int) -> None:
         """Freeze the model, and train LoRA adapters instead.
 
         The frozen weights keep the type that they have.
 
         Raises:
-            ConfigError: the model has no layer of `targets`.
+            ModelError: the model has no layer to adapt.
         """
-        self.adapters = Adapters(self.model, rank, alpha, targets, seed)
+        self.adapters = Adapters(self.model, rank, seed)
 
     def merge(self) -> None:
         """Let the model compute with what its adapters have learnt."""

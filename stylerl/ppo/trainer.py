@@ -223,10 +223,7 @@ class PPOTrainer:
         if config.lora_rank:
             cast_weights(self.policy.model, frozen)
             self.policy.add_adapters(
-                config.lora_rank,
-                config.lora_alpha,
-                config.lora_targets,
-                draws.seed_of(self.seed, "adapters"),
+                config.lora_rank, draws.seed_of(self.seed, "adapters")
             )
         preconditions.check_trained(config, self.policy)
 

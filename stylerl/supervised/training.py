@@ -22,7 +22,7 @@ from transformers import (
 
 from stylerl.config import RewardConfig, SFTConfig
 from stylerl.errors import TrainingError
-from stylerl.lm.adapters import ALL, Adapters
+from stylerl.lm.adapters import Adapters
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights
 from stylerl.lm.precision import multiplies_bf16
@@ -36,7 +36,7 @@ def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
     """Put adapters into a model, whose weights become bf16 where that pays."""
     if multiplies_bf16():
         cast_weights(model, torch.bfloat16)
-    return Adapters(model, rank, 2.0 * rank, [ALL], seed)
+    return Adapters(model, rank, seed)
 
 
 def training_arguments(

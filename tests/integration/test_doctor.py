@@ -183,7 +183,7 @@ def test_attention_that_differs_is_found(llama_folder, monkeypatch):
     assert "differ by" in found.detail
 
 
-def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
+def test_adapters_are_counted(llama_folder):
     # Two layers; q, k, v, o are 32 x 32, the MLP's three 32 x 64: a rank
     # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176; a value
     # head has 33.
@@ -195,12 +195,6 @@ def test_adapters_are_counted_and_must_find_their_layers(llama_folder):
     valued = config.override(params, {"ppo.baseline": "value"})
     found = model_checks.check_adapters(name, valued)
     assert "LoRA trains 2,209 of" in found.detail
-
-    params = config.override(params, {"ppo.lora_targets": ["c_attn"]})
-    found = model_checks.check_adapters(name, params)
-    assert found.status is Status.FAIL
-    assert "q_proj" in found.detail
-    assert "all-linear" in found.remedy
 
 
 def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):

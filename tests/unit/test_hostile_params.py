@@ -187,7 +187,6 @@ def test_what_is_no_parameter_file(
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),
         ("ppo: {constraints: {length: 3}}", "length must be at most 2"),
-        ("ppo: {lora_rank: 4, lora_targets: []}", "must name layers"),
         ("sft: {base: ''}", "sft.base must be a name or a path"),
         ('sft: {base: "a\\0"}', "must be valid Unicode without NUL"),
         ('evaluate: {prompt_texts: ["\\ud800"]}', "must be valid Unicode"),
