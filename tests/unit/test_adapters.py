@@ -167,7 +167,7 @@ def test_its_gradient_is_that_of_the_written_out_sum():
 
 def test_the_sampler_and_the_update_share_the_merged_weights(tiny_llama):
     """In bf16 too: what is saved and sampled is what is scored, to the bit,
-    and that is W + s B A in a step of bf16 beside it."""
+    and that is W + 2 B A in a step of bf16 beside it."""
     policy = PolicyWithValue(tiny_llama)
     cast_weights(tiny_llama, torch.bfloat16)
     policy.add_adapters(rank=2, seed=0)
@@ -175,9 +175,7 @@ def test_the_sampler_and_the_update_share_the_merged_weights(tiny_llama):
         torch.nn.init.normal_(layer.lora_b)
     policy.merge()
     for layer in policy.adapters.layers:
-        whole = (
-            layer.frozen.float() + layer.scale * layer.lora_b @ layer.lora_a
-        )
+        whole = layer.frozen.float() + 2 * layer.lora_b @ layer.lora_a
         assert torch.equal(layer.weight.float(), rounded(whole))
         # A step is 2^-7 of the power of two below, so at most of the number.
         apart = (layer.weight.float() - whole).abs()
