@@ -84,13 +84,14 @@ def _cut(rows: list[dict[str, Any]], lines: int) -> Iterator[Problem]:
 def written(completion: str, ended: bool) -> tuple[str, bool]:
     """What of a completion belongs to the function, and whether it ended.
 
-    The function ends before the next line that is not indented.  A line that
-    was cut at the token limit is left out.
+    The function ends before the next line that is not indented, and with it
+    the empty lines above that.  A line that was cut at the token limit is
+    left out.
     """
     lines = completion.splitlines(keepends=True)
     for number, line in enumerate(lines):
         if number and line.strip() and not line[0].isspace():
-            return "".join(lines[:number]), True
+            return "".join(lines[:number]).rstrip() + "\n", True
     if ended:
         return completion, True
     return completion[: completion.rfind("\n") + 1], False

@@ -60,7 +60,7 @@ def test_a_solution_with_nothing_to_give_is_no_problem():
         (
             "\n    return x\n\n\ndef f():\n    pa",
             False,
-            ("\n    return x\n\n\n", True),
+            ("\n    return x\n", True),
         ),
         ("\n    return x\nprint(1)", True, ("\n    return x\n", True)),
         # a line that was cut is none
