@@ -32,12 +32,6 @@ from stylerl.pipeline.child import end_session
 DEFAULT = "http://127.0.0.1:4200/api"
 NAME = "PREFECT_API_URL"
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
-# Of no use to a server of one run.  They poll, and what wakes a processor in
-# the middle of a product on all of them doubles the time of an update.
-IDLE = (
-    "CANCELLATION_CLEANUP", "CLEANUP_RECONCILER", "FOREMAN", "LATE_RUNS",
-    "PAUSE_EXPIRATIONS", "REPOSSESSOR", "SCHEDULER", "TRIGGERS",
-)  # fmt: skip
 STARTUP = 120.0  # seconds a server may take
 PATIENCE = 2.0  # seconds that an answer may take
 LONGEST = 2**20  # bytes of an answer
@@ -158,9 +152,6 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
             f"http://127.0.0.1:{free_port()}/api` in every shell"
         )
     records = {"PREFECT_HOME": str(home())}
-    if private:
-        off = (f"PREFECT_SERVER_SERVICES_{name}_ENABLED" for name in IDLE)
-        records |= dict.fromkeys(off, "false")
     named = DATABASE in os.environ
     if not named and {*"%?"} & {*str(home())}:  # which Prefect does not quote
         database = reach.sqlite(home() / "prefect.db")
