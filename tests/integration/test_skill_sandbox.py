@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stylerl.skill import sandbox, trial
+from stylerl.skill import problems, sandbox, trial
 from stylerl.skill.problems import Problem
 
 pytestmark = [
@@ -35,6 +35,17 @@ def test_a_right_answer_passes():
     assert is_right("\n    print('x' * 1000)\n    return x + x\n")
 
 
+def test_every_solution_of_humaneval_passes(tmp_path):
+    """Out of the real wheel: the tests need no more than literals."""
+    rows = problems.load(tmp_path)
+    start = sandbox.runner()
+    asked = problems.problems(rows, lines=0)
+    assert len(asked) == 164
+    wrong = [p.id for p in asked if not trial.is_right(p, p.solution, start)]
+    assert wrong == []
+    assert not trial.is_right(asked[0], "\n    return True\n", start)
+
+
 # Each of these answers rightly if only the attempt works.
 AFTER = "\n    return x * 2\n"
 ATTEMPTS = {
@@ -56,18 +67,28 @@ ATTEMPTS = {
     "raises its own limit": (
         "resource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))"
     ),
-    "kills the first process": "os.kill(1, 9); assert time.sleep(0.5)",
-    "sees another process": "os.kill(os.getppid(), 0) or os.stat('/proc/1')",
+    "sees a process of the machine": f"os.kill({os.getpid()}, 0)",
 }
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
 def test_what_a_sandbox_refuses(attempt):
-    body = (
-        "\n    import os, resource, socket, subprocess, sys, threading, time\n"
-        f"    {attempt}{AFTER}"
-    )
-    assert not is_right(body)
+    assert not is_right(after(attempt))
+
+
+def test_without_an_attempt_the_same_body_is_right():
+    assert is_right(after("pass"))
+
+
+def test_whoever_kills_what_started_it_kills_nothing_of_ours():
+    is_right(after("os.kill(os.getppid(), 9)"))
+    assert is_right(PROBLEM.solution)
+
+
+def after(attempt: str) -> str:
+    """A body that is right once an attempt has worked."""
+    modules = "os, resource, socket, subprocess, sys, threading"
+    return f"\n    import {modules}\n    {attempt}{AFTER}"
 
 
 CHEATS = {
@@ -100,7 +121,10 @@ CHEATS = {
         "            os.write(fd, b\"'=8'\\n\" * 9)\n"
         "        except OSError:\n            pass\n    return x * 2\n"
     ),
-    "nests too deep": "\n    return eval('[' * 90 + ']' * 90) if 0 else 0\n",
+    "nests too deep": (
+        "\n    class Deep:\n        def __repr__(self):\n"
+        "            return '[' * 30000 + ']' * 30000\n    return Deep()\n"
+    ),
     "is no code": "\n    return (\n",
 }
 
