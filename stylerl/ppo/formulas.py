@@ -94,9 +94,9 @@ def returns_to_go(
 
     G_{i,t} = the sum over s >= t of r_{i,s} - c_{i,s} + lambda^(s-t) c_{i,s}.
     r: rewards, (B, R), of which `located`, c, is the part that single tokens
-    wrote.  What was written fifty tokens
-    before a violation hardly led to it: lambda < 1 drops the noise of such
-    sums, at the price of a bias (GAE, section 4, with a value of 0).
+    wrote.  What was written fifty tokens before a violation hardly led to it:
+    lambda < 1 drops the noise of such sums, at the price of a bias (GAE,
+    section 4, with a value of 0).
     """
     whole = discounted_sums(rewards - located, 1.0)
     return (whole + discounted_sums(located, gae_lambda)) * mask

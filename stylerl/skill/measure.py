@@ -13,8 +13,12 @@ import pandas as pd
 from tqdm import tqdm
 
 from stylerl.config import EvaluateConfig, SkillConfig
-from stylerl.evaluation.measurement.bootstrap import paired_intervals
+from stylerl.evaluation.measurement.bootstrap import (
+    paired_intervals,
+    spread,
+)
 from stylerl.evaluation.measurement.generations import (
+    STREAMS,
     LoadedModel,
     Source,
     load_model,
@@ -27,9 +31,8 @@ from stylerl.skill.problems import Problem, written
 from stylerl.skill.sandbox import Sandbox
 from stylerl.skill.trial import is_right
 
-NEW_TOKENS = 64  # of a last line; HumanEval's own have at most 49
-WHOLE_TOKENS = 256  # of a whole body
-STREAMS = 2**32  # random streams a sample number has, one a problem
+LINE_TOKENS = 64  # a line; twice what HumanEval's longest last one takes
+WHOLE_TOKENS = 320  # of a whole body
 GREEDY = -1  # the number of the sample that is none: the likeliest tokens
 DIGITS = 6
 PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
@@ -37,7 +40,8 @@ PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
 
 def new_tokens(config: SkillConfig) -> int:
     """How many tokens a model may write."""
-    return NEW_TOKENS if config.lines else WHOLE_TOKENS
+    few = LINE_TOKENS * config.lines
+    return min(few, WHOLE_TOKENS) if few else WHOLE_TOKENS
 
 
 def complete(
@@ -160,15 +164,11 @@ def metrics(table: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
     for key, (after, before) in PAIRS.items():
         if after in by_problem and before in by_problem:
             change = by_problem[after] - by_problem[before]
-            measured[key] = {
-                f"{column}{end}": round(value, DIGITS)
-                for column, interval in zip(
-                    change, intervals(change.to_numpy()), strict=True
-                )
-                for end, value in zip(
-                    ("", "_low", "_high"), interval, strict=True
-                )
-            }
+            measured[key] = {}
+            for column, interval in zip(
+                change.columns, intervals(change.to_numpy()), strict=True
+            ):
+                measured[key] |= spread(str(column), interval)
     return measured
 
 

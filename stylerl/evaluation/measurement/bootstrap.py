@@ -16,6 +16,7 @@ from stylerl.errors import DataError
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
+DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 
 class Interval(NamedTuple):
@@ -24,6 +25,15 @@ class Interval(NamedTuple):
     estimate: float
     low: float
     high: float
+
+
+def spread(key: str, interval: Interval) -> dict[str, float]:
+    """An interval as `KEY`, `KEY_low` and `KEY_high`, rounded."""
+    ends = ("", "_low", "_high")
+    return {
+        key + end: round(value, DIGITS)
+        for end, value in zip(ends, interval, strict=True)
+    }
 
 
 def paired_intervals(

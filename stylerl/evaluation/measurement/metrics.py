@@ -20,6 +20,7 @@ from stylerl.evaluation.measurement.bootstrap import (
     percentiles,
     resampled_sums,
     simultaneous_intervals,
+    spread,
 )
 from stylerl.judge.outcome import Outcome
 from stylerl.reward import gaming
@@ -100,7 +101,7 @@ def compute_gains(
             (interval,) = paired_intervals(
                 differences[:, None], resamples, seed
             )
-            result |= _spread(key, interval)
+            result |= spread(key, interval)
     lengths = before if reference is None else reference
     for outcome in STANDARDISED:
         result |= _length_gains(
@@ -129,15 +130,15 @@ def _length_gains(
     drawn = resampled_sums(
         tallies.reshape(len(prompts), -1), resamples, seed
     ).reshape(resamples, *tallies.shape[1:])  # (B, 3, 2, S)
-    found, spread = (
+    found, resampled = (
         _length_metrics(t, outcome) for t in (tallies.sum(axis=0), drawn)
     )
     result: dict[str, float] = {}
     for key, value in found.items():
         if np.isfinite(value):
             # A resample in which nothing was there to cut has no say.
-            bounds = percentiles(spread[key][np.isfinite(spread[key])])
-            result |= _spread(key, Interval(float(value), *bounds.tolist()))
+            bounds = percentiles(resampled[key][np.isfinite(resampled[key])])
+            result |= spread(key, Interval(float(value), *bounds.tolist()))
     return result
 
 
@@ -219,14 +220,6 @@ def tabulate_rules(
     found = found.rename_axis("rule").reset_index()
     found = found.sort_values(["sft", "rule"], ascending=[False, True])
     return found.round(DIGITS).reset_index(drop=True)
-
-
-def _spread(key: str, interval: Interval) -> dict[str, float]:
-    """An interval as `KEY`, `KEY_low` and `KEY_high`."""
-    return {
-        key + end: round(value, DIGITS)
-        for end, value in zip(ENDS, interval, strict=True)
-    }
 
 
 def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
