@@ -1,4 +1,4 @@
-"""Violations of idiom: comparisons, imports, except, names, escapes.
+"""Violations of idiom: comparisons, except, lambdas.
 
 As in spacing.py, each function yields the sites of one rule.  These
 edits change the syntax tree; most of them keep the meaning.
@@ -6,13 +6,11 @@ edits change the syntax tree; most of them keep the meaning.
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from stylerl.corrupt.tokens import (
     Code,
     Edit,
     Site,
-    Token,
     replace,
     with_options,
 )
@@ -105,97 +103,3 @@ def lambda_assignment(code: Code) -> Iterator[Site]:
         head = f"lambda {arguments}" if arguments else "lambda"
         line = f"{indent}{name} = {head}: {value}\n"
         yield (Edit(*match.span(), line),)
-
-
-def joined_imports(code: Code) -> Iterator[Site]:
-    """E401: two imports on one line."""
-    for line, after in pairwise(code.lines):
-        if (
-            line.head.text == after.head.text == "import"
-            and line.indent == after.indent
-            and line.tail.kind == "name"
-        ):
-            yield replace(line.tail.end, after.head.end, ",")
-
-
-def late_import(code: Code) -> Iterator[Site]:
-    """E402: the last of a file's imports, moved below the line after it."""
-    for line, after in pairwise(code.lines):
-        end, stop = line.newline.end, after.newline.end
-        if (
-            line.head.text in ("import", "from")
-            and not line.indent
-            and after.head.after.text == "="
-        ):
-            moved = code.text[line.start : end]
-            yield (Edit(line.start, end, ""), Edit(stop, stop, moved))
-
-
-def type_comparison(code: Code) -> Iterator[Site]:
-    """E721: `type(x) == T` for `isinstance(x, T)`, x and T single names."""
-    words = code.tokens
-    for i in range(len(words) - 5):
-        call = [word.text for word in words[i : i + 6]]
-        if (
-            call[0] == "isinstance"
-            and call[1:6:2] == ["(", ",", ")"]
-            and words[i + 2].kind == words[i + 4].kind == "name"
-            and words[i - 1].text in ("if", "elif", "and", "or", "return")
-        ):
-            new = f"type({call[2]}) == {call[4]}"
-            yield replace(words[i].start, words[i + 5].end, new)
-
-
-def ambiguous_name(code: Code) -> Iterator[Site]:
-    """E741: a local name called `l` throughout."""
-    for line in code.lines:
-        if line.head.kind == "name" and line.head.after.text == "=":
-            yield from _renamed(code, line.head.text)
-
-
-@with_options
-def ambiguous_definition(code: Code, keyword: str) -> Iterator[Site]:
-    """E742, E743: a local class or function called `l` throughout."""
-    for line in code.lines:
-        if line.head.text == keyword:
-            yield from _renamed(code, line.head.after.text)
-
-
-def _renamed(code: Code, name: str) -> Iterator[Site]:
-    """All uses of a name become `l`, where nothing else is called so."""
-    if any(word.text == "l" for word in code.tokens):
-        return
-    uses = _plain_uses(code, name)
-    if uses:
-        yield tuple(Edit(use.start, use.end, "l") for use in uses)
-
-
-def _plain_uses(code: Code, name: str) -> list[Token]:
-    """The uses of a local name; none where one may be something else.
-
-    That is: an attribute or a keyword argument of that name, a mention in
-    a string, or a use before the body.
-    """
-    uses = [w for w in code.tokens if w.kind == "name" and w.text == name]
-    hidden = name in code.text[: code.start] or any(
-        word.kind == "string" and name in word.text for word in code.tokens
-    )
-    other = any(
-        use.before.text == "." or (use.opener and use.after.text == "=")
-        for use in uses
-    )
-    return [] if hidden or other else uses
-
-
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_KNOWN = frozenset("\n\\'\"abfnrtvxuNU01234567")
-
-
-def invalid_escape(code: Code) -> Iterator[Site]:
-    """W605: a regular expression's escape in a string that is not raw."""
-    for word in code.tokens:
-        if word.kind == "string" and word.text[0] in "rR":
-            escaped = _ESCAPE.findall(word.text)
-            # Without its r, the string must keep its meaning.
-            if escaped and _KNOWN.isdisjoint(escaped):
-                yield replace(word.start, word.start + 1, "")

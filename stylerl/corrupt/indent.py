@@ -1,4 +1,4 @@
-"""Violations of indentation: tabs, widths, comments, continuation lines.
+"""Violations of indentation: tabs and widths.
 
 As in spacing.py, each function yields the sites of one rule.
 """
@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from stylerl.corrupt.tokens import (
-    CLOSING,
-    OPENING,
     Code,
     Edit,
     Line,
     Site,
-    Token,
-    insert,
-    replace,
     with_options,
 )
 
@@ -65,7 +60,7 @@ def reindent(code: Code, width: int) -> Iterator[Site]:
 
 
 def tabs(code: Code) -> Iterator[Site]:
-    """W191, E101: tabs for every level of indentation that is free."""
+    """W191: tabs for every level of indentation that is free."""
     fixed = _fixed_width(code)
     edits = []
     for _, start, blank in _physical(code):
@@ -77,9 +72,8 @@ def tabs(code: Code) -> Iterator[Site]:
         yield tuple(edits)
 
 
-@with_options
-def shifted_block(code: Code, columns: int) -> Iterator[Site]:
-    """E111, E117: one block moved left or right by some columns."""
+def shallow_block(code: Code) -> Iterator[Site]:
+    """E111: one block moved left by two columns."""
     physical = list(_physical(code))
     for header, first in pairwise(code.lines):
         if header.tail.text != ":":
@@ -90,142 +84,6 @@ def shifted_block(code: Code, columns: int) -> Iterator[Site]:
                 continue
             if len(line.indent) < len(first.indent):
                 break
-            edits.append(_moved(start, blank, columns))
+            edits.append(_moved(start, blank, -2))
         if edits:
             yield tuple(edits)
-
-
-@with_options
-def shifted_comment(
-    code: Code, columns: int, opens_block: bool
-) -> Iterator[Site]:
-    """E114, E115, E116: one comment line moved by some columns.
-
-    `opens_block` asks for comments right after a header, or for others.
-    """
-    for before, line in pairwise(code.lines):
-        header = before.tail.text == ":"
-        comment = line.head.kind == "comment"
-        fits = len(line.indent) + columns >= 0
-        if comment and header == opens_block and fits:
-            yield (_moved(line.start, line.indent, columns),)
-
-
-def _continuations(code: Code, visual: bool) -> Iterator[tuple[Line, Token]]:
-    """The first token of each line inside brackets, and its statement.
-
-    `visual` asks for brackets with something after them on their own line,
-    or for the others.
-    """
-    for line in code.lines:
-        for token in line.words[1:]:
-            opener = token.opener
-            if (
-                token.before.kind == "newline"
-                and token.kind != "newline"
-                and token.text not in CLOSING
-                and opener
-                and (opener.after.kind not in ("newline", "comment")) == visual
-            ):
-                yield line, token
-
-
-@with_options
-def shifted_continuation(
-    code: Code, columns: int, visual: bool
-) -> Iterator[Site]:
-    """E127, E131: one continuation line moved right."""
-    for _, token in _continuations(code, visual):
-        yield insert(token.start, " " * columns)
-
-
-@with_options
-def outdented_continuation(
-    code: Code, columns: int, visual: bool
-) -> Iterator[Site]:
-    """E122, E128: a continuation line at its statement's indentation.
-
-    `columns` are added to that indentation.
-    """
-    for line, token in _continuations(code, visual):
-        new = " " * (len(line.indent) + columns)
-        if len(token.gap) > len(new):
-            yield replace(token.before.end, token.start, new)
-
-
-@with_options
-def shifted_hang(code: Code, columns: int) -> Iterator[Site]:
-    """E121, E126: the contents of a hanging bracket moved by some columns."""
-    for bracket in _hanging_brackets(code):
-        edits = [
-            _moved(word.start - len(word.gap), word.gap, columns)
-            for word in bracket[1:-1]
-            if word.before.kind == "newline" and word.kind != "newline"
-        ]
-        if edits:
-            yield tuple(edits)
-
-
-def hung_close(code: Code) -> Iterator[Site]:
-    """E123: a closing bracket indented like the contents of the bracket."""
-    for bracket in _hanging_brackets(code):
-        close = bracket[-1]
-        if close.before.kind == "newline":
-            yield replace(
-                close.start - len(close.gap), close.start, bracket[2].gap
-            )
-
-
-def _hanging_brackets(code: Code) -> Iterator[list[Token]]:
-    """The tokens of brackets with nothing after them on their line."""
-    open_at: list[int] = []
-    for i, word in enumerate(code.tokens):
-        if word.text in OPENING:
-            open_at.append(i)
-        elif word.text in CLOSING and open_at:
-            bracket = code.tokens[open_at.pop() : i + 1]
-            if bracket[1].kind == "newline":
-                yield bracket
-
-
-def hanging_close(code: Code) -> Iterator[Site]:
-    """E124: a closing bracket on its own line that matches nothing."""
-    for line in code.lines:
-        for token in line.words[1:]:
-            if (
-                token.text in CLOSING
-                and not token.opener
-                and token.before.kind != "newline"
-                and token.before.text not in OPENING
-            ):
-                yield insert(token.start, "\n" + line.indent)
-
-
-def header_continuation(code: Code) -> Iterator[Site]:
-    """E125: a header's continuation line indented like its block."""
-    for line in code.lines:
-        if line.tail.text != ":":
-            continue
-        for token in line.words[:-1]:
-            after = token.after
-            empty = after.text == ")" or after.kind == "newline"
-            if token.text == "(" and not token.opener and not empty:
-                deeper = "\n" + line.indent + "    "
-                yield replace(token.end, after.start, deeper)
-
-
-def visual_header(code: Code) -> Iterator[Site]:
-    """E129: a condition in brackets, split and indented like its block."""
-    for line in code.lines:
-        head, colon = line.head, line.tail
-        if head.text != "if" or colon.text != ":":
-            continue
-        for token in line.words[1:-2]:
-            if token.text in ("and", "or") and not token.opener:
-                deeper = "\n" + line.indent + "    "
-                yield (
-                    Edit(head.end, head.after.start, " ("),
-                    Edit(token.end, token.after.start, deeper),
-                    Edit(colon.start, colon.start, ")"),
-                )
-                break

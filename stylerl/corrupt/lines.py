@@ -6,25 +6,19 @@ As in spacing.py, each function yields the sites of one rule.
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.spacing import ARITHMETIC, BITWISE, COMPARISONS
 from stylerl.corrupt.tokens import (
     CLOSING,
     Code,
     Edit,
     Line,
     Site,
-    Token,
-    ends_operand,
     insert,
     replace,
-    with_options,
 )
 
 BLOCKS = frozenset(("if", "elif", "else", "for", "while", "with", "class"))
 BLOCKS |= {"try", "except", "finally"}
 NOT_SIMPLE = BLOCKS | {"def", "async", "@", "match", "case"}
-DEFINITIONS = frozenset(("def", "async", "class", "@"))
-OPERATORS = ARITHMETIC | BITWISE | COMPARISONS | {"and", "or"}
 LONG = 88  # columns that are too many under every style guide in use
 
 
@@ -38,16 +32,15 @@ def _simple(line: Line) -> bool:
     )
 
 
-@with_options
-def one_line(code: Code, heads: frozenset[str]) -> Iterator[Site]:
-    """E701, E704: a header and its only statement on one line."""
+def one_line(code: Code) -> Iterator[Site]:
+    """E701: a header and its only statement on one line."""
     follow = [*code.lines[2:], None]
     for (header, body), after in zip(
         pairwise(code.lines), follow, strict=False
     ):
         alone = after is None or len(after.indent) < len(body.indent)
         if (
-            header.head.text in heads
+            header.head.text in BLOCKS
             and header.tail.text == ":"
             and _simple(body)
             and body.indent
@@ -84,49 +77,6 @@ def blank_lines(code: Code) -> Iterator[Site]:
         allowed = 1 if after.indent else 2
         if not joined and end <= after.start and present <= allowed:
             yield insert(after.start, "\n" * (allowed + 1 - present))
-
-
-def decorator_blank(code: Code) -> Iterator[Site]:
-    """E304: a blank line after a decorator."""
-    for line in code.lines:
-        if line.head.text == "@":
-            yield insert(line.newline.end, "\n")
-
-
-@with_options
-def missing_blank(code: Code, rule: str) -> Iterator[Site]:
-    """E301, E302, E305, E306: no blank line where one is required."""
-    owners: list[Line] = []  # the headers that enclose the line
-    defined = False  # whether the last line at the margin was a header
-    for line, after in pairwise(code.lines):
-        if not line.indent:
-            defined = line.head.text in DEFINITIONS
-        if len(after.indent) > len(line.indent):
-            owners.append(line)
-        while owners and len(owners[-1].indent) >= len(after.indent):
-            owners.pop()
-        end = line.newline.end
-        owner = owners[-1].head.text if owners else ""
-        defines = after.head.text in DEFINITIONS
-        if not (owner or defines or (line.indent and defined)):
-            continue
-        if end < after.start and _needs_blank(owner, defines) == rule:
-            yield replace(end, after.start, "")
-
-
-def _needs_blank(owner: str, defines: bool) -> str:
-    """The rule that asks for blank lines before a statement."""
-    if not owner:
-        return "E302" if defines else "E305"
-    if not defines:
-        return ""
-    return "E301" if owner == "class" else "E306"
-
-
-def missing_end(code: Code) -> Iterator[Site]:
-    """W292: no newline at the end of the file."""
-    if _ends_in_code(code):
-        yield replace(len(code.text) - 1, len(code.text), "")
 
 
 def blank_end(code: Code) -> Iterator[Site]:
@@ -174,39 +124,3 @@ def long_comments(code: Code) -> Iterator[Site]:
             and first.end + len(second.text) - line.start > LONG
         ):
             yield replace(first.end, second.start + 1, "")
-
-
-def needless_backslash(code: Code) -> Iterator[Site]:
-    """E502: a backslash at the end of a line inside brackets."""
-    for end in _line_breaks(code):
-        if end.before.kind not in ("comment", "newline"):
-            yield replace(end.before.end, end.start, " \\")
-
-
-def break_before_operator(code: Code) -> Iterator[Site]:
-    """W503: a line that begins with the operator that ended the last."""
-    for end in _line_breaks(code):
-        word, after = end.before, end.after
-        if word.text in OPERATORS and ends_operand(word.before):
-            yield (
-                Edit(word.before.end, end.start, ""),
-                Edit(after.start, after.start, f"{word.text} "),
-            )
-
-
-def break_after_operator(code: Code) -> Iterator[Site]:
-    """W504: a line that ends with the operator that began the next."""
-    for end in _line_breaks(code):
-        word = end.after
-        if word.text in OPERATORS and ends_operand(end.before):
-            yield (
-                Edit(end.start, end.start, f" {word.text}"),
-                Edit(word.start, word.after.start, ""),
-            )
-
-
-def _line_breaks(code: Code) -> Iterator[Token]:
-    """Line ends inside brackets."""
-    for token in code.tokens:
-        if token.kind == "newline" and token.opener:
-            yield token

@@ -56,13 +56,13 @@ def unspaced(code: Code, words: frozenset[str]) -> Iterator[Site]:
 
 @gaps(" ")
 def before_operator(token: Token) -> bool:
-    """E221, E223: several spaces or a tab before an operator."""
+    """E221: several spaces before an operator."""
     return _is_binary(token, ALIGNED)
 
 
 @gaps(" ")
 def after_operator(token: Token) -> bool:
-    """E222, E224: several spaces or a tab after an operator."""
+    """E222: several spaces after an operator."""
     return _is_binary(token.before, ALIGNED)
 
 
@@ -94,7 +94,7 @@ def before_punctuation(token: Token) -> bool:
 
 @gaps(" ")
 def after_punctuation(token: Token) -> bool:
-    """E231, E241, E242: none, several spaces or a tab after a comma, colon."""
+    """E231, E241: none or several spaces after a comma, colon."""
     return (
         token.before.text in (",", ":")
         and token.kind not in ("comment", "backslash")
@@ -170,14 +170,14 @@ def comment_start(code: Code, prefix: str, inline: bool) -> Iterator[Site]:
 
 @gaps(" ")
 def after_keyword(token: Token) -> bool:
-    """E271, E273: several spaces or a tab after a keyword."""
+    """E271: several spaces after a keyword."""
     blank = token.kind in ("comment", "backslash")
     return token.before.text in KEYWORDS and not blank
 
 
 @gaps(" ")
 def before_keyword(token: Token) -> bool:
-    """E272, E274: several spaces or a tab before a keyword."""
+    """E272: several spaces before a keyword."""
     return token.text in KEYWORDS and ends_operand(token.before)
 
 
@@ -210,10 +210,3 @@ def blank_line_blanks(code: Code) -> Iterator[Site]:
         end = line.head.before
         if line.indent and end.kind == end.before.kind == "newline":
             yield insert(end.start, line.indent)
-
-
-def after_decorator(code: Code) -> Iterator[Site]:
-    """E204: a space after the decorator's sign."""
-    for line in code.lines:
-        if line.head.text == "@" and line.head.after.gap == "":
-            yield insert(line.head.end, " ")

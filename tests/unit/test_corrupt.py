@@ -1,7 +1,6 @@
 """Corruptions: each rule by a hand-made case, and whole bodies."""
 
 import ast
-import dataclasses
 import functools
 import random
 from pathlib import Path
@@ -15,7 +14,7 @@ from stylerl.judge import Judge
 
 # Every pycodestyle rule but those that contradict each other or the cases.
 STRICT = config.JudgeConfig(
-    ignore=("E121", "E123", "E126", "W503", "W504", "F821", "F401", "F841")
+    ignore=("E121", "E123", "E126", "W503", "W504", "F821")
 )
 BODY = "def f(a, b=None):\n"
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,49 +22,19 @@ ROOT = Path(__file__).resolve().parents[2]
 # rule: code with one site of it, and the same code with the rule broken.
 CASES = {
     "E111": ("if x:\n    y = 1\n", "if x:\n  y = 1\n"),
-    "E114": (
-        "if x:\n    y = 1\n    # Why.\n    z = 1\n",
-        "if x:\n    y = 1\n  # Why.\n    z = 1\n",
-    ),
-    "E115": (
-        "if x:\n    # Why.\n    y = 1\n",
-        "if x:\n# Why.\n    y = 1\n",
-    ),
-    "E116": ("x = 1\n# Why.\ny = 1\n", "x = 1\n    # Why.\ny = 1\n"),
-    "E117": ("if x:\n    y = 1\n", "if x:\n        y = 1\n"),
-    "E122": ("x = f(\n    1,\n)\n", "x = f(\n1,\n)\n"),
-    "E124": ("x = f(1, 2)\n", "x = f(1, 2\n)\n"),
-    "E125": (
-        "while f(x):\n    y = 1\n",
-        "while f(\n    x):\n    y = 1\n",
-    ),
-    "E127": ("x = f(1,\n      2)\n", "x = f(1,\n        2)\n"),
-    "E128": ("x = f(1,\n      2)\n", "x = f(1,\n    2)\n"),
-    "E129": (
-        "if x and y:\n    z = 1\n",
-        "if (x and\n    y):\n    z = 1\n",
-    ),
-    "E131": ("x = f(\n    1,\n    2)\n", "x = f(\n    1,\n      2)\n"),
     "W191": ("if x:\n    y = 1\n", "if x:\n\ty = 1\n"),
     "E201": ("x = f(1)\n", "x = f( 1)\n"),
     "E202": ("x = f(1)\n", "x = f(1 )\n"),
     "E203": ("x = f(1, 2)\n", "x = f(1 , 2)\n"),
-    "E204": (
-        "@g\ndef f():\n    pass\n",
-        "@ g\ndef f():\n    pass\n",
-    ),
     "E211": ("x = f(1)\n", "x = f (1)\n"),
     "E221": ("x = 1\n", "x  = 1\n"),
     "E222": ("x = 1\n", "x =  1\n"),
-    "E223": ("x = 1\n", "x\t= 1\n"),
-    "E224": ("x = 1\n", "x =\t1\n"),
     "E225": ("x = 1\n", "x=1\n"),
     "E226": ("f(x + 1)\n", "f(x+1)\n"),
     "E227": ("f(x | 1)\n", "f(x|1)\n"),
     "E228": ("f(x % 2)\n", "f(x%2)\n"),
     "E231": ("f(1, 2)\n", "f(1,2)\n"),
     "E241": ("f(1, 2)\n", "f(1,  2)\n"),
-    "E242": ("f(1, 2)\n", "f(1,\t2)\n"),
     "E251": ("f(x=1)\n", "f(x = 1)\n"),
     "E252": (
         "def f(x: int = 1):\n    pass\n",
@@ -77,39 +46,15 @@ CASES = {
     "E266": ("# One.\nx = 1\n", "## One.\nx = 1\n"),
     "E271": ("assert x\n", "assert  x\n"),
     "E272": ("f(x in y)\n", "f(x  in y)\n"),
-    "E273": ("assert x\n", "assert\tx\n"),
-    "E274": ("f(x in y)\n", "f(x\tin y)\n"),
     "E275": ("if x:\n    y = 1\n", "if(x):\n    y = 1\n"),
-    "E301": (
-        "class A:\n    x = 1\n\n    def f(self):\n        pass\n",
-        "class A:\n    x = 1\n    def f(self):\n        pass\n",
-    ),
-    "E302": (
-        "x = 1\n\n\ndef f():\n    pass\n",
-        "x = 1\ndef f():\n    pass\n",
-    ),
     "E303": ("x = 1\ny = 2\n", "x = 1\n\n\n\ny = 2\n"),
-    "E304": (
-        "@g\ndef f():\n    pass\n",
-        "@g\n\ndef f():\n    pass\n",
-    ),
-    "E305": (
-        "def f():\n    pass\n\n\nx = 1\n",
-        "def f():\n    pass\nx = 1\n",
-    ),
-    "E306": (
-        "def f():\n    x = 1\n\n    def g():\n        pass\n",
-        "def f():\n    x = 1\n    def g():\n        pass\n",
-    ),
     "E501": (
         f"x = f(\n    {'a' * 50},\n    {'b' * 40},\n)\n",
         f"x = f({'a' * 50}, {'b' * 40},)\n",
     ),
-    "E502": ("x = f(1,\n      2)\n", "x = f(1, \\\n      2)\n"),
     "E701": ("if x:\n    y = 1\n", "if x: y = 1\n"),
     "E702": ("x = 1\ny = 2\n", "x = 1; y = 2\n"),
     "E703": ("x = 1\n", "x = 1;\n"),
-    "E704": ("def f(x):\n    return x\n", "def f(x): return x\n"),
     "E711": ("f(x is not None)\n", "f(x != None)\n"),
     "E712": (
         "if not x.y:\n    z = 1\n",
@@ -117,10 +62,6 @@ CASES = {
     ),
     "E713": ("f(x not in y)\n", "f(not x in y)\n"),
     "E714": ("f(x.a is not y)\n", "f(not x.a is y)\n"),
-    "E721": (
-        "if isinstance(x, int):\n    y = 1\n",
-        "if type(x) == int:\n    y = 1\n",
-    ),
     "E722": (
         "try:\n    f()\nexcept Exception:\n    pass\n",
         "try:\n    f()\nexcept:\n    pass\n",
@@ -129,60 +70,12 @@ CASES = {
         "def f(x, y):\n    return x + y\n",
         "f = lambda x, y: x + y\n",
     ),
-    "E741": ("x = 1\nf(x)\n", "l = 1\nf(l)\n"),
     "W291": ("x = 1\n", "x = 1 \n"),
-    "W292": ("x = 1\n", "x = 1"),
     "W293": (
         "if x:\n    y = 1\n\n    z = 1\n",
         "if x:\n    y = 1\n    \n    z = 1\n",
     ),
     "W391": ("x = 1\n", "x = 1\n\n"),
-    "W605": ("f(r'\\d+')\n", "f('\\d+')\n"),
-    "E121": ("x = f(\n    1,\n)\n", "x = f(\n  1,\n)\n"),
-    "E123": ("x = f(\n    1,\n)\n", "x = f(\n    1,\n    )\n"),
-    "E126": ("x = f(\n    1,\n)\n", "x = f(\n        1,\n)\n"),
-    "E401": ("import a\nimport b.c\n", "import a, b.c\n"),
-    "E402": ("import a\nx = 1\n", "x = 1\nimport a\n"),
-    "E742": (
-        "class A:\n    x = 1\n\n\ny = A()\n",
-        "class l:\n    x = 1\n\n\ny = l()\n",
-    ),
-    "E743": (
-        "def g():\n    pass\n\n\ny = g()\n",
-        "def l():\n    pass\n\n\ny = l()\n",
-    ),
-    "W503": ("x = (a +\n     b)\n", "x = (a\n     + b)\n"),
-    "W504": ("x = (a\n     + b)\n", "x = (a +\n     b)\n"),
-    "F401": (
-        "def f():\n    import os\n    return os\n",
-        "def f():\n    import sys\n    import os\n    return os\n",
-    ),
-    "F507": ("x = '%s %s' % (a, b)\n", "x = '%s %s' % (a, b, None)\n"),
-    "F509": ("x = 'a%s' % b\n", "x = 'a%y' % b\n"),
-    "F523": ("x = '{}'.format(a)\n", "x = '{}'.format(a, None)\n"),
-    "F524": ("x = '{} {}'.format(a, b)\n", "x = '{} {}'.format(a)\n"),
-    "F525": (
-        "x = '{} {}'.format(a, b)\n",
-        "x = '{} {1}'.format(a, b)\n",
-    ),
-    "F541": ("x = 'a'\n", "x = f'a'\n"),
-    "F601": ("x = {'a': 1}\n", "x = {'a': ..., 'a': 1}\n"),
-    "F631": ("assert x, 'no'\n", "assert (x, 'no')\n"),
-    "F632": ("f(x != 'a')\n", "f(x is not 'a')\n"),
-    "F634": ("if x:\n    y = 1\n", "if (x,):\n    y = 1\n"),
-    "F811": ("import a\nf(a)\n", "import a\nimport a\nf(a)\n"),
-    "F841": (
-        "def f(x):\n    x.g(y=1)\n",
-        "def f(x):\n    result = x.g(y=1)\n",
-    ),
-    "F842": (
-        "def f():\n    return 1\n",
-        "def f():\n    result: int\n    return 1\n",
-    ),
-    "F901": (
-        "raise NotImplementedError('f')\n",
-        "raise NotImplemented('f')\n",
-    ),
 }
 
 
@@ -218,9 +111,6 @@ def test_every_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_is_broken_and_no_other(rule: str, judge: Judge) -> None:
-    if rule in STRICT.ignore:
-        ignored = tuple(other for other in STRICT.ignore if other != rule)
-        judge = Judge(dataclasses.replace(STRICT, ignore=ignored))
     clean, expected = CASES[rule]
     assert judge.verdict(clean).compliant
     drafts = {
@@ -291,7 +181,7 @@ def test_strings_over_lines_keep_their_text() -> None:
     text = (
         BODY + '    if a:\n        x = """one\n        two"""\n    return x\n'
     )
-    for rule in ("W191", "E111", "E117", "W291", "W293"):
+    for rule in ("W191", "E111", "W291", "W293"):
         corrupted = RULES[rule](text, random.Random(0), len(BODY), share=1.0)
         if corrupted is not None:
             assert '"""one\n        two"""' in corrupted
