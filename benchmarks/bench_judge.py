@@ -277,7 +277,7 @@ def profile(snippets: list[bytes], rounds: int = ROUNDS) -> Counter[str]:
 def package(filename: str) -> str:
     """A source file's package, as the profile names it."""
     path = Path(filename)
-    if path.stem in ("pycodestyle", "guarded_style"):
+    if path.stem == "pycodestyle":
         # flake8's generated list of calls has the same name.
         return "flake8" if "flake8" in path.parts else "pycodestyle"
     for name in ("pyflakes", "flake8", "stylerl"):

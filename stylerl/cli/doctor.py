@@ -23,7 +23,7 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.skill import sandbox
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
-EXTRAS = ("pipeline", "sandbox", "cluster")  # of pyproject.toml; dev is ours
+EXTRAS = ("pipeline", "sandbox")  # of pyproject.toml; dev is ours
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
 
 

@@ -173,11 +173,6 @@ class LabelConfig(Section):
         ge=0,
         le=1,
     )
-    scheduler: str | None = setting(
-        None,
-        "the Dask scheduler whose workers judge, such as "
-        "tcp://127.0.0.1:8786; null judges here, with the same labels",
-    )
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,11 @@
     Judge(JudgeConfig()).verdict("x=1\\n").violations
 
 judge.py is the front, and fingerprint.py says which judge it is; engine.py
-calls flake8 in-process, checker.py, guarded_style.py and prepared_flakes.py
-make it fast, and rule_check.py refuses rules that find nothing;
-worker_main.py, worker_process.py and pool.py keep it in processes that may
-die, and cluster.py on other machines; outcome.py charges a completion with
-what is its own, and positions.py finds the tokens that wrote it; names.py
-counts the names it reads that exist.
+calls flake8 in-process, checker.py makes it fast, and rule_check.py refuses
+rules that find nothing; worker_main.py, worker_process.py and pool.py keep it
+in processes that may die; outcome.py charges a completion with what is its
+own, and positions.py finds the tokens that wrote it; names.py counts the
+names it reads that exist.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -28,14 +28,12 @@ from flake8.options.aggregator import aggregate_options
 from flake8.options.config import load_config
 from flake8.options.manager import OptionManager
 from flake8.plugins import finder
-from flake8.plugins.pyflakes import FlakesChecker
 from flake8.style_guide import Decision, StyleGuideManager
 from flake8.utils import normalize_pypi_name
 
 from stylerl.errors import ConfigError
-from stylerl.judge import guarded_style, rule_check
+from stylerl.judge import rule_check
 from stylerl.judge.checker import Checker
-from stylerl.judge.prepared_flakes import PreparedFlakes
 from stylerl.judge.verdict import SNIPPET, Verdict, Violation
 
 if TYPE_CHECKING:  # not in a worker, which would load YAML for it
@@ -59,11 +57,10 @@ class Engine:
             with contextlib.redirect_stderr(said):
                 loaded = _load(arguments(config), config.plugins)
             plugins, self.options, installed = loaded
-            self._checkers = _with_prepared_flakes(plugins.checkers)
+            self._checkers = plugins.checkers
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
-            guarded_style.install(self.reports)
             self.warnings = rule_check.check(
                 self.options,
                 {p.entry_name for kind in self._checkers for p in kind},
@@ -173,19 +170,7 @@ def _load(
     options = aggregate_options(manager, settings, folder, rest)
     for plugin in plugins.all_plugins():
         _hand_options(plugin.obj, manager, options)
-    PreparedFlakes.prepare()
     return plugins, options, installed
-
-
-def _with_prepared_flakes(checkers: finder.Checkers) -> finder.Checkers:
-    """The same checkers, pyflakes replaced by our faster one."""
-    tree = [
-        plugin._replace(obj=PreparedFlakes)
-        if plugin.obj is FlakesChecker
-        else plugin
-        for plugin in checkers.tree
-    ]
-    return checkers._replace(tree=tree)
 
 
 def _chosen(

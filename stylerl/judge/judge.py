@@ -36,7 +36,7 @@ BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
 class Pool(Protocol):
-    """What does the work: this machine's processes, ruff, or a cluster's.
+    """What does the work: flake8's processes or ruff.
 
     Sources are read as they are needed: a stream of millions takes constant
     memory.
