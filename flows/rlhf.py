@@ -18,13 +18,11 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from stylerl import config, storage
-from stylerl.config import Params
 from stylerl.errors import StylerlError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.promotion import Decision
 from stylerl.pipeline import (
     graph,
-    logged_models,
     preflight,
     registry,
     stage_runs,
@@ -40,7 +38,7 @@ COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
 STATES = {
-    "Cached": "**Cached**: nothing ran, DVC vouches for what is there",
+    "Cached": "**Cached**: DVC had nothing to do",
     "Completed": "**Completed**: executed, or restored by DVC",
 }
 
@@ -70,7 +68,7 @@ def rlhf(
         name = flow_run.name or "rlhf"
         probe = stages.stale.submit()  # DVC takes a second: meanwhile
         with stage_runs.flow_run(name, config.to_dict(settings)) as parent:
-            results = run_stages(parent, settings, probe.result())
+            results = run_stages(parent, probe.result())
             metrics: dict[str, Any] = storage.read_json(METRICS)
             lineage = record(parent, metrics, results, judge)
             sampling = {
@@ -79,13 +77,12 @@ def rlhf(
                 "stop_strings": [*settings.evaluate.stop_strings],
             }
             decision = promote(parent, metrics, results, lineage, sampling)
-            logged_models.log(results, settings, metrics)
     publish(parent, metrics, decision, results)
     return {**metrics, "promotion": decision.text if decision else None}
 
 
 def run_stages(
-    parent: tracking.Run, settings: Params, stale: set[str] | None = None
+    parent: tracking.Run, stale: set[str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Bring every stage up to date in turn; the result of each.
 
@@ -94,7 +91,6 @@ def run_stages(
 
     Args:
         parent: MLflow run of the flow.
-        settings: what params.yaml holds.
         stale: what `stages.stale` gave; it is asked where this is None.
     """
     results: dict[str, dict[str, Any]] = {}
@@ -108,16 +104,16 @@ def run_stages(
     for number, stage in enumerate(declared):
         log_progress(declared, number, took)
         if stale is None:
-            stale = stages.stale(refill=False)
+            stale = stages.stale()
         key = graph.stage_key(stage)
-        state = stages.run_or_reuse(stage, stage.name in stale)(
-            stage.name, key, parent.id, return_state=True
+        todo = stage.name in stale
+        state = stages.task_of(stage)(
+            stage.name, key, parent.id, todo, return_state=True
         )
         results[stage.name] = {**state.result(), "state": state.name}
         if state.name != "Cached":
             stale = None
         tags[f"state.{stage.name}"] = state.name or ""
-    stages.find_runs(results, config.to_dict(settings), parent.id)
     for name, result in results.items():
         if result["run"]:
             tags[f"run.{name}"] = result["run"]

@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def mlflow_pages() -> Iterator[Page]:
-    """The runs, the models, one run, and the scores of two compared."""
+    """The runs, one run, and the scores of two compared."""
     client = tracking.connect()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
     number = experiment.experiment_id if experiment else "0"
@@ -89,9 +89,7 @@ def mlflow_pages() -> Iterator[Page]:
     start, kind = f"{home}/runs", tracking.MACHINE_LEARNING
     query = {"runs": json.dumps(runs), "experiments": json.dumps([number])}
     compare = f"{MLFLOW}/#/compare-runs?{urllib.parse.urlencode(query)}"
-    charts = f"{home}/models?{kind}&viewMode=CHART"
     yield Page("mlflow-runs", f"{start}?{kind}", 800)
-    yield Page("mlflow-models", charts, 1000)
     yield Page("mlflow-run", f"{start}/{runs[0]}?{kind}", 1200)
     fold = ("Visualizations", "Run details", "Parameters", "Artifacts")
     yield Page("mlflow-compare", compare, 700, fold)

@@ -1,10 +1,9 @@
 """The graph that dvc.yaml declares, and the key that names an execution.
 
 `stage_key` is one digest of everything a stage's result depends on: its
-command, the bytes of each dependency and the values of its parameters.  The
-flow gives it to Prefect as the cache key and MLflow keeps it as a tag, so the
-three agree on what "the same execution" means.  Only YAML is read here; what
-is on disk, and whether it is current, is DVC's to say.
+command, the bytes of each dependency and the values of its parameters: MLflow
+keeps it as a tag, and a checkpoint is found by it.  Only YAML is read here;
+what is on disk, and whether it is current, is DVC's to say.
 """
 
 import hashlib

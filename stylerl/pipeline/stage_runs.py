@@ -6,7 +6,7 @@ the stage's key down by the environment (PARENT, KEY).
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,8 @@ from stylerl.errors import StylerlError
 from stylerl.pipeline import graph, machine
 from stylerl.pipeline.store import asked, best_effort
 from stylerl.pipeline.tracking import (
-    COMPLETIONS,
     Run,
     connect,
-    flat,
     search,
     system_metrics,
 )
@@ -116,56 +114,11 @@ def _last_finished(tag: str, value: str) -> Sequence[Any]:
     return search(wanted, max_results=1)
 
 
-def still_there(runs: Iterable[str]) -> set[str]:
-    """Those of some runs that the store has: it may be another one now."""
-    ids = ", ".join(f"'{run}'" for run in runs)
-    if not ids:
-        return set()
-    kept = asked(lambda: search(f"attributes.run_id IN ({ids})"), ())
-    return {run.info.run_id for run in kept}
-
-
-def log_again(
-    stage: graph.Stage, key: str, params: Mapping[str, Any], parent: str
-) -> str:
-    """Log what a stage measured, from the files it left; the run's id.
-
-    For a store that did not answer when the stage ran, that lost the run,
-    or that is asked for the first time.
-    """
-    tags = {
-        "stage": stage.name,
-        "stage_key": key,
-        "logged": "afterwards",  # by another process than the stage's
-        "mlflow.parentRunId": parent,
-    }
-    with _running(stage.name, tags) as run:
-        run.log_params(params)
-        run.log_inputs(graph.datasets(stage))
-        for out in map(Path, stage.outs):
-            file = out / COMPLETIONS if out.is_dir() else out
-            if file.suffix == ".json":
-                run.log_metrics(_numbers(storage.read_json(file)))
-            small = file.suffix in (".json", ".csv", ".html")
-            if file.exists() and (small or file.name == COMPLETIONS):
-                run.log_file(file)
-    return run.id
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of a file of metrics that are numbers."""
-    return {
-        name: value
-        for name, value in flat(metrics)
-        if isinstance(value, (int, float))
-    }
-
-
 def seconds_by_stage(last: bool = False) -> dict[str, float]:
     """How long the execution of each stage took that its key names now.
 
-    With `last` its last execution, whatever its inputs were.  A stage is left
-    out where its latest finished run is none, or was logged afterwards.
+    With `last` its last execution, whatever its inputs were.  A stage of which
+    there is none is left out.
     """
     found: dict[str, float] = {}
 
@@ -175,9 +128,8 @@ def seconds_by_stage(last: bool = False) -> dict[str, float]:
             if not last:
                 tag, value = "stage_key", graph.stage_key(stage)
             for run in _last_finished(tag, value):
-                if "logged" not in run.data.tags:
-                    took = run.info.end_time - run.info.start_time
-                    found[stage.name] = took / 1000
+                took = run.info.end_time - run.info.start_time
+                found[stage.name] = took / 1000
 
     best_effort(search)
     return found

@@ -1,41 +1,34 @@
 """One stage of dvc.yaml as a Prefect task.
 
-DVC alone knows whether a stage's outputs on disk are right (`stale`), and
-makes them right (`dvc repro`).  Prefect's record of an earlier execution
-counts only while DVC vouches for the bytes: otherwise the task is told to
-refresh it.  So `Cached` means both: this key has run, and its outputs are
-there.
+DVC alone knows whether a stage's outputs are right (`stale`), and makes them
+right (`dvc repro`).  Prefect says when, tries again what may pass, and shows
+a stage that DVC had nothing to do for as Cached.
 """
 
-import json
 import logging
 import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.assets import add_asset_metadata, materialize
-from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.context import TaskRunContext
 from prefect.events import emit_event
+from prefect.states import Completed
 from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
 from stylerl import storage
 from stylerl.errors import DataError, StylerlError
-from stylerl.pipeline import child, graph, process, stage_runs, workspace
+from stylerl.pipeline import child, graph, process, stage_runs
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
 BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
-SETTLED = 2.0  # seconds from a file's last byte to its renaming
-BUSY_PAUSE = 2.0  # seconds before DVC is asked again
+ANOTHER = "another DVC process works in this folder; wait for it to end"
 HINTS = (  # of DVC's, after every stage
     "To track the changes with git",
     "git add ",
@@ -47,7 +40,6 @@ CRITICAL = re.compile(r"update (\d+): critical alarm: ([^:]+): (.*)")
 ALARM_EVENT = "stylerl.ppo.alarm"
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
-T = TypeVar("T")
 
 
 class StageFailure(StylerlError):
@@ -82,10 +74,6 @@ def _check(done: subprocess.CompletedProcess[str], what: str) -> None:
         raise StageFailure(f"DVC cannot {what}: {said}")
 
 
-def _cache_key(_: TaskRunContext, inputs: dict[str, Any]) -> str:
-    return f"{inputs['name']}-{inputs['key']}"
-
-
 def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
     """Whether a retry makes sense."""
     error = state.result(raise_on_failure=False)
@@ -106,112 +94,29 @@ RETRY_TRANSIENT: dict[str, Any] = {
     cache_policy=NO_CACHE,
     **RETRY_TRANSIENT,
 )
-def stale(refill: bool = True) -> set[str]:
-    """The stages, and .dvc files, whose bytes on disk DVC finds wrong.
+def stale() -> set[str]:
+    """The stages, and .dvc files, that DVC would bring up to date.
 
-    With `refill`, where DVC's cache was deleted, what is whole is put there
-    again first.
+    Asked in this process, which takes a fifth of the command's time.
 
     Raises:
+        TransientFailure: another DVC process works in this folder.
         StageFailure: DVC cannot tell.
     """
-    _mark_altered()
-    found = _status()
-    if refill and "not in cache" in str(found) and (put := _refill_cache()):
-        get_run_logger().info(
-            "DVC's cache lacked what is in the workspace as dvc.lock has it; "
-            "put back, not made again: %s",
-            ", ".join(put),
-        )
-        found = _status()
-    return set(found)
-
-
-def _status() -> dict[str, Any]:
-    """What `dvc status` says is wrong, by stage and .dvc file.
-
-    Asked in this process, a fifth of the command's time.  Where that fails,
-    the command waits for a lock, or says in DVC's words what is wrong.
-    """
+    from dvc.exceptions import DvcException
+    from dvc.lock import LockError
     from dvc.repo import Repo
 
     logging.getLogger("dvc").setLevel(logging.ERROR)  # no bars, no hints
-    with suppress(Exception), Repo() as repo:
-        return dict(repo.status())
-    done = _retry_while_locked(
-        lambda: _dvc("status", "--json"),
-        lambda done: done.stderr if done.returncode else "",
-    )
-    _check(done, "tell what is up to date")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def _mark_altered() -> None:
-    """Let DVC read again what was changed with its time set back.
-
-    A file of the same size and time is the same to DVC.  A program may set
-    a file's time, but not the time of its last change, so where these two
-    differ it gets the present one.  DVC reads it then, once.
-    """
-    paths = {out for stage in graph.load_stages() for out in stage.outs}
-    for stage in graph.load_stages():
-        paths.update(graph.datasets(stage))
-    for path in map(Path, paths):
-        for file in path.rglob("*") if path.is_dir() else [path]:
-            with suppress(OSError):  # not there, or not ours: DVC's to say
-                times = file.stat()
-                if times.st_ctime - times.st_mtime > SETTLED:
-                    os.utime(file)
-
-
-def _refill_cache() -> list[str]:
-    """Put each output that is as dvc.lock has it into DVC's cache; which.
-
-    Of a stage whose outputs all are, the execution is kept there as well,
-    by dvc.lock's digests; DVC refuses where a dependency is missing.
-    """
-    from dvc.repo import Repo
-
-    put = []
-    with Repo() as repo, repo.lock:
-        for stage in repo.index.stages:
-            whole = [out for out in stage.outs if not out.workspace_status()]
-            for out in whole:
-                if out.use_cache and out.changed_cache():
-                    out.commit()
-                    put.append(str(out))
-            there = all(dep.exists for dep in stage.deps)
-            if there and len(whole) == len(stage.outs):
-                repo.stage_cache.save(stage)
-    return put
-
-
-def _retry_while_locked(
-    attempt: Callable[[], T], error: Callable[[T], str]
-) -> T:
-    """Try until no other DVC process works on the same files.
-
-    DVC waits by itself for its lock on the repository, but not for the ones
-    on paths, which a `dvc repro` by hand holds as long as its stage runs.
-    """
-    waits = False
-    while busy := _blocked_by(error(result := attempt())):
-        if not waits:
-            get_run_logger().warning(
-                "another DVC process works in this folder; waiting for it to "
-                "end. DVC says: %s",
-                busy,
-            )
-        waits = True
-        time.sleep(BUSY_PAUSE)
-        workspace.drop_dead_locks()
-    return result
-
-
-def _blocked_by(error: str) -> str:
-    """What DVC says of another process; empty where it was something else."""
-    return error.strip() if any(words in error for words in BUSY) else ""
+    try:
+        with Repo() as repo:
+            return set(repo.status())
+    except LockError as error:
+        raise TransientFailure(f"{ANOTHER}: {error}") from error
+    except DvcException as error:
+        raise StageFailure(
+            f"DVC cannot tell what is up to date: {error}"
+        ) from error
 
 
 def asset(path: str) -> str:
@@ -219,98 +124,71 @@ def asset(path: str) -> str:
     return ASSETS + re.sub(r"[^\w./-]", "_", path)
 
 
-def run_or_reuse(
-    stage: graph.Stage, stale: bool
-) -> MaterializingTask[[str, str, str], dict[str, Any]]:
-    """The task `run_stage` for a stage: what it makes, of what.
-
-    Args:
-        stage: of dvc.yaml.
-        stale: whether DVC finds its outputs wrong, whatever Prefect knows.
-    """
+def task_of(
+    stage: graph.Stage,
+) -> MaterializingTask[[str, str, str, bool], Any]:
+    """The task `run_stage` for a stage: what it makes, of what."""
     return run_stage.with_options(
-        refresh_cache=stale,
         assets=[asset(out) for out in stage.outs],
         asset_deps=[asset(dep) for dep in graph.datasets(stage)],
     )
 
 
 @materialize(
-    asset("artifacts"),  # until `run_or_reuse` names the stage's own
+    asset("artifacts"),  # until `task_of` names the stage's own
     by="dvc",
     name="stage",
     task_run_name="{name}",
-    cache_policy=CacheKeyFnPolicy(cache_key_fn=_cache_key),
-    persist_result=True,
+    cache_policy=NO_CACHE,
     **RETRY_TRANSIENT,
 )
-def run_stage(name: str, key: str, parent: str) -> dict[str, Any]:
+def run_stage(name: str, key: str, parent: str, stale: bool) -> Any:
     """Let DVC bring one stage up to date; its key, outputs and run.
+
+    The state is named Cached where DVC has nothing to do.
 
     Args:
         name: the stage in dvc.yaml.
         key: its `graph.stage_key`.
         parent: MLflow run of the flow, empty where there is none.
+        stale: whether DVC has something to do.
 
     Raises:
         TransientFailure: it may work in a moment.
         StageFailure: it will not.
     """
-    stage = graph.find_stage(name)
+    if not stale:
+        return Completed(name="Cached", data=_result(name, key))
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         stage_runs.KEY: key,
         stage_runs.PARENT: parent,
     }
-
-    def work() -> child.ExitStatus:
-        return child.run_command(
-            [*DVC, "repro", "-s", name], _log, environment
-        )
-
     try:
-        outcome = _retry_while_locked(
-            work, lambda done: done.tail if done.code else ""
+        outcome = child.run_command(
+            [*DVC, "repro", "-s", name], _log, environment
         )
     finally:
         if parent:
             stage_runs.end_children(parent)
+    stage = graph.find_stage(name)
     if outcome.code != 0:
         raise _failure(stage, outcome)
-    outs, run = graph.outputs(name), stage_runs.stage_run_id(key)
+    result = _result(name, key)
     for path in stage.outs:
-        facts = {"md5": outs.get(path), "stage_key": key, "mlflow_run": run}
+        facts = {"md5": result["outs"].get(path), "stage_key": key}
+        facts["mlflow_run"] = result["run"]
         add_asset_metadata(asset(path), facts)
-    return {"key": key, "outs": outs, "run": run}
+    return result
 
 
-def find_runs(
-    results: Mapping[str, dict[str, Any]],
-    settings: Mapping[str, Any],
-    parent: str,
-) -> None:
-    """Let each stage's result name a run that the store of today has.
+def _result(name: str, key: str) -> dict[str, Any]:
+    """What the flow needs of a stage that is up to date.
 
-    Prefect remembers the run of an earlier execution, and the store may be
-    another by now, or a new one.  What it lacks is looked up by its key and
-    else logged again, from the files that the stage left.
-
-    Args:
-        results: of `run_stage` by stage, changed in place.
-        settings: the sections of params.yaml.
-        parent: MLflow run of the flow, empty where there is none.
+    `run` is the MLflow run that executed it, None where the store has none.
     """
-    remembered = [result["run"] for result in results.values()]
-    there = stage_runs.still_there(filter(None, remembered))
-    for name, result in results.items():
-        if result["run"] in there or not parent:
-            continue
-        stage, key = graph.find_stage(name), result["key"]
-        found = stage_runs.stage_run_id(key)
-        if not found:
-            params = settings.get(name, {})
-            found = stage_runs.log_again(stage, key, params, parent)
-        result["run"] = found
+    run = stage_runs.stage_run_id(key)
+    return {"key": key, "outs": graph.outputs(name), "run": run}
 
 
 def _log(line: str) -> None:
@@ -347,6 +225,8 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
             f"{prefix}: it was killed (signal 9), most likely for want of "
             "memory; a smaller batch_size or ppo.pass_tokens needs less"
         )
+    if any(words in outcome.tail for words in BUSY):
+        return TransientFailure(f"{prefix}: {ANOTHER}")
     if code == process.TRANSIENT:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if code == process.USER_ERROR:

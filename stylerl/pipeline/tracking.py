@@ -16,7 +16,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +48,7 @@ SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 UI_LAYOUT = {
     "mlflow.experimentKind": "custom_model_development",
     "mlflow.note.content": "One run for each run of the flow, and below it "
-    "one for each stage. The page Models has base, SFT and PPO side by side.",
+    "one for each stage. The registered model has the policies.",
 }
 SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
@@ -119,22 +119,18 @@ class Run:
         self,
         metrics: Mapping[str, Any],
         step: int | None = None,
-        model: str | None = None,
-        dataset: tuple[str | None, str | None] = (None, None),
     ) -> None:
         """Record metrics; nested ones get dotted names, None is left out.
 
         Args:
             metrics: numbers by name.
             step: of a training.
-            model: id of the LoggedModel that they are of.
-            dataset: name and digest of what it was measured on.
         """
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         entries = [
-            Metric(name, float(value), now, step or 0, model, *dataset)
+            Metric(name, float(value), now, step or 0)
             for name, value in flat(metrics)
             if value is not None
         ]
@@ -167,21 +163,11 @@ class Run:
         self.log_tags({name: value})
 
     @_unless_gone
-    def log_inputs(
-        self,
-        digests: Mapping[str, str],
-        purpose: str = "input",
-        models: Iterable[str] = (),
-    ) -> None:
-        """Record what was read, by path and DVC digest, and LoggedModels."""
-        from mlflow.entities import (
-            Dataset,
-            DatasetInput,
-            InputTag,
-            LoggedModelInput,
-        )
+    def log_inputs(self, digests: Mapping[str, str]) -> None:
+        """Record what was read, by path and DVC digest."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        context = [InputTag("mlflow.data.context", purpose)]
+        context = [InputTag("mlflow.data.context", "input")]
         inputs = [
             DatasetInput(
                 Dataset(path, digest[:36], "dvc", json.dumps({"path": path})),
@@ -189,9 +175,8 @@ class Run:
             )
             for path, digest in digests.items()
         ]
-        used = [LoggedModelInput(model) for model in models]
-        if inputs or used:
-            self.client.log_inputs(self.id, datasets=inputs, models=used)
+        if inputs:
+            self.client.log_inputs(self.id, datasets=inputs)
 
 
 @contextmanager
@@ -306,27 +291,6 @@ def save_pyfunc(
             for name in SERVED_WITH
         ],
     )
-
-
-def external_model(name: str, run: str | None, tags: dict[str, str]) -> Any:
-    """A LoggedModel whose weights are elsewhere, and the run's output."""
-    import mlflow
-    from mlflow.entities import LoggedModelOutput
-
-    client = connect()
-    model = mlflow.create_external_model(
-        name, run, tags, experiment_id=experiment(client)
-    )
-    if run:
-        client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
-    return model
-
-
-def log_model_params(model: str, params: Mapping[str, Any]) -> None:
-    """Record parameters of a LoggedModel, by dotted name."""
-    values = {k: str(v)[:LONGEST_VALUE] for k, v in flat(params)}
-    if values:
-        connect().log_model_params(model, values)
 
 
 def refusal(message: str) -> Exception:

@@ -33,11 +33,7 @@ from prefect.events.schemas.events import Event
 from prefect.events.worker import EventsWorker
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
-from prefect.settings import (
-    PREFECT_API_URL,
-    PREFECT_LOCAL_STORAGE_PATH,
-    temporary_settings,
-)
+from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
@@ -263,29 +259,23 @@ def after_first_run(
     log: list[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
-    """A workspace in which the flow has run once; `storage` is Prefect's."""
+    """A workspace in which the flow has run once."""
     folder = tmp_path_factory.mktemp("first") / "workspace"
     server.chdir(tmp_path_factory.getbasetemp())
     new_workspace(folder)
-    with temporary_settings(
-        {PREFECT_LOCAL_STORAGE_PATH: folder.parent / "storage"}
-    ):
-        rlhf()
+    rlhf()
     yield folder
 
 
 @pytest.fixture
 def folder(
     after_first_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+) -> Path:
     """A copy of that workspace, as the current directory."""
     shutil.copytree(after_first_run.parent, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path / "workspace")
     Path("executed").unlink()
-    storage = {PREFECT_LOCAL_STORAGE_PATH: tmp_path / "storage"}
-    monkeypatch.setenv("PREFECT_LOCAL_STORAGE_PATH", str(tmp_path / "storage"))
-    with temporary_settings(storage):
-        yield tmp_path / "workspace"
+    return tmp_path / "workspace"
 
 
 def executed() -> list[str]:
@@ -308,14 +298,6 @@ def latest_parent():  # type: ignore[no-untyped-def]
         [experiment.experiment_id], "tags.flow = 'rlhf'", max_results=1
     )
     return runs[0]
-
-
-def logged_models():  # type: ignore[no-untyped-def]
-    """The LoggedModels of the store that is asked, by name; no two share."""
-    client = tracking.connect()
-    found = client.search_logged_models([tracking.experiment(client)])
-    assert len({model.name for model in found}) == len(found)
-    return {model.name: model for model in found}
 
 
 def policy() -> str:
@@ -362,14 +344,6 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
         "stop_strings": [],
         "seed": 0,
     }
-    # side by side in MLflow's page of models, the policy as it is registered
-    shown = logged_models()
-    assert shown.keys() == {"base", "sft", "ppo"}
-    for each in shown.values():
-        key = {(m.dataset_name[:5], m.key, m.value) for m in each.metrics}
-        assert ("test ", "compliance", 0.5) in key
-    assert shown["ppo"].source_run_id == parent.data.tags["run.ppo"]
-    assert versions[0].source == f"models:/{shown['ppo'].model_id}"
     model = tracking.connect().get_registered_model("stylerl")
     assert str(model.aliases["champion"]) == str(versions[0].version)
     for key, words in (
@@ -478,7 +452,6 @@ def test_again_is_all_cached(folder: Path, log: list[str]) -> None:
     assert re.fullmatch(f"stage 3 of 5: sft{left}", log[-3])
     assert latest_parent().data.tags["run.sft"] == first
     assert len(tracking.connect().search_model_versions()) == 1
-    assert logged_models().keys() == {"base", "sft", "ppo"}
 
 
 def git(*arguments: str) -> None:
@@ -529,33 +502,8 @@ def test_outputs_tampered_with(folder: Path) -> None:
     base.write_text("tampered")
     run()
     assert (model.read_text(), base.read_text()) == before
-    # of the same size and time, once DVC has seen the file
-    assert run() == CACHED
-    seen = model.stat()
-    time.sleep(max(0.0, seen.st_mtime + stages.SETTLED - time.time()))
-    model.write_text(before[0][::-1])
-    os.utime(model, ns=(seen.st_atime_ns, seen.st_mtime_ns))
-    assert "up to date" in dvc("status")
-    run()
-    assert model.read_text() == before[0]
     assert executed() == []
-
-
-@pytest.mark.parametrize("changed", [(), ("base", "ppo", "evaluate")])
-def test_dvc_s_cache_deleted(folder: Path, changed: tuple[str, ...]) -> None:
-    """What is whole is not made again; what is not, is."""
-    before, base = policy(), Path("artifacts/base/model").read_text()
-    shutil.rmtree(".dvc/cache")
-    for out in changed:
-        Path("artifacts", out, "model").write_text("tampered")
-    run()
-    assert executed() == [*changed]
-    assert policy() == before
-    assert Path("artifacts/base/model").read_text() == base
-    shutil.rmtree("artifacts")
-    assert set(run().values()) == {"Completed"}  # restored from the cache
-    assert executed() == [*changed]
-    assert policy() == before
+    assert run() == CACHED
 
 
 def test_a_second_clone_pulls_and_trains_nothing(
@@ -577,14 +525,13 @@ def test_a_second_clone_pulls_and_trains_nothing(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{second}/mlflow.db")
     dvc("pull")
     assert Path("data/corpus").read_text() == "raw code"
-    kept = {PREFECT_LOCAL_STORAGE_PATH: tmp_path / "other storage"}
-    with temporary_settings(kept):
-        metrics = rlhf()
-        assert executed() == []
-        assert policy() == before
-        assert metrics["promotion"].startswith("champion: gain over SFT")
-        assert models.get_model_info("models:/stylerl@champion")
-        assert run() == CACHED
+    assert run() == CACHED
+    assert executed() == []
+    assert policy() == before
+    # no run of this store measured it, so that none is champion
+    assert "run.evaluate" not in latest_parent().data.tags
+    (version,) = tracking.connect().search_model_versions()
+    assert version.aliases == []
 
 
 def test_data_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,60 +542,6 @@ def test_data_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # the base reads no data
     assert executed() == ["filter", "sft", "ppo", "evaluate"]
     assert "up to date" in dvc("status")
-
-
-def test_prefect_storage_wiped(folder: Path) -> None:
-    shutil.rmtree(folder.parent / "storage")
-    states = run()
-    assert set(states.values()) == {"Completed"}
-    assert executed() == []
-    assert run() == CACHED
-
-
-@pytest.mark.parametrize("case", ["another", "deleted"])
-def test_no_link_points_at_a_run_that_the_store_lacks(
-    folder: Path,
-    case: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """Prefect remembers runs that the store asked now has never had."""
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    if case == "deleted":
-        client = tracking.connect()
-        for stage in STAGES:
-            if run_id := latest_parent().data.tags.get(f"run.{stage}"):
-                client.delete_run(run_id)
-    else:  # after one that does not answer
-        os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"
-        rlhf(params={"ppo.kl_coef": 0.35})
-        assert executed() == ["ppo", "evaluate"]
-        assert capfd.readouterr().err.count("MLflow: not logged") == 1
-        del os.environ[store.GONE]
-        os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
-    before = executed()
-    assert run() == CACHED
-    assert executed() == before
-    client, tags = tracking.connect(), latest_parent().data.tags
-    for stage in ("filter", "sft", "ppo", "evaluate"):
-        found = client.get_run(tags[f"run.{stage}"])
-        assert found.info.lifecycle_stage == "active"
-        key = graph.stage_key(graph.find_stage(stage))
-        assert found.data.tags["stage_key"] == key
-        if case != "deleted":  # else another test's run has its key
-            assert found.data.tags["logged"] == "afterwards"
-            assert found.data.tags["mlflow.parentRunId"]
-    evaluation = client.get_run(tags["run.evaluate"])
-    if case != "deleted":
-        assert evaluation.data.metrics["gain.compliance_low"] == 0.1
-        assert len(tracking.completions(evaluation.info.run_id)) == 1
-        assert len(logged_models()) == 3
-    version = client.get_model_version("stylerl", tags["model_version"])
-    assert version.tags["evaluation"] == evaluation.info.run_id
-    again = {key: tags[key] for key in tags if key.startswith("run.")}
-    run()  # they are logged once
-    tags = latest_parent().data.tags
-    assert {key: tags[key] for key in again} == again
 
 
 def test_transient_failure_is_retried(folder: Path) -> None:
@@ -861,11 +754,10 @@ def test_dvc_repro_by_hand_during_a_flow(
     Path("params.yaml").write_text(config.render(params))
     by_hand = [sys.executable, "-m", "dvc", "repro"]
     process = start_sleeping("ppo", by_hand)
-    states = run()
+    run()
     assert process.wait(120) == 0
     assert executed() == ["ppo", "evaluate"]
     assert policy().endswith(" 0.7")
-    assert states["ppo"] == "Completed"  # not Prefect's own work, but right
     made = tracking.connect().get_run(latest_parent().data.tags["run.ppo"])
     assert "mlflow.parentRunId" not in made.data.tags
     assert made.data.params["kl_coef"] == "0.7"

