@@ -263,12 +263,6 @@ def _judge(options: argparse.Namespace) -> int:
         dest="models",
         type=Path,
     ),
-    option(
-        "--suffix",
-        "TEXT",
-        "what stands after the cursor: write what is missing between the "
-        "prompt and this",
-    ),
     option("--seed", "N", "of the sampling (default: 0)", 0),
 )
 def _complete(options: argparse.Namespace) -> None:
@@ -281,7 +275,6 @@ def _complete(options: argparse.Namespace) -> None:
     examples:
       stylerl complete "def add(a, b):"
       stylerl complete --model ~/policy "def add(a, b):"
-      stylerl complete --suffix $'\\n    return n' $'def f(a):\\n    n = '
     """
     from rich.console import Console
 
@@ -304,7 +297,6 @@ def _complete(options: argparse.Namespace) -> None:
         sources,
         Judge(params.judge),
         {**params.evaluate.sampling, "seed": options.seed},
-        options.suffix,
     )
     completion.show(answers, Console())
 

@@ -1,8 +1,7 @@
 """One prompt, completed by several models side by side, with verdicts.
 
 What `stylerl complete "def add(a, b):"` shows: the same seed for every
-model, syntax colours, and what the judge charged underlined.  With a suffix,
-models that know fill-in-the-middle write what stands between the two.
+model, syntax colours, and what the judge charged underlined.
 """
 
 import sys
@@ -20,8 +19,6 @@ from stylerl.config.settings import shown
 from stylerl.errors import ConfigError, ModelError
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
-from stylerl.judge.positions import offset
-from stylerl.judge.verdict import SYNTAX, Verdict
 from stylerl.report import markup
 
 COLOURS = {
@@ -40,7 +37,6 @@ class Answer(NamedTuple):
     prompt: str
     completion: str
     assessment: Assessment
-    suffix: str = ""
 
 
 def complete(
@@ -48,24 +44,17 @@ def complete(
     sources: Mapping[str, str],
     judge: Judge,
     options: Mapping[str, Any],
-    suffix: str | None = None,
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
 
     Folders that do not exist yet are named and passed over; `options` are
-    those of `sampling.generate`.  With a `suffix`, what stands after the
-    cursor, the prompt is taken to its last character, and models that do
-    not know fill-in-the-middle are named and passed over as well.
+    those of `sampling.generate`.
 
     Raises:
-        ConfigError: the prompt or the suffix is no text.
-        ModelError: none of the models exists, or one cannot be loaded; with
-            a suffix, none knows what to do with it.
+        ConfigError: the prompt is no text.
+        ModelError: none of the models exists, or one cannot be loaded.
     """
-    prompt = _decoded(prompt)
-    suffix = None if suffix is None else _decoded(suffix)
-    if suffix is None:
-        prompt = prompt.rstrip("\n")  # the line end is the completion's
+    prompt = _decoded(prompt).rstrip("\n")  # which is the completion's
     present = {
         label: name for label, name in sources.items() if _present(name)
     }
@@ -85,29 +74,15 @@ def complete(
     answers = []
     for label, name in present.items():
         tokenizer = models.load_tokenizer(name)
-        asked = _question(tokenizer, prompt, suffix)
-        if asked is None:
-            said = f"passed over: {name} cannot fill in the middle"
-            print(f"stylerl: {said}", file=sys.stderr, flush=True)
-            continue
         drawn = sampling.generate(
             models.load_causal_lm(name, tokenizer=tokenizer),
             tokenizer,
-            [asked],
+            [prompt],
             **options,
         )
-        assessment = judge_between(
-            judge, prompt, drawn.judged[0], suffix or "", drawn.finished[0]
-        )
-        # Beside a suffix, rows count only for what was judged.
-        text = drawn.judged[0] if suffix else drawn.texts[0]
-        answers.append(Answer(label, prompt, text, assessment, suffix or ""))
-    if not answers:
-        raise ModelError(
-            "--suffix needs a model with fill-in-the-middle tokens; "
-            f"{', '.join(present.values())} have none: train one with "
-            "sft.fim_share=0.5, or leave the suffix out"
-        )
+        (verdict,) = judge.completions([prompt], drawn.judged)
+        assessment = assess(prompt, drawn.finished[0], verdict)
+        answers.append(Answer(label, prompt, drawn.texts[0], assessment))
     return answers
 
 
@@ -117,38 +92,9 @@ def _decoded(text: str) -> str:
         return text.encode("utf-8", "surrogateescape").decode()
     except UnicodeError as error:
         raise ConfigError(
-            f"a prompt or suffix must be UTF-8; got {shown(text)}: convert "
+            f"a prompt must be UTF-8; got {shown(text)}: convert "
             "it, as with iconv -f latin1"
         ) from error
-
-
-def _question(tokenizer: Any, prompt: str, suffix: str | None) -> str | None:
-    """What the model is given; None where it does not know suffixes."""
-    if suffix is None:
-        return prompt
-    from stylerl.supervised import fim
-
-    tokens = fim.usable(tokenizer)
-    return fim.ask(tokens, prompt, suffix) if tokens else None
-
-
-def judge_between(
-    judge: Judge, prompt: str, completion: str, suffix: str, finished: bool
-) -> Assessment:
-    """What a completion is charged with, judged with all around it.
-
-    What is found in the suffix was there before, but for a syntax error.
-    """
-    (verdict,) = judge.completions([prompt], [completion + suffix])
-    if suffix:
-        text, end = prompt + completion + suffix, len(prompt + completion)
-        own = (
-            each
-            for each in verdict.violations
-            if each.code.startswith(SYNTAX) or offset(text, each) < end
-        )
-        verdict = Verdict(tuple(own), verdict.parsed, verdict.reason)
-    return assess(prompt, finished, verdict)
 
 
 def labelled(folders: Sequence[Path]) -> dict[str, str]:
@@ -201,13 +147,11 @@ def highlight(source: str) -> Text:
 
 def _panel(answer: Answer) -> Panel:
     outcome, parsed, score, violations = answer.assessment
-    written = answer.prompt + answer.completion
-    text = markup.visible(written + answer.suffix)
+    text = markup.visible(answer.prompt + answer.completion)
     code = highlight(text)
     for span in markup.spans(text, violations):
         code.stylize("underline red", span.start, span.end)
     code.stylize("dim", 0, len(answer.prompt))
-    code.stylize("dim", len(written))
     notes = [
         Text(f"{v.row}:{v.col} {v.code} {v.text}", "red") for v in violations
     ]

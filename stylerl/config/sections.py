@@ -227,13 +227,6 @@ class SFTConfig(Section):
         ge=0,
         le=LARGE,
     )
-    fim_share: float = setting(
-        0.0,
-        "share of them learnt as fill-in-the-middle, which editors ask for; "
-        "a tokenizer without its tokens gets them",
-        ge=0,
-        le=1,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

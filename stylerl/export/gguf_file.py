@@ -22,7 +22,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl import storage
 from stylerl.errors import ModelError, require
 from stylerl.lm.models import load_causal_lm, load_tokenizer
-from stylerl.supervised import fim
 
 KINDS = {  # of a matrix; vectors are always f32
     "bf16": torch.bfloat16,
@@ -334,9 +333,6 @@ def modelfile(
 ) -> str:
     """Ollama's Modelfile for a GGUF file beside it: the prompt, bare.
 
-    Where the tokenizer has the tokens of fill-in-the-middle, a prompt with a
-    suffix is asked for what stands between the two.
-
     Args:
         file: the name of the GGUF file.
         tokenizer: whose eos ends a completion.
@@ -344,14 +340,9 @@ def modelfile(
         sampling: temperature, max_new_tokens and stop_strings.
     """
     stops = [tokenizer.eos_token, *sampling["stop_strings"]]
-    template = prompt = "{{ .Prompt }}"
-    if (tokens := fim.usable(tokenizer)) is not None:
-        asked = fim.ask(tokens, prompt, "{{ .Suffix }}")
-        template = f"{{{{ if .Suffix }}}}{asked}{{{{ else }}}}{prompt}"
-        template += "{{ end }}"
     lines = [
         f"FROM ./{file}",
-        f'TEMPLATE """{template}"""',
+        'TEMPLATE """{{ .Prompt }}"""',
         f"PARAMETER temperature {sampling['temperature']}",
         f"PARAMETER num_predict {sampling['max_new_tokens']}",
         f"PARAMETER num_ctx {context}",

@@ -1,4 +1,4 @@
-"""Next-token training: sft.py fine-tunes the base, fim.py at a cursor.
+"""Next-token training: sft.py fine-tunes the base.
 
 training.py is what SFT and the reward models' training share.
 """

@@ -6,13 +6,9 @@ loss is on the latter alone.  A model that learns whole texts writes a second
 docstring after a prompt in which the author wrote none.  TRL's SFTTrainer
 gets token ids, so that it neither tokenises nor asks the hub; dropout is off
 (Huang et al., arXiv 2403.17031, detail 7).
-
-With `fim_share`, that share of the snippets is asked for as an editor asks,
-with what stands after the cursor (fim.py).
 """
 
 import math
-import random
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -34,7 +30,7 @@ from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
 from stylerl.lm.packing import Group, pack, response_states
 from stylerl.lm.precision import multiplies_bf16
 from stylerl.lm.sampling import response_logprobs
-from stylerl.supervised import fim, training
+from stylerl.supervised import training
 
 HELD_OUT = 150  # compliant snippets of the valid split to measure on
 DIGITS = 6
@@ -96,40 +92,24 @@ def fine_tune(
 
     Raises:
         DataError: no compliant snippet is left in a split.
-        ModelError: the base model cannot be loaded, or the tokens of its
-            cursor are of no use.
+        ModelError: the base model cannot be loaded.
         TrainingError: the loss is not finite.
     """
-    # 1. The model; with fim_share, one that has the tokens of a cursor.
+    # 1. The model.
     tokenizer = load_tokenizer(config.base)
-    tokens = fim.find_or_add(tokenizer) if config.fim_share else None
     model = load_causal_lm(config.base, tokenizer=tokenizer)
     # 2. What is learnt, and what measures it.
     usable = compliant_snippets(labels, above)
-    measured = {"valid": usable["valid"]}
-    if tokens:
-        measured["valid_fim"] = asked_at_a_cursor(
-            usable["valid"], tokens, 1.0, seed
-        )
-        usable["train"] = asked_at_a_cursor(
-            usable["train"], tokens, config.fim_share, seed
-        )
     limit, context = config.max_tokens, config.context
     tag_with_context(model, context)
     room = batching.token_limit(model, sys.maxsize) - context
     learnt, dropped = _fitting(
         usable["train"], tokenizer, config.snippets, limit, room
     )
-    held_out = {
-        name: _fitting(snippets, tokenizer, HELD_OUT, limit, room)[0]
-        for name, snippets in measured.items()
-    }
+    held_out, _ = _fitting(usable["valid"], tokenizer, HELD_OUT, limit, room)
 
-    def measure() -> dict[str, dict[str, float]]:
-        return {
-            name: likelihood(model, tokenizer, snippets, context).rounded()
-            for name, snippets in held_out.items()
-        }
+    def measure() -> dict[str, float]:
+        return likelihood(model, tokenizer, held_out, context).rounded()
 
     # 3. Measure, train, measure.
     adapters = None
@@ -142,30 +122,9 @@ def fine_tune(
         "snippets": len(learnt),
         "too_long": dropped,
         "train_loss": round(loss, DIGITS),
-        **{n: {"before": before[n], "after": after[n]} for n in held_out},
+        "valid": {"before": before, "after": after},
     }
     return FineTuned(model, tokenizer, metrics)
-
-
-def asked_at_a_cursor(
-    snippets: Sequence[Snippet],
-    tokens: fim.Tokens,
-    share: float,
-    seed: int,
-) -> list[Snippet]:
-    """The snippets in their order, a share of them cut as fim.py says.
-
-    Which, and where, depends on the seed and the snippet alone.  A snippet
-    without a body, or that holds one of the tokens, stays as it is.
-    """
-    asked = []
-    for prompt, body, above in snippets:
-        rng = random.Random(f"{seed}:{prompt}{body}")
-        usable = body and not any(token in prompt + body for token in tokens)
-        if usable and rng.random() < share:
-            prompt, body = fim.infill(tokens, prompt, body, rng)
-        asked.append(Snippet(prompt, body, above))
-    return asked
 
 
 def compliant_snippets(

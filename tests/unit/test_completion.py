@@ -8,7 +8,6 @@ from rich.console import Console
 from stylerl.cli.complete_command import (
     Answer,
     complete,
-    judge_between,
     show,
 )
 from stylerl.config import JudgeConfig
@@ -128,36 +127,3 @@ def test_a_completion_cannot_steer_the_terminal_or_its_markup():
     assert "\x1b" not in text
     assert "␛[2J[red]" in text
     assert "[/]" in text
-
-
-@pytest.mark.parametrize(
-    ("completion", "suffix", "outcome", "charged"),
-    [
-        # The prompt breaks E225 at 2:6, and the suffix at 6:13.
-        ("a", "\n\n\ndef g(c):\n    return c+ 1\n", "compliant", []),
-        ("[a,b]", "\n", "violations", [(3, 14, "E231")]),
-        ("a ", "\n", "violations", [(3, 13, "W291")]),
-        ("[a", "]\n", "compliant", []),  # the suffix closes it
-        # The bracket is in column 12; flake8 says one more of E999.
-        ("[a", "\n", "unparsable", [(3, 13, "E999")]),
-        # Where the middle opens what the suffix does not close.
-        ("(a", "\n\n\ndef g():\n    pass\n", "unparsable", None),
-    ],
-)
-def test_what_stands_around_the_cursor_is_not_charged(
-    completion, suffix, outcome, charged
-):
-    prompt = "def f(a, b):\n    b =1\n    return "
-    judge = Judge(JudgeConfig(select=("E225", "E231", "W291", "E9")))
-
-    found = judge_between(judge, prompt, completion, suffix, finished=True)
-
-    assert found.outcome == outcome
-    if charged is not None:
-        assert [v[:3] for v in found.violations] == charged
-
-
-def test_a_suffix_is_shown_after_the_completion():
-    asked = answer("SFT", "    return a")._replace(suffix=" + b\n")
-
-    assert "return a + b" in printed([asked], 80)

@@ -40,7 +40,6 @@ ROOT = Path(__file__).parent.parent.parent
         ("sft.base", "gpt2", "write ./ before a folder's name"),
         ("sft.base", "Qwen/Qwen3-0.6B", "on the hub, set base.model to it"),
         ("reward.base", "a/b", "hf download a/b --local-dir models/b"),
-        ("sft.fim_share", 1.5, "sft.fim_share must be at most 1; got 1.5"),
         ("seed", True, "seed must be int; got True"),
         ("sft", 3, "sft is a section, and its values are set one by one"),
     ],

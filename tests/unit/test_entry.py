@@ -165,7 +165,7 @@ def test_no_file_gets_the_number_of_a_closed_stream(checkout: Path) -> None:
     [
         (
             ["complete", "\udcff"],
-            "a prompt or suffix must be UTF-8; got '\\udcff'",
+            "a prompt must be UTF-8; got '\\udcff'",
         ),
         (["complete", "x"], "there is no model to complete with"),
         (["complete", "x", "--model", "."], ". has no config.json"),

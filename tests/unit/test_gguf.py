@@ -20,7 +20,6 @@ from stylerl.cli import main as cli
 from stylerl.errors import ModelError
 from stylerl.export import gguf_file
 from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
-from stylerl.supervised import fim
 
 IDS = torch.tensor([1, 40, 50, 60, 70, 80])
 
@@ -224,20 +223,6 @@ def test_ollama_gets_the_bare_prompt(tokenizer) -> None:
         "PARAMETER num_ctx 512\n"
         'PARAMETER stop """<|eos|>"""\n'
         'PARAMETER stop """\n\n"""\n'
-    )
-
-
-def test_a_modelfile_asks_between_prompt_and_suffix() -> None:
-    tokenizer = build_tokenizer()
-    fim.find_or_add(tokenizer)
-    sampling = {"temperature": 1, "max_new_tokens": 8, "stop_strings": []}
-
-    text = gguf_file.modelfile("m.gguf", tokenizer, 512, sampling)
-
-    assert text.splitlines()[1] == (
-        'TEMPLATE """{{ if .Suffix }}<|fim_prefix|>{{ .Prompt }}'
-        "<|fim_suffix|>{{ .Suffix }}<|fim_middle|>"
-        '{{ else }}{{ .Prompt }}{{ end }}"""'
     )
 
 
