@@ -106,11 +106,8 @@ def _sources(reward: Iterable[str]) -> Iterator[Path]:
             functions.load(name)
             if file := functions.source(name):
                 yield file
-        else:
-            _, _, members = name.rpartition(" of ")
-            for member in members.split(" and "):
-                if "/" in member:
-                    yield Path(member).resolve()
+        elif "/" in name:
+            yield Path(name).resolve()
 
 
 def make_trainer(params: config.Params) -> PPOTrainer:

@@ -267,10 +267,7 @@ class RewardConfig(Section):
 
 
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
-REWARD_NAMES = (
-    rf"{_MODEL}|(mean|worst) of {_MODEL}( and {_MODEL})+"
-    r"|\w+(\.\w+)*:\w+"
-)
+REWARD_NAMES = rf"{_MODEL}|\w+(\.\w+)*:\w+"
 
 
 @dataclass(frozen=True)
@@ -280,8 +277,7 @@ class PPOConfig(Section):
     reward: Mapping[str, float] = setting(
         {"linter": 2.5},
         "the parts of the reward and their weights: linter, classifier, "
-        "pairwise or the folder of a reward model, `mean of A and B` or "
-        "`worst of A and B` of these; or MODULE:FUNCTION; "
+        "pairwise or the folder of a reward model, or MODULE:FUNCTION; "
         "stylerl/reward/composite.py says what each is worth",
         ge=0,
         pattern=(
@@ -309,7 +305,7 @@ class PPOConfig(Section):
         "auto",
         "which tokens get the reward: the last action all of it (response), "
         "or each violation's token its part, and the last action the rest "
-        "(token); auto takes token where linter is a part by itself",
+        "(token); auto takes token where linter is a part",
         choices=("auto", "response", "token"),
     )
     credit_weight: float = setting(

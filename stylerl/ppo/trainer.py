@@ -57,7 +57,6 @@ from stylerl.ppo.rollouts import (
     validation_metrics,
 )
 from stylerl.ppo.sampler import Feedback, Sampler
-from stylerl.reward import functions
 from stylerl.reward.functions import Credit
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
@@ -162,11 +161,9 @@ class PPOTrainer:
         self._take_models(policy, reference)
         self._identity = {}
         if checkpoints is not None:
-            named = {n: functions.load(n) for n in config.reward if ":" in n}
             self._identity = identity.identify(
                 config,
                 {"the policy": self.policy, "the reference": reference},
-                {"reward": reward, "credit": credit, **named},
                 {"prompts": self.prompts, "validation": self.validation},
                 seed=seed,
                 whole_lines=whole_lines,
@@ -334,8 +331,8 @@ class PPOTrainer:
         """Continue from the newest intact checkpoint, if there is one.
 
         Raises:
-            ConfigError: it was made with other settings, prompts, weights or
-                functions, which are named (but for `identity.FREE`).
+            ConfigError: it was made with other settings, prompts or
+                weights, which are named (but for `identity.FREE`).
         """
         if self.checkpoints is None:
             return

@@ -4,8 +4,6 @@
     linter, classifier, pairwise, a folder
                  style, 0 to 1, by the linter, a reward model of the stage
                  `reward`, or one saved elsewhere
-    mean of A and B, worst of A and B
-                 style by several of these
     module:function
                  whatever a function of the user's own gives, see functions.py
 Style is 0 for text that does not parse.  The trainer subtracts the penalty for
@@ -18,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,8 +27,6 @@ from stylerl.reward.functions import Named, RewardFunction
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
 JOBS = 2  # processes that judge a batch, of each rank
-
-COMBINE: dict[str, Callable[..., Any]] = {"mean": np.mean, "worst": np.min}
 
 Style = Callable[[list[str], list[str]], Sequence[float]]
 
@@ -77,29 +72,11 @@ def compose(
         if ":" in name:
             return partial(_own, name, functions.load(name))
         label = "style" if len(styles) == 1 else f"style/{name}"
-        return partial(_style_if_parsed, label, _style(name, model))
+        return partial(_style_if_parsed, label, model(name))
 
     return Composite(
         [(weight, part(name)) for name, weight in weights.items()]
     )
-
-
-def _style(name: str, model: Callable[[str], Style]) -> Style:
-    """One model, or the mean or the worst case of several.
-
-    Ensembles: Coste et al., arXiv 2310.02743, section 3.
-    """
-    kind, several, names = name.partition(" of ")
-    if not several:
-        return model(name)
-    members = [model(member) for member in names.split(" and ")]
-
-    def style(prompts: list[str], completions: list[str]) -> list[float]:
-        scores = [member(prompts, completions) for member in members]
-        combined: list[float] = COMBINE[kind](scores, axis=0).tolist()
-        return combined
-
-    return style
 
 
 def _style_if_parsed(

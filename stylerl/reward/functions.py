@@ -6,12 +6,8 @@ lists.  `ppo.reward` names a function of the user's own as `module:function`;
 its module must be importable from the root of the checkout.
 """
 
-import ast
-import functools
-import hashlib
 import importlib
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,28 +72,6 @@ def source(name: str) -> Path | None:
     module = importlib.import_module(name.partition(":")[0])
     file = getattr(module, "__file__", None)
     return Path(file).resolve() if file else None
-
-
-def source_digest(function: Any) -> str | None:
-    """A digest of a function's source, comments and layout aside.
-
-    Of an object that can be called, its class's.  None where the source
-    cannot be read: a built-in, or one of two lambdas in a statement.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function):
-        function = type(function)
-    try:
-        source = textwrap.dedent(inspect.getsource(function))
-        found: list[ast.AST] = [ast.parse(source)]
-    except (OSError, TypeError, SyntaxError):
-        return None
-    if function.__name__ == "<lambda>":
-        found = [n for n in ast.walk(found[0]) if isinstance(n, ast.Lambda)]
-    if len(found) != 1:
-        return None
-    return hashlib.sha256(ast.dump(found[0]).encode()).hexdigest()
 
 
 def columns(

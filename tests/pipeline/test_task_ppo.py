@@ -235,14 +235,16 @@ def test_the_parts_of_the_reward_are_logged_by_name(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     weights = {
-        "mean of pairwise and elsewhere/scorer": 1.0,
+        "pairwise": 0.5,
+        "elsewhere/scorer": 0.5,
         "own_length:short": 0.1,
     }
     workspace(updates=1, reward=weights)
     ppo.main()
     table = pd.read_csv(tmp_path / "metrics/ppo.csv")
-    parts = table[["score/style", "score/own_length:short"]].iloc[0]
-    assert 0 <= parts["score/style"] <= 1
+    styles = ["score/style/pairwise", "score/style/elsewhere/scorer"]
+    parts = table[[*styles, "score/own_length:short"]].iloc[0]
+    assert all(0 <= parts[name] <= 0.5 for name in styles)
     assert parts["score/own_length:short"] < 0
     assert table["objective/score"][0] == pytest.approx(parts.sum())
     shown = capsys.readouterr().out

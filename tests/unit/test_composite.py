@@ -92,7 +92,7 @@ def test_a_part_counts_with_its_weight():
     assert heavy([PROMPT], [HONEST]) == {"style": [1.6]}
 
 
-SCORES = {"classifier": 0.9, "pairwise": 0.3, "models/other": 0.6}
+SCORES = {"classifier": 0.9, "models/other": 0.6}
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,9 @@ SCORES = {"classifier": 0.9, "pairwise": 0.3, "models/other": 0.6}
     [
         ("classifier", 0.9),
         ("models/other", 0.6),
-        ("mean of classifier and pairwise and models/other", 0.6),
-        ("worst of classifier and pairwise and models/other", 0.3),
     ],
 )
-def test_an_ensemble_is_the_mean_or_the_worst_case(name, value):
+def test_a_model_s_style_is_0_where_nothing_parses(name, value):
     reward = compose({name: 1.0}, fixed(SCORES))
     found = reward([PROMPT, PROMPT], [HONEST, GAMES["syntax error"]])
     assert found == {"style": [pytest.approx(value), 0.0]}
@@ -112,12 +110,12 @@ def test_an_ensemble_is_the_mean_or_the_worst_case(name, value):
 
 def test_several_styles_bear_their_names():
     reward = compose(
-        {"classifier": 1.0, "worst of classifier and pairwise": 2.0},
+        {"classifier": 1.0, "models/other": 2.0},
         fixed(SCORES),
     )
     assert reward([PROMPT], [HONEST]) == {
         "style/classifier": [0.9],
-        "style/worst of classifier and pairwise": [0.6],
+        "style/models/other": [1.2],
     }
 
 
