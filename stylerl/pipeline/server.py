@@ -1,9 +1,8 @@
 """Where the Prefect API is, whether it answers, and a server where not.
 
-A server that the user named (PREFECT_API_URL, prefect.toml, a profile) is
-used or, where it does not answer, refused.  Without one, a server at the
-default address is used if it keeps this checkout's records, and another is
-started if not.
+A server that the user named by PREFECT_API_URL is used or, where it does not
+answer, refused.  Without one, a server at the default address is used if it
+keeps this checkout's records, and another is started if not.
 
 Nothing here imports Prefect, whose settings are read once on import: what
 this module finds out decides what they will be.
@@ -16,13 +15,12 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from stylerl.errors import StylerlError
@@ -37,42 +35,9 @@ PATIENCE = 2.0  # seconds that an answer may take
 LONGEST = 2**20  # bytes of an answer
 
 
-class Api(NamedTuple):
-    """An address, and where the user gave it."""
-
-    url: str
-    named_in: str  # empty: nowhere, it is the default
-
-
-def find() -> Api:
-    """The API that is meant.
-
-    Unlike Prefect, which reads pyproject.toml first, a profile counts: it
-    is the user's choice, and pyproject.toml holds our default.
-    """
-    if given := os.environ.get(NAME):
-        return Api(given, NAME)
-    dotenv = re.search(
-        rf"""^\s*(?:export[ \t]+)?{NAME}[ \t]*=[ \t]*["']?([^"'\s]+)""",
-        _text(Path(".env")),
-        re.MULTILINE,
-    )
-    if dotenv:
-        return Api(dotenv[1], ".env")
-    if named := _value(_toml(Path("prefect.toml")), "api", "url"):
-        return Api(named, "prefect.toml")
-    for file in _profile_files():
-        content = _toml(file)
-        active = os.environ.get("PREFECT_PROFILE") or _value(content, "active")
-        if named := _value(content, "profiles", active, NAME):
-            return Api(named, f"profile {active} in {file}")
-    named = _pyproject("api", "url") or DEFAULT
-    return Api(named, "" if named == DEFAULT else "pyproject.toml")
-
-
 def url() -> str:
     """The address of the API that is meant."""
-    return find().url.rstrip("/")
+    return (os.environ.get(NAME) or DEFAULT).rstrip("/")
 
 
 def address() -> tuple[str, int]:
@@ -82,9 +47,8 @@ def address() -> tuple[str, int]:
 
 
 def home() -> Path:
-    """The folder of this checkout's records, as Prefect's settings have it."""
-    configured = os.environ.get("PREFECT_HOME") or _pyproject("home")
-    return _expanded(configured or "~/.prefect").resolve()
+    """The folder of this checkout's records, as pyproject.toml has it."""
+    return Path(os.environ.get("PREFECT_HOME") or ".prefect").resolve()
 
 
 def answers() -> bool:
@@ -110,26 +74,25 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
             be started elsewhere), or it does not start.
     """
     reach.spare_loopback()
-    api = find()
-    parts = _split(api.url)
-    if api.named_in or NAME in os.environ:  # which empty is none to Prefect
-        os.environ[NAME] = api.url  # for Prefect, and for every child
+    named, parts = bool(os.environ.get(NAME)), _split(url())
+    if NAME in os.environ:  # which empty is none to Prefect
+        os.environ[NAME] = url()
     if answers():
-        if api.named_in or _is_own():
+        if named or _is_own():
             yield lambda: None
             return
         if not private:
             raise StylerlError(
                 "a Prefect server that is adopted must be this checkout's; "
-                f"{api.url} keeps the records of another: in every shell, "
-                f"`export {NAME}={api.url}` to use it all the same, or "
+                f"{url()} keeps the records of another: in every shell, "
+                f"`export {NAME}={url()}` to use it all the same, or "
                 f"`export {NAME}=http://127.0.0.1:{free_port()}/api` for one "
                 "of its own"
             )
-    elif api.named_in and (private or not _may_start(parts)):
+    elif named and (private or not _may_start(parts)):
         raise StylerlError(
-            f"the Prefect API must answer where {api.named_in} names it; "
-            f"{reach.shown(api.url)} does not: start it, or take the name "
+            f"the Prefect API must answer where {NAME} names it; "
+            f"{reach.shown(url())} does not: start it, or take the name "
             "away to use a server of this checkout's own"
         )
     with _started(private) as child:
@@ -186,7 +149,8 @@ def _wait_for(child: subprocess.Popen[bytes]) -> None:
 
 def _is_own() -> bool:
     """Whether the server that answers keeps this checkout's records."""
-    return _value(_get("admin/settings"), "home") == str(home())
+    theirs = _get("admin/settings")
+    return isinstance(theirs, dict) and theirs.get("home") == str(home())
 
 
 def _split(url: str) -> SplitResult:
@@ -202,7 +166,7 @@ def _split(url: str) -> SplitResult:
             return parts
     raise StylerlError(
         "the Prefect API must be at http://HOST:PORT/api, or https; "
-        f"{find().named_in} names {reach.shown(url)[:80]!r}: correct it, or "
+        f"{NAME} names {reach.shown(url)[:80]!r}: correct it, or "
         "take it away to use a server of this checkout's own"
     )
 
@@ -232,46 +196,6 @@ def _get(path: str) -> Any:
         return reach.within(PATIENCE * 1.2, ask)
     except (OSError, HTTPException, ValueError, RecursionError):
         return None
-
-
-def _profile_files() -> Iterator[Path]:
-    """Where a profile may be, the nearest first."""
-    if named := os.environ.get("PREFECT_PROFILES_PATH"):
-        yield Path(named)
-    yield home() / "profiles.toml"
-    yield _expanded("~/.prefect/profiles.toml")
-
-
-def _expanded(path: str) -> Path:
-    """The path with the user's home, if there is one."""
-    return Path(os.path.expanduser(path))
-
-
-def _pyproject(*keys: str) -> str:
-    """One of Prefect's settings in pyproject.toml of this folder."""
-    return _value(_toml(Path("pyproject.toml")), "tool", "prefect", *keys)
-
-
-def _value(tree: Any, *keys: str) -> str:
-    """What a tree holds below the keys, empty where it holds nothing."""
-    for key in keys:
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return "" if tree is None else str(tree)
-
-
-def _toml(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_text(file))
-    except tomllib.TOMLDecodeError as error:
-        raise StylerlError(f"{file} is not TOML: {error}; mend it") from error
-
-
-def _text(file: Path) -> str:
-    """The file's text, empty where there is none."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def free_port() -> int:

@@ -20,8 +20,6 @@ from stylerl.pipeline import reach
 from stylerl.pipeline import server as api
 from stylerl.pipeline.prefect_server import OwnPages
 
-TOML = '[api]\nurl = "http://a:1/api"\n'
-PROFILE = 'active = "x"\n[profiles.x]\nPREFECT_API_URL = "http://a:1/api"\n'
 OURS = '[tool.prefect]\nhome = ".prefect"\n'
 NOBODY = "http://127.0.0.1:9/api"
 
@@ -31,55 +29,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout in which nothing names a server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    for name in ("PREFECT_API_URL", "PREFECT_HOME", "PREFECT_PROFILE"):
+    for name in ("PREFECT_API_URL", "PREFECT_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     Path("pyproject.toml").write_text(OURS)
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "named_in"),
-    [
-        (".env", "A=1\nexport PREFECT_API_URL='http://a:1/api'\n", ".env"),
-        (".env", "B=\xe9\nPREFECT_API_URL = http://a:1/api\n", ".env"),
-        (".env", "PREFECT_API_URL=\nHOST=http://a:1/api\n", ""),
-        ("prefect.toml", "api = 3\n", ""),
-        ("prefect.toml", "[api]\nurl = ''\n", ""),
-        (".prefect/profiles.toml", "active = ['x']\nprofiles = 'x'\n", ""),
-        (".prefect/profiles.toml", "active = 'x'\nprofiles.x = 3\n", ""),
-        ("pyproject.toml", "tool = {prefect = 3}\n", ""),
-        ("prefect.toml", TOML, "prefect.toml"),
-        ("me/.prefect/profiles.toml", PROFILE, "profile x in "),
-        (".prefect/profiles.toml", PROFILE, "profile x in "),
-        ("pyproject.toml", f"[tool.prefect]\n{TOML}", ""),
-        (
-            "pyproject.toml",
-            TOML.replace("[api]", "[tool.prefect.api]"),
-            "pyproject.toml",
-        ),
-    ],
-)
-def test_a_server_may_be_named_in(
-    folder: Path, file: str, text: str, named_in: str
-) -> None:
-    Path(file).parent.mkdir(parents=True, exist_ok=True)
-    Path(file).write_text(text, encoding="latin-1")
-    found = api.find()
-    expected = "http://a:1/api" if named_in else api.DEFAULT
-    assert found.url == expected
-    assert found.named_in.startswith(named_in)
-    os.environ["PREFECT_API_URL"] = "http://b:2/api"
-    assert api.find() == ("http://b:2/api", "PREFECT_API_URL")
-
-
-def test_a_profile_that_is_not_active_names_nothing(folder: Path) -> None:
-    text = PROFILE.replace('active = "x"', 'active = "y"')
-    Path(".prefect").mkdir()
-    Path(".prefect/profiles.toml").write_text(text)
-    assert api.find() == (api.DEFAULT, "")
-    os.environ["PREFECT_PROFILE"] = "x"
-    assert api.find().url == "http://a:1/api"
 
 
 @pytest.mark.parametrize(
@@ -90,18 +44,12 @@ def test_a_profile_that_is_not_active_names_nothing(folder: Path) -> None:
         ("http://a.invalid:4200/api", False),  # and none starts elsewhere
     ],
 )
-@pytest.mark.parametrize("place", ["PREFECT_API_URL", "profile x"])
 def test_a_named_server_that_does_not_answer_is_refused(
-    folder: Path, url: str, private: bool, place: str
+    folder: Path, url: str, private: bool
 ) -> None:
-    if place == "PREFECT_API_URL":
-        os.environ[place] = url
-    else:
-        Path(".prefect").mkdir()
-        text = PROFILE.replace("http://a:1/api", url)
-        Path(".prefect/profiles.toml").write_text(text)
+    os.environ["PREFECT_API_URL"] = url
     with (
-        pytest.raises(StylerlError, match=f"where {place}.*; {url} does not"),
+        pytest.raises(StylerlError, match=f"API_URL names it; {url} does not"),
         api.server(private),
     ):
         pass
@@ -239,12 +187,6 @@ def test_no_proxy_is_asked_for_this_machine(
     os.environ.update(given)
     reach.spare_loopback()
     assert os.environ["no_proxy"] == os.environ["NO_PROXY"] == spared
-
-
-def test_a_folder_s_broken_toml_is_named(folder: Path) -> None:
-    Path("prefect.toml").write_text("[api")
-    with pytest.raises(StylerlError, match="prefect.toml is not TOML"):
-        api.find()
 
 
 @pytest.fixture(scope="module")
