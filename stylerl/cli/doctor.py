@@ -1,8 +1,7 @@
 """Preflight checks: what would go wrong, said before it does.
 
-Here are those of the machine and of the files; model_checks.py has those of
-the configured model.  A check never changes anything and never needs the
-network, except where params.yaml names a model of the hub.
+A check never changes anything and never needs the network.  What the trainer
+and the stages check by themselves before they start is not checked here.
 """
 
 import importlib.metadata
@@ -17,13 +16,15 @@ import torch
 from packaging.requirements import Requirement
 
 from stylerl import config, storage
-from stylerl.cli import model_checks
 from stylerl.cli.findings import Finding, Status
-from stylerl.errors import ConfigError, DataError
+from stylerl.errors import ConfigError, DataError, ModelError
+from stylerl.lm import models
 from stylerl.skill import sandbox
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
 EXTRAS = ("pipeline", "sandbox")  # of pyproject.toml; dev is ours
+# What a tokenizer must give back.
+WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
 
 
@@ -48,7 +49,11 @@ def examine(root: Path) -> Iterator[Finding]:
         parameters = check_parameters(path)
         yield parameters
         if parameters.status is not Status.FAIL:
-            yield from model_checks.examine(root, config.load(path))
+            name = str(root / config.load(path).sft.base)
+            model = check_model(name)
+            yield model
+            if model.status is not Status.FAIL:
+                yield check_tokenizer(name)
     if not checkout:
         yield _outside(root)
 
@@ -200,3 +205,38 @@ def check_parameters(path: Path) -> Finding:
             "correct it, or stylerl params --preset default",
         )
     return Finding("params.yaml", f"preset {params.preset}")
+
+
+def check_model(name: str) -> Finding:
+    """The base model can be loaded."""
+    try:
+        size = models.load_causal_lm(name).num_parameters()
+    except ModelError as error:
+        return Finding(
+            "base model",
+            str(error),
+            "`dvc repro base` makes artifacts/base; or name another folder "
+            "in sft.base",
+        )
+    return Finding("base model", f"{size / 1e6:.1f}M parameters")
+
+
+def check_tokenizer(name: str) -> Finding:
+    """The tokenizer keeps every character, and pad is not eos."""
+    tokenizer = models.load_tokenizer(name)
+    ids = tokenizer.encode(WHITESPACE, add_special_tokens=False)
+    back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    if back != WHITESPACE:
+        return Finding(
+            "tokenizer",
+            f"{WHITESPACE!r} comes back as {back!r}",
+            "style lives in whitespace: choose a model whose tokenizer is "
+            "byte-level",
+        )
+    if tokenizer.pad_token_id == tokenizer.eos_token_id:
+        return Finding(
+            "tokenizer",
+            "pad is eos, so the end of a text could not be learnt",
+            "give the tokenizer a pad token of its own",
+        )
+    return Finding("tokenizer", "keeps whitespace; pad is not eos")

@@ -77,13 +77,11 @@ def load_causal_lm(
     name: str | Path,
     revision: str = "main",
     tokenizer: PreTrainedTokenizerBase | None = None,
-    attention: str = "sdpa",
 ) -> PreTrainedModel:
     """Load a causal language model in fp32, dropout off, in eval mode.
 
     With `tokenizer`, the embedding is grown to its length and the config
-    takes over its pad and eos ids.  `attention` is transformers' name of an
-    implementation, such as `sdpa` or `eager`.
+    takes over its pad and eos ids.
 
     Raises:
         ModelError: the model cannot be found or loaded, changes its logits
@@ -91,7 +89,7 @@ def load_causal_lm(
             space back.
     """
     model = _load_model(
-        AutoModelForCausalLM, name, revision, attn_implementation=attention
+        AutoModelForCausalLM, name, revision, attn_implementation="sdpa"
     )
     check_logits(model, name)
     if tokenizer is not None:

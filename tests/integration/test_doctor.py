@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from stylerl import config, storage
-from stylerl.cli import doctor, model_checks
+from stylerl.cli import doctor
 from stylerl.cli.findings import Finding, Status, render
 from stylerl.config import Params
 from stylerl.lm.models import save_model
@@ -134,16 +134,15 @@ def test_a_good_model_passes(build, tokenizer, tmp_path):
     save_model(build(len(tokenizer)), tokenizer, folder)
 
     for check in (
-        model_checks.check_model,
-        model_checks.check_tokenizer,
-        model_checks.check_attention,
+        doctor.check_model,
+        doctor.check_tokenizer,
     ):
         found = check(str(folder))
         assert found.status is Status.OK, found
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
-    found = model_checks.check_model(str(tmp_path / "absent"))
+    found = doctor.check_model(str(tmp_path / "absent"))
 
     assert found.status is Status.FAIL
     assert "`dvc repro base` makes artifacts/base" in found.remedy
@@ -160,41 +159,10 @@ def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
     ).save_pretrained(tmp_path)
     storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
 
-    found = model_checks.check_tokenizer(str(tmp_path))
+    found = doctor.check_tokenizer(str(tmp_path))
 
     assert found.status is Status.FAIL
     assert "byte-level" in found.remedy
-
-
-def test_attention_that_differs_is_found(llama_folder, monkeypatch):
-    real = model_checks.models.load_causal_lm
-
-    def load(name, tokenizer, attention):
-        model = real(name, tokenizer=tokenizer, attention=attention)
-        if attention == "eager":
-            model.get_input_embeddings().weight.data.mul_(1.5)
-        return model
-
-    monkeypatch.setattr(model_checks.models, "load_causal_lm", load)
-
-    found = model_checks.check_attention(str(llama_folder))
-
-    assert found.status is Status.FAIL
-    assert "differ by" in found.detail
-
-
-def test_adapters_are_counted(llama_folder):
-    # Two layers; q, k, v, o are 32 x 32, the MLP's three 32 x 64: a rank
-    # takes 2 x (4 x 64 + 3 x 96) = 1,088 numbers, two of them 2,176; a value
-    # head has 33.
-    name = str(llama_folder)
-    params = config.override(Params(), {"ppo.lora_rank": 2})
-    found = model_checks.check_adapters(name, params)
-    assert found.status is Status.OK
-    assert "LoRA trains 2,176 of" in found.detail
-    valued = config.override(params, {"ppo.baseline": "value"})
-    found = model_checks.check_adapters(name, valued)
-    assert "LoRA trains 2,209 of" in found.detail
 
 
 def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):
@@ -226,9 +194,7 @@ def test_a_prepared_folder_passes(llama_folder, tmp_path):
     findings = list(doctor.examine(tmp_path))
 
     assert {f.check for f in findings if f.status is Status.FAIL} <= {"disk"}
-    assert {"base model", "tokenizer", "attention", "adapters"} <= {
-        f.check for f in findings
-    }
+    assert {"base model", "tokenizer"} <= {f.check for f in findings}
 
 
 def test_details_are_not_read_as_markup(tmp_path):

@@ -208,18 +208,6 @@ def test_an_added_token_gets_the_mean_embedding(tokenizer, tmp_path, build):
     assert grown.config.eos_token_id == own.eos_token_id
 
 
-def test_sdpa_and_eager_attention_agree(tiny_lm, tokenizer, tmp_path):
-    """The GPT-2 here scales attention by layer, as codeparrot does."""
-    save_model(tiny_lm, tokenizer, tmp_path / "m")
-    sdpa, eager = (
-        load_causal_lm(tmp_path / "m", attention=name)
-        for name in ("sdpa", "eager")
-    )
-    assert sdpa.config._attn_implementation == "sdpa"
-    assert eager.config._attn_implementation == "eager"
-    assert torch.allclose(sdpa(IDS).logits, eager(IDS).logits, atol=1e-4)
-
-
 def test_the_fused_gelu_is_the_same_function(tokenizer, tmp_path):
     model = build_gpt2(len(tokenizer))
     assert model.config.activation_function == "gelu_new"
