@@ -6,7 +6,6 @@ that names the key, the value and the rule.
 
 import dataclasses
 import inspect
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from stylerl.config.settings import (
 from stylerl.errors import ConfigError
 
 LINE = 200  # characters of what a message quotes
-AMBIGUOUS = re.compile(r"[-+]?0[\d_]+|[^:]+:.*")
 
 
 def load(path: Path = Path("params.yaml")) -> Params:
@@ -103,9 +101,6 @@ def render(params: Params) -> str:
 def read_yaml(text: str | bytes, name: str) -> Any:
     """What a YAML document says.
 
-    Unlike PyYAML's own loader it takes no key twice, of which one would be
-    lost.
-
     Args:
         text: the document.
         name: what to call it in an error.
@@ -114,13 +109,8 @@ def read_yaml(text: str | bytes, name: str) -> Any:
         ConfigError: it is not such a document.
     """
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-    except RecursionError as error:
-        raise ConfigError(
-            f"{name} must be YAML of a few levels; it has hundreds, one in "
-            "the other"
-        ) from error
-    except yaml.YAMLError as error:
+        return yaml.safe_load(text)
+    except Exception as error:  # PyYAML lets many kinds escape
         mark = getattr(error, "problem_mark", None)
         where = ""
         if mark:
@@ -130,48 +120,6 @@ def read_yaml(text: str | bytes, name: str) -> Any:
             f"{name} is not valid YAML: {where}"
             f"{' '.join(problem.split())[:LINE]}"
         ) from error
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as params.yaml has it."""
-
-    def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Say where a value is that its tag, or its digits, do not fit.
-
-        What is octal or of base 60 here is decimal or text to DVC, which
-        reads YAML 1.2.
-        """
-        kind = node.tag.rpartition(":")[2]
-        number = isinstance(node, yaml.ScalarNode) and kind in ("int", "float")
-        if number and AMBIGUOUS.fullmatch(node.value):
-            raise yaml.MarkedYAMLError(
-                problem=f"{shown(node.value)} is another number to YAML 1.1 "
-                "than to 1.2; write it without a leading 0 and colons",
-                problem_mark=node.start_mark,
-            )
-        try:
-            return super().construct_object(node, deep)
-        except (yaml.YAMLError, RecursionError):
-            raise
-        except Exception as error:  # PyYAML lets each kind escape
-            raise yaml.MarkedYAMLError(
-                problem=f"{shown(node.value)} is no {kind}",
-                problem_mark=node.start_mark,
-            ) from error
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """Refuse a key that was there before."""
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue  # PyYAML says what it thinks of it
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{shown(key.value)} is given twice; remove one",
-                    problem_mark=key.start_mark,
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
