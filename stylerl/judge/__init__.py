@@ -3,7 +3,7 @@
     Judge(JudgeConfig()).verdict("x=1\\n").violations
 
 judge.py is the front, and fingerprint.py says which judge it is; engine.py
-calls flake8 in-process, checker.py makes it fast, and rule_check.py refuses
+calls flake8 in-process through checker.py, and rule_check.py refuses
 rules that find nothing; worker_main.py, worker_process.py and pool.py keep it
 in processes that may die; outcome.py charges a completion with what is its
 own, and positions.py finds the tokens that wrote it; names.py counts the
