@@ -17,7 +17,6 @@ import io
 import multiprocessing
 import re
 import tokenize
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -30,6 +29,7 @@ from tqdm import tqdm
 
 from stylerl.config import FilterConfig
 from stylerl.errors import DataError
+from stylerl.judge.names import parse
 
 FEW_DISTRIBUTIONS = 20
 # Under another seed, models that were trained before would have learnt from
@@ -70,7 +70,7 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
     """
     try:
         source = _decode(content)
-        tree = _parse(source)
+        tree = parse(source)
     except _Unusable as unusable:
         return Extraction([], Counter([f"file: {unusable}"]))
     except (ValueError, RecursionError, MemoryError, SyntaxError):
@@ -110,12 +110,6 @@ def _decode(content: bytes) -> str:
     if "\0" in text:
         raise _Unusable("undecodable")
     return text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-
-
-def _parse(source: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(source)
 
 
 def _functions(
@@ -187,7 +181,7 @@ def _fault(snippet: Snippet | None, config: FilterConfig) -> str | None:
     if len(snippet.text) > config.max_chars:
         return "snippet: too long"
     try:
-        _parse(snippet.text)
+        parse(snippet.text)
     except SyntaxError:
         return "snippet: unparsable once cut out"
     return None

@@ -1,82 +1,59 @@
 """Where the snippets stand: the files that they were cut from.
 
-The stage `filter` writes the text and the outline of each file that it keeps
-a snippet of; a snippet's row names its file, and its first row there.
+The stage `filter` writes the text of each file that it keeps a snippet of; a
+snippet's row names its file, and its first row there.
 """
 
 import io
-import multiprocessing
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
 from stylerl import storage
 from stylerl.errors import DataError
-from stylerl.judge.outline import Outline, outline, parse
 from stylerl.judge.place import File, Place
 
 KEY = ["distribution", "path"]  # of a file
-COLUMNS = [*KEY, "text", "outline"]
+COLUMNS = [*KEY, "text"]
 
 
 def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
     """The files that functions were cut from, with the columns COLUMNS.
 
     Not those in another encoding than UTF-8, into which not every body can
-    be put, and those nested too deep for pyflakes.
+    be put.
 
     Args:
         corpus: data/corpus.parquet.
         snippets: rows of artifacts/filter/snippets.parquet.
     """
     cut = snippets[snippets["body_start"] > 0]
-    if cut.empty:
-        return pd.DataFrame(columns=COLUMNS)
     wanted = set(zip(cut["distribution"], cut["path"], strict=True))
-    context = multiprocessing.get_context("forkserver")
-    with context.Pool() as pool:
-        found = pool.imap(look, _chosen(corpus, wanted), chunksize=32)
-        bar = tqdm(found, "filter: outlines", len(wanted), unit=" files")
-        rows = [row for row in bar if row is not None]
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _chosen(
-    corpus: Path, wanted: set[tuple[str, str]]
-) -> Iterator[tuple[str, str, bytes]]:
-    """The wanted files of the corpus, one row group in memory at a time."""
+    rows = []
+    # One row group of the corpus in memory at a time.
     for batch in pq.ParquetFile(corpus).iter_batches(
         batch_size=256, columns=[*KEY, "content"]
     ):
         for row in batch.to_pylist():
-            if (row["distribution"], row["path"]) in wanted:
-                yield row["distribution"], row["path"], row["content"]
+            key, text = (row["distribution"], row["path"]), None
+            if key in wanted:
+                text = text_of(row["content"])
+            if text is not None:
+                rows.append((*key, text))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def look(
-    file: tuple[str, str, bytes],
-) -> tuple[str, str, str, str] | None:
-    """A file's row; None for another encoding than UTF-8, or too deep code.
-
-    Args:
-        file: its distribution, path and content.
-    """
-    distribution, path, content = file
+def text_of(content: bytes) -> str | None:
+    """A file's text with Unix line ends; None if it is not in UTF-8."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     if encoding not in ("utf-8", "utf-8-sig"):
         return None
     text = content.decode(encoding).lstrip("\ufeff")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    try:
-        seen = outline(parse(text), text, path)
-    except (RecursionError, MemoryError):
-        return None
-    return distribution, path, text, seen.dumps()
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
@@ -104,7 +81,7 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
         ) from error
     found = {
         (row["distribution"], row["path"]): File(
-            row["text"].split("\n"), row["path"], Outline.loads(row["outline"])
+            row["text"].split("\n"), row["path"]
         )
         for row in table.to_dict("records")
     }

@@ -74,13 +74,6 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     return digest(facts)
 
 
-def has_plugins(config: JudgeConfig) -> bool:
-    """Whether others than flake8's own plugins judge."""
-    if config.plugins or config.config is None:
-        return bool(config.plugins)
-    return LOCAL in Path(config.config).read_text(encoding="utf-8")
-
-
 def _options(config: JudgeConfig) -> list[dict[str, object]]:
     """The options: ours, or the configuration file's and what it leads to."""
     if config.config is None:

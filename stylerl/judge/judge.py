@@ -22,7 +22,6 @@ from stylerl.config import JudgeConfig
 from stylerl.judge import positions, ruff_engine
 from stylerl.judge.fingerprint import (
     digest,
-    has_plugins,
     identify,
     versions,
 )
@@ -173,13 +172,11 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        # A plugin may look at anything, and so may ruff.
-        whole = self.ruff is not None or has_plugins(self.config)
         waiting: deque[tuple[Placed | None, bytes]] = deque()
 
         def files() -> Iterator[File]:
             for place, prompt, completion in items:
-                placed = place.put(completion, whole=whole) if place else None
+                placed = place.put(completion) if place else None
                 file = _encode(prompt + completion), SNIPPET
                 if placed is not None:
                     file = placed.source, placed.path

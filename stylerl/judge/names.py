@@ -9,6 +9,7 @@ there again and again hides none that is not.  Code is compiled to a symbol
 table, never run.
 """
 
+import ast
 import builtins
 import symtable
 import warnings
@@ -51,6 +52,21 @@ def resolved_names(
     ]
     read = len(local) + len(looked_up)
     return Names(read, read - len(missing))
+
+
+def module_names(source: str) -> frozenset[str] | None:
+    """The names that a module binds; None where a star import hides some."""
+    for node in ast.walk(parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            return None
+    return frozenset(_read(source)[1])
+
+
+def parse(source: str) -> ast.Module:
+    """The tree of a source, without a word of what Python warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
 
 def _read(source: str) -> tuple[set[tuple[str, bool]], set[str]]:

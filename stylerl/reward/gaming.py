@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stylerl.judge.outline import parse
+from stylerl.judge.names import parse
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

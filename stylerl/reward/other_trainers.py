@@ -28,8 +28,8 @@ from stylerl import config
 from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
+from stylerl.judge.names import parse
 from stylerl.judge.outcome import Outcome
-from stylerl.judge.outline import outline, parse
 from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
 from stylerl.lm.sampling import whole_lines
@@ -283,7 +283,7 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
             for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         }
-        return File(text.split("\n"), path, outline(tree, text, path)), ends
+        return File(text.split("\n"), path), ends
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DataError(
             f"file_text must parse; that of {path} does not ({error}): leave "

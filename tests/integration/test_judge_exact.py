@@ -26,7 +26,6 @@ from stylerl.corrupt import corrupt_style
 from stylerl.data import corpus
 from stylerl.judge import Judge, Violation
 from stylerl.judge.engine import arguments
-from stylerl.judge.outline import outline
 from stylerl.judge.place import File, Place
 
 COMMAND = Path(sys.executable).with_name("flake8")
@@ -417,11 +416,7 @@ def library_functions(
     ]
     for path in rng.sample(modules, files):
         text = path.read_text(encoding="utf-8")
-        file = File(
-            text.split("\n"),
-            path.name,
-            outline(ast.parse(text), text, path.name),
-        )
+        file = File(text.split("\n"), path.name)
         for cut in corpus.extract(text.encode(), FilterConfig()).snippets[:2]:
             head = cut.text[: cut.body_start]
             place = Place(file, cut.line, cut.text, head)

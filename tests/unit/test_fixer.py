@@ -8,7 +8,6 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.evaluation.measurement import fixer
 from stylerl.judge import Judge
-from stylerl.judge.outline import outline, parse
 from stylerl.judge.place import File, Place
 
 HEAD = "def f(a,b):"  # E231, and the prompt's own
@@ -56,7 +55,7 @@ def test_in_a_class_less_of_a_line_is_left():
     """79 columns as a function of its own, 83 as a method."""
     method = "    def f(a,b):\n        return a\n"
     text = "class A:\n" + method
-    file = File(text.split("\n"), "a.py", outline(parse(text), text, "a.py"))
+    file = File(text.split("\n"), "a.py")
     head = "def f(a,b):"
     place = Place(file, 2, head + "\n    return a\n", head)
     body = f"\n    return abc({LONG})\n"

@@ -12,7 +12,6 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, MissingExtra
 from stylerl.judge import Judge, Verdict, Violation, ruff_engine
 from stylerl.judge.outcome import attribute
-from stylerl.judge.outline import Outline
 from stylerl.judge.place import File, Place
 from stylerl.judge.positions import count_as_flake8, offset
 
@@ -346,9 +345,7 @@ def test_a_completion_is_judged_in_its_file(tmp_path: Path) -> None:
     lines = FILE.split("\n")
     function = 'def name(self, é):\n    """Text."""\n    return é\n'
     head = 'def name(self, é):\n    """Text."""\n'
-    place = Place(
-        File(lines, "thing.py", Outline([], {}, {})), 7, function, head
-    )
+    place = Place(File(lines, "thing.py"), 7, function, head)
 
     def charged(body: str) -> list[tuple[int, int, str]]:
         (verdict,) = judge.in_place([(place, head, body)])
