@@ -1,6 +1,5 @@
 """Under load and under hostile hands: each part from this one command.
 
-    python benchmarks/bench_load.py serving FOLDER [--clients N] [--flood N]
     python benchmarks/bench_load.py labels [--snippets N] [--every SECONDS]
     python benchmarks/bench_load.py kills FOLDER [--kills N] [--until HH:MM]
     python benchmarks/bench_load.py hostile [--sources N] [--files N]
@@ -21,12 +20,10 @@ from pathlib import Path
 import load_hostile
 import load_kills
 import load_labels
-import load_serving
 from bench_judge import machine
 
 RESULTS = Path(__file__).parent / "results" / "load.md"
 PARTS = {
-    "serving": load_serving,
     "labels": load_labels,
     "kills": load_kills,
     "hostile": load_hostile,

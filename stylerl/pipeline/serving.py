@@ -23,12 +23,7 @@ PARAMS: dict[str, Any] = {
     "stop_strings": [],
     "seed": 0,
 }
-# MLflow has a thread a core and four more: with as few places, one of them
-# is always free to refuse.
-PLACES = 4  # requests at once, the one that is answered included
-PATIENCE = 20.0  # seconds a request waits for its turn; MLflow gives up at 60
 LONGEST = 2**20  # characters a request; more would keep all others waiting
-RETRY_AFTER = 2  # seconds, told to those that are refused
 
 
 class Policy:
@@ -136,15 +131,13 @@ def _is_text(value: object) -> bool:
 
 
 class _Served:
-    """A policy under load: one request after the other, few of them waiting.
+    """A policy under load: one request after the other.
 
-    Its refusals are passed on by MLflow: status 400 and our message for what
-    no policy can answer, 503 and Retry-After for what is too much.
+    What no policy can answer gets status 400 and our message.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._places = threading.Semaphore(PLACES)
         self._turn = threading.Lock()
 
     def predict(
@@ -153,22 +146,11 @@ class _Served:
         """As `Policy.predict`."""
         from stylerl.pipeline import tracking
 
-        if self._places.acquire(blocking=False):
-            try:
-                if self._turn.acquire(timeout=PATIENCE):
-                    try:
-                        return self.policy.predict(prompts, params)
-                    finally:
-                        self._turn.release()
-            except StylerlError as error:
-                raise tracking.refusal(str(error)) from None
-            finally:
-                self._places.release()
-        raise tracking.overload(
-            f"at most {PLACES - 1} requests may wait, {PATIENCE:g} seconds "
-            f"each; ask again in {RETRY_AFTER} seconds, with fewer at once",
-            RETRY_AFTER,
-        )
+        try:
+            with self._turn:
+                return self.policy.predict(prompts, params)
+        except StylerlError as error:
+            raise tracking.refusal(str(error)) from None
 
 
 def _load_pyfunc(folder: str) -> _Served:

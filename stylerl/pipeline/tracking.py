@@ -300,23 +300,6 @@ def refusal(message: str) -> Exception:
     return MlflowException.invalid_parameter_value(message)
 
 
-def overload(message: str, seconds: int) -> Exception:
-    """As `refusal`, for status 503 and the header Retry-After.
-
-    MLflow's answer to an error has no headers, so that of its web framework
-    takes its place as soon as MLflow writes its own.
-    """
-    from fastapi import HTTPException
-    from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
-
-    class Overload(MlflowException):
-        def serialize_as_json(self) -> str:
-            raise HTTPException(503, message, {"Retry-After": str(seconds)})
-
-    return Overload(message, TEMPORARILY_UNAVAILABLE)
-
-
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")

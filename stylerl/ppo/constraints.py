@@ -7,7 +7,9 @@ where its length stands among those of the reference: 0 below all of them, 1/2
 at their median, 1 above all; no line is worth a page.  The reference is
 measured once, by rollouts before any update, which are its own.
 
-A length is in tokens, and comments and docstrings have no part in it.
+A length is in tokens, and comments and docstrings have no part in it.  A
+completion that was cut at the token limit has none: it counts for nothing,
+and gets nothing.  As the longest of all it would be paid for never ending.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +66,8 @@ class Constraints:
         held, shortfalls = {}, {}
         if LENGTH in self.limits:
             gain = _ranks(_lengths(batch), has.lengths) / MEDIAN
-            held[LENGTH] = float(gain.mean())
+            held[LENGTH] = float(gain[counted := _counted(batch)].mean())
+            gain[~counted] = held[LENGTH]
             shortfalls[LENGTH] = self.limits[LENGTH] - held[LENGTH]
             bonus = prices.bonus(self.prices[LENGTH], gain, has.sigma)
         if KL in self.limits:
@@ -79,7 +82,7 @@ class Constraints:
 
     def measure(self, batches: Sequence[Rollouts]) -> None:
         """Take batches of one size for the reference's own."""
-        lengths = torch.cat([_lengths(batch) for batch in batches])
+        lengths = torch.cat([_lengths(b)[_counted(b)] for b in batches])
         scores = torch.cat([batch.scores for batch in batches])
         sigma = float(scores.std(correction=0)) or 1.0
         self.reference = Reference(sorted(lengths.tolist()), sigma)
@@ -111,6 +114,15 @@ def _ranks(own: Tensor, reference: Sequence[float]) -> Tensor:
     shorter = torch.searchsorted(theirs, own)
     no_longer = torch.searchsorted(theirs, own, right=True)
     return (shorter + no_longer) / (2 * len(theirs))
+
+
+def _counted(batch: Rollouts) -> Tensor:
+    """Which completions have a length, (B,) bool: those that ended.
+
+    All of them where none did.
+    """
+    ended = torch.tensor(batch.finished)
+    return ended if ended.any() else ~ended
 
 
 def _lengths(batch: Rollouts) -> Tensor:

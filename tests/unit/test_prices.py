@@ -101,7 +101,7 @@ def lengths(prompts, completions):
     return [-float(len(text)) for text in completions]
 
 
-def rollouts(completions, lengths):
+def rollouts(completions, lengths, finished=(True,) * 4):
     """The rollouts of a trainer, with other completions."""
     batch = make(lambda p, c: [0.0] * len(c), batch_size=4).rollout()
     score = torch.arange(4.0)  # deviation sqrt(5)/2
@@ -110,6 +110,7 @@ def rollouts(completions, lengths):
         prompts=["def f(a):\n"] * 4,
         completions=completions,
         judged=completions,
+        finished=[*finished],
         response_lengths=torch.tensor(lengths),
         reward_parts={"r": score},
         logprobs=torch.zeros(4, max(lengths)),
@@ -172,6 +173,28 @@ def test_the_reference_may_have_several_batches():
     seen = constraints.observe(rollouts(text, [3, 3, 3, 7]))
     share = seen.metrics["constraint/length"]
     assert share == pytest.approx(9 / 16 / 0.5)
+
+
+def test_what_was_cut_has_no_length():
+    """Of the reference 2, 4 and 6 count.  Then 4, at 1/2 of them, and 6, at
+    5/6, come to 2/3 in the mean; the two that were cut get no bonus."""
+    text = ["    return a\n"] * 4
+    constraints = Constraints({"length": 1.0})
+    constraints.measure(
+        [rollouts(text, [2, 4, 6, 8], [True, True, True, False])]
+    )
+    assert constraints.reference is not None
+    assert constraints.reference.lengths == [2, 4, 6]
+    batch = rollouts(text, [4, 6, 8, 8], [True, True, False, False])
+    seen = constraints.observe(batch)
+    share = seen.metrics["constraint/length"]
+    assert share == pytest.approx(2 / 3 / 0.5)
+    low, high, *cut = seen.bonus.tolist()
+    assert cut == [0, 0] and low == pytest.approx(-high) and high > 0
+    # where none has ended, all count
+    assert constraints.observe(
+        rollouts(text, [2] * 4, [False] * 4)
+    ).shortfalls["length"] == pytest.approx(1 - 1 / 6 / 0.5)
 
 
 @pytest.mark.parametrize(
@@ -285,6 +308,7 @@ def test_the_trainer_keeps_what_a_floor_asks_for(floor):
         changed = dataclasses.replace(
             batch,
             judged=["x" if each else "# x" for each in even],
+            finished=[True] * len(even),
             reward_parts={"odd": 1 - torch.tensor(even, dtype=torch.float)},
         )
         trainer.update(changed)
