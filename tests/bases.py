@@ -54,7 +54,6 @@ LITTLE: dict[str, object] = {  # parameters of a flow of seconds
     "evaluate.best_of": 1,
     "evaluate.max_new_tokens": 8,
     "evaluate.bootstrap": 100,
-    "evaluate.human_snippets": 4,
 }
 DECODER = {
     "hidden_size": 32,

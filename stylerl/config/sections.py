@@ -371,9 +371,6 @@ class PPOConfig(Section):
         "measures none",
         ge=0,
     )
-    validation_prompts: int = setting(
-        48, "prompts of the validation split to measure on", ge=1
-    )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", ge=0
     )
@@ -486,9 +483,6 @@ class EvaluateConfig(Section):
         "choice from `samples`; 1 asks for none",
         ge=1,
     )
-    best_of_prompts: int = setting(
-        50, "prompts of the choice from best_of, the first ones", ge=1
-    )
     max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
     stop_strings: tuple[str, ...] = setting(
         (),
@@ -507,9 +501,6 @@ class EvaluateConfig(Section):
     )
     bootstrap: int = setting(
         2000, "resamples for the intervals", ge=100, le=100_000
-    )
-    human_snippets: int = setting(
-        100, "held-out snippets for bits per byte", ge=1
     )
 
     sampling = property(_sampling)

@@ -19,9 +19,7 @@ RESAMPLES = EvaluateConfig.bootstrap
 PASSING = {  # change no completion of SFT's or PPO's
     "batch_size",
     "best_of",
-    "best_of_prompts",
     "bootstrap",
-    "human_snippets",
 }
 
 

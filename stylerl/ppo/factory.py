@@ -34,6 +34,7 @@ from stylerl.reward.functions import Credit
 from stylerl.reward.linter_credit import LinterCredit
 
 REWARD_MODELS = Path("artifacts/reward")
+VALIDATION_PROMPTS = 48  # a few seconds of sampling each time
 
 
 def build_trainer(
@@ -129,7 +130,7 @@ def _draw_prompts(
         )
     if not settings.validate_every:
         return prompts, []
-    validation = draw("valid", settings.validation_prompts)
+    validation = draw("valid", VALIDATION_PROMPTS)
     return prompts, _enough(validation)
 
 

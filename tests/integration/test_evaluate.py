@@ -12,6 +12,7 @@ from test_place import each_a_file
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ModelError
+from stylerl.evaluation.measurement import generations
 from stylerl.lm.models import load_scorer, save_model
 from tasks import evaluate, report
 
@@ -78,10 +79,8 @@ def prepare(folder, tokenizer):
         "evaluate.prompts": 6,
         "evaluate.samples": 2,
         "evaluate.best_of": 3,
-        "evaluate.best_of_prompts": 4,
         "evaluate.max_new_tokens": 12,
         "evaluate.bootstrap": 100,
-        "evaluate.human_snippets": 4,
     }
     params = config.override(Params(), changes)
     storage.write_text(folder / "params.yaml", config.render(params))
@@ -107,7 +106,8 @@ def test_the_stages_twice_give_the_same_bytes(workspace, log, capsys):
     assert str(report.REPORT) in text
 
 
-def test_what_the_stage_leaves_behind(workspace, log):
+def test_what_the_stage_leaves_behind(workspace, log, monkeypatch):
+    monkeypatch.setattr(generations, "BEST_OF_PROMPTS", 4)
     evaluate.main()
 
     metrics = storage.read_json(evaluate.METRICS)

@@ -28,9 +28,7 @@ CONFIG = EvaluateConfig(
     max_new_tokens=12,
     batch_size=8,
     bootstrap=100,
-    human_snippets=4,
     best_of=4,
-    best_of_prompts=3,
     precision="fp32",
 )
 

@@ -49,7 +49,6 @@ LITTLE = {  # sizes only; what makes the notebook the notebook stays
     "evaluate.samples": 2,
     "evaluate.max_new_tokens": 12,
     "evaluate.bootstrap": 100,
-    "evaluate.human_snippets": 4,
 }
 
 

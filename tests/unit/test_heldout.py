@@ -35,7 +35,7 @@ def snippets(*rows):
 
 def few(prompts, split="test"):
     """So many prompts, or human texts, of a split."""
-    return EvaluateConfig(split=split, prompts=prompts, human_snippets=prompts)
+    return EvaluateConfig(split=split, prompts=prompts)
 
 
 def test_only_clean_prompts_of_functions_in_the_test_split(judge):

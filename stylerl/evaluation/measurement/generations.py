@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stylerl.evaluation.measurement.heldout import Prompt
 
 REFERENCE = "sft"  # what KL is measured against
+BEST_OF_PROMPTS = 50  # the first ones; what is chosen from costs sampling
 STREAMS = 2**32  # random streams a sample number has, one a prompt
 
 
@@ -61,7 +62,7 @@ def generate_completions(
     """Let every model complete the prompts and read the human texts.
 
     Each prompt is completed `config.samples` times, the first
-    `config.best_of_prompts` by `reference` up to `config.best_of` times, from
+    BEST_OF_PROMPTS by `reference` up to `config.best_of` times, from
     which KL is measured, and whose tokens are counted.  Columns:
     `model, prompt_id, sample, prompt, completion, judged` (without a line
     that was cut), `finished, tokens, kl`.
@@ -92,7 +93,7 @@ def generate_completions(
     extra_samples = complete(
         reference,
         known,
-        prompts[: config.best_of_prompts],
+        prompts[:BEST_OF_PROMPTS],
         range(config.samples, config.best_of),
     )
     completions = pd.concat(tables, ignore_index=True)

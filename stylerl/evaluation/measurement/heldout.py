@@ -18,6 +18,8 @@ from stylerl.judge import Judge
 from stylerl.judge.outcome import attribute
 from stylerl.judge.place import Place
 
+HUMAN_SNIPPETS = 100  # that bits per byte is measured on
+
 
 class Prompt(NamedTuple):
     """A held-out prompt; `human` is its author's body, where known."""
@@ -104,7 +106,7 @@ def draw_human_texts(
             f"bits per byte needs snippets of the {config.split} split; it "
             f"has none: raise filter.{config.split}_share"
         )
-    count = min(config.human_snippets, len(rows))
+    count = min(HUMAN_SNIPPETS, len(rows))
     return rows.sample(count, random_state=seed)["text"].tolist()
 
 
