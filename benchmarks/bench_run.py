@@ -19,7 +19,6 @@ classifier on it in that of DistilBERT, since no hub was at hand.
 
 import datetime
 import os
-import platform
 import resource
 import shlex
 import subprocess
@@ -28,6 +27,7 @@ import time
 from pathlib import Path
 
 from stylerl import storage
+from stylerl.pipeline import machine
 
 RESULTS = Path(__file__).resolve().parent / "results/runs"
 METRICS = {
@@ -60,7 +60,7 @@ def main() -> int:
         "command": shlex.join(command),
         "commit": commit.stdout.strip(),
         "date": str(datetime.date.today()),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{machine.cpu()}, {os.cpu_count()} cores",
         "seconds": round(seconds) if fresh else None,
         "largest_process_gib": round(used.ru_maxrss / 2**20, 2),
         **{key: storage.read_json(path) for key, path in METRICS.items()},

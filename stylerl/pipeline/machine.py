@@ -21,7 +21,7 @@ def describe(root: Path = Path()) -> dict[str, str]:
         "version.python": platform.python_version(),
         **{f"version.{name}": _version(name) for name in PACKAGES},
         "machine.platform": platform.platform(),
-        "machine.cpu": _cpu(),
+        "machine.cpu": cpu(),
         "machine.cores": str(len(os.sched_getaffinity(0)))
         if hasattr(os, "sched_getaffinity")
         else str(os.cpu_count()),
@@ -52,7 +52,8 @@ def _version(package: str) -> str:
         return "none"
 
 
-def _cpu() -> str:
+def cpu() -> str:
+    """The processor's name."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
