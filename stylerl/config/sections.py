@@ -322,7 +322,7 @@ class PPOConfig(Section):
         "literal prompts; empty draws them from the training split",
         text=True,
     )
-    updates: int = setting(10, "rollout batches, one update each", ge=0)
+    updates: int = setting(15, "rollout batches, one update each", ge=0)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
     num_minibatches: int = setting(4, "optimiser steps in an epoch", ge=1)
     update_epochs: int = setting(
@@ -341,7 +341,7 @@ class PPOConfig(Section):
         text=True,
     )
     temperature: float = setting(
-        1.0, "of sampling and training", ge=0.01, le=100
+        0.8, "of sampling and training", ge=0.01, le=100
     )
     learning_rate: float = setting(8e-4, "peak of Adam's rate", gt=0, le=1)
     gae_lambda: float = setting(

@@ -24,8 +24,8 @@ from stylerl.reward import gaming
 
 LENGTH, KL = "length", "kl"
 # The price of length before any update: lengths would fall for as long as it
-# has yet to rise.
-FIRST = {LENGTH: prices.Price(0.8, 0.8)}
+# has yet to rise.  Where it ends, on validation prompts (decision 35).
+FIRST = {LENGTH: prices.Price(1.2, 1.2)}
 MEDIAN = 0.5  # what the reference's completions contribute on average
 
 

@@ -133,16 +133,16 @@ def test_what_completions_contribute():
     assert seen.metrics == {
         "constraint/length": 1.0,
         "constraint/kl": pytest.approx(5 / 6),
-        "price/length": 0.8,
+        "price/length": 1.2,
         "price/kl": 0.0,
     }
-    # The price of length is 0.8, and p sigma / 0.5 pays for 1/8 to 7/8.
+    # The price of length is 1.2, and p sigma / 0.5 pays for 1/8 to 7/8.
     ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
-    assert torch.allclose(seen.bonus, 0.8 * math.sqrt(5) * ranks)
+    assert torch.allclose(seen.bonus, 1.2 * math.sqrt(5) * ranks)
     assert seen.kl_weight == 0
     constraints.move(seen.shortfalls)
     # The reference's own are above a floor of 0.9 by 0.1.
-    lowered = pytest.approx((0.79, 0.69))
+    lowered = pytest.approx((1.19, 1.09))
     assert constraints.prices == {"length": lowered, "kl": Price()}
     # All as short as the shortest, so at 1/8.
     worse = constraints.observe(rollouts(text, [2] * 4))
@@ -151,7 +151,7 @@ def test_what_completions_contribute():
     )
     constraints.move(worse.shortfalls)
     # 0.1 x 0.5, and 1.0 x 0.5
-    raised = pytest.approx((0.84, 1.34))
+    raised = pytest.approx((1.24, 1.74))
     assert constraints.prices == {"length": raised, "kl": Price()}
     again = constraints.observe(first)
     assert again.bonus.argmin() == 0
