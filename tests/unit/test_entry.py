@@ -42,6 +42,8 @@ def test_a_signal_ends_the_judge_s_workers_too(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # a job in the background of a shell ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     process.stdout.readline()
