@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> None:
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")
-    console.print("MLflow   make ui, then the links that it prints")
+    console.print("MLflow   make ui, then the link that it prints")
 
 
 @command("serve")
