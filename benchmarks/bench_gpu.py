@@ -9,9 +9,10 @@ own:
 
 1. tests: those that run on whatever device there is (mark `device`), in the
    files that need the trainer alone;
-2. trainer: PPO of a GPT-2 of 110 million parameters and of a Qwen2 of half a
-   billion, random weights, 64 rows of 64 + 256 tokens, 2 epochs, beside TRL's
-   RLOO on as many episodes.  The first update warms up and is not counted;
+2. trainer: PPO of models in the shape of SmolLM2-135M and of
+   Qwen2.5-Coder-0.5B, random weights, 64 rows of 64 + 256 tokens, beside
+   TRL's GRPO on as many episodes.  The first update warms up and is not
+   counted;
 3. pipeline: the stages filter, label, sft, reward and ppo of params.yaml on
    the base, where data/ and artifacts/base are at hand.  They write
    artifacts/ and metrics/ of this checkout, and DVC does not know.
@@ -48,21 +49,21 @@ EPOCHS = 2
 class Size(NamedTuple):
     """How large the model is, and how much of it is asked."""
 
-    kind: str
+    kind: str  # llama or qwen2
     layers: int
     width: int
     heads: int
     key_heads: int
     inner: int  # of the feed-forward part
     vocabulary: int
-    rows: int = 64
+    rows: int = 64  # 8 of a prompt
     prompt: int = 64
     new: int = 256
 
 
 SIZES = {
-    "gpt2-110m": Size("gpt2", 12, 768, 12, 12, 3072, 32_768),
-    "qwen2-0.5b": Size("qwen2", 24, 896, 14, 2, 4864, 151_936),
+    "smollm2-135m": Size("llama", 30, 576, 9, 3, 1536, 49_152),
+    "qwen2.5-0.5b": Size("qwen2", 24, 896, 14, 2, 4864, 151_936),
 }
 TOYS = {
     name: size._replace(
@@ -72,7 +73,7 @@ TOYS = {
         key_heads=2,
         inner=64,
         vocabulary=512,
-        rows=4,
+        rows=8,
         prompt=8,
         new=8,
     )
@@ -83,42 +84,22 @@ TOYS = {
 def model_of(size: Size) -> Any:
     """The architecture with random weights; it never ends a text."""
     import torch
-    from transformers import (
-        GPT2Config,
-        GPT2LMHeadModel,
-        Qwen2Config,
-        Qwen2ForCausalLM,
-    )
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    words = size.vocabulary + 2  # eos and pad
-    if size.kind == "gpt2":
-        model: Any = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=words,
-                n_layer=size.layers,
-                n_embd=size.width,
-                n_head=size.heads,
-                n_inner=size.inner,
-                n_positions=size.prompt + size.new,
-                resid_pdrop=0.0,
-                embd_pdrop=0.0,
-                attn_pdrop=0.0,
-            )
+    model: Any = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(
+            size.kind,
+            vocab_size=size.vocabulary + 2,  # eos and pad
+            num_hidden_layers=size.layers,
+            hidden_size=size.width,
+            num_attention_heads=size.heads,
+            num_key_value_heads=size.key_heads,
+            intermediate_size=size.inner,
+            max_position_embeddings=size.prompt + size.new,
+            tie_word_embeddings=True,
         )
-    else:
-        model = Qwen2ForCausalLM(
-            Qwen2Config(
-                vocab_size=words,
-                num_hidden_layers=size.layers,
-                hidden_size=size.width,
-                num_attention_heads=size.heads,
-                num_key_value_heads=size.key_heads,
-                intermediate_size=size.inner,
-                max_position_embeddings=size.prompt + size.new,
-                tie_word_embeddings=True,
-            )
-        )
+    )
     return bench_ppo.endless(model, size.vocabulary)
 
 
@@ -147,6 +128,7 @@ def run_ours(size: Size) -> dict[str, float]:
             updates=UPDATES + 1,
             batch_size=size.rows,
             num_minibatches=1,
+            group_size=8,
             update_epochs=EPOCHS,
             pass_tokens=8192,
             lora_rank=0,
@@ -173,13 +155,13 @@ def run_ours(size: Size) -> dict[str, float]:
 
 
 def run_trl(size: Size) -> dict[str, float]:
-    """Mean seconds of an update of TRL's RLOO, whole."""
+    """Mean seconds of an update of TRL's GRPO, whole."""
     import tempfile
 
     import datasets
     import torch
     from transformers import TrainerCallback
-    from trl import RLOOConfig, RLOOTrainer
+    from trl import GRPOConfig, GRPOTrainer
 
     marks: list[float] = []
 
@@ -196,13 +178,13 @@ def run_trl(size: Size) -> dict[str, float]:
     texts = prompts_of(size, 4 * size.rows)
     with tempfile.TemporaryDirectory() as folder:
         model_of(size).save_pretrained(folder)  # the reference is read anew
-        trainer = RLOOTrainer(
+        trainer = GRPOTrainer(
             model=folder,
             reward_funcs=lambda completions, **_: [*map(score, completions)],
-            args=RLOOConfig(
+            args=GRPOConfig(
                 output_dir=folder,
                 per_device_train_batch_size=size.rows,
-                num_generations=4,
+                num_generations=8,
                 num_iterations=EPOCHS,
                 max_completion_length=size.new,
                 generation_kwargs={"min_new_tokens": size.new},
@@ -241,8 +223,7 @@ def child(case: str, toy: bool) -> None:
 def block(size: Size) -> int:
     """Weights of the matrices of one layer."""
     keys = size.width * size.key_heads // size.heads  # as wide are the values
-    products = 2 if size.kind == "gpt2" else 3  # of the feed-forward part
-    columns = 2 * size.width + 2 * keys + products * size.inner
+    columns = 2 * size.width + 2 * keys + 3 * size.inner
     return size.width * columns
 
 
@@ -330,7 +311,7 @@ def trainers(clock: Clock, toy: bool) -> Iterator[str]:
                 for phase in ("generate", "judge", "score", "update")
             )
             yield (
-                f"| {name} | {'ours' if side == 'ours' else 'TRL RLOO'} | "
+                f"| {name} | {'ours' if side == 'ours' else 'TRL GRPO'} | "
                 f"{phases} | {found['all']:.2f} | "
                 f"{size.rows / found['all']:.1f} | {found['gib']:.1f} | "
                 f"{found['rate'] / 1e12:.2f} | {share:.1%} |"

@@ -370,13 +370,13 @@ def matmul_rate(dtype: Any) -> float:
     a, b = torch.randn(
         2, side, side, device="cuda" if cuda else "cpu", dtype=dtype
     )
-    for count in (10, 100):  # the first warm up
-        begin = time.perf_counter()
-        for _ in range(count):
+    for least in (0.2, 1.0):  # seconds; the first warm up
+        count, begin = 0, time.perf_counter()
+        while (seconds := time.perf_counter() - begin) < least:
             a @ b
-        if cuda:
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - begin
+            if cuda:
+                torch.cuda.synchronize()
+            count += 1
     return 2.0 * side**3 * count / seconds
 
 

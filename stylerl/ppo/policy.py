@@ -18,6 +18,7 @@ from stylerl.lm.adapters import Adapters
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.models import fuse_gelu, write_model
 from stylerl.lm.packing import Group, Pack, pack, response_states
+from stylerl.lm.precision import exact_products
 from stylerl.storage import replacing
 
 
@@ -129,7 +130,7 @@ class PolicyWithValue(nn.Module):
         have an attention that a packed pass does not know."""
         ids = torch.arange(8, device=self.device)
         packed = pack([Group([0, 1], [ids[2:].tolist()] * 2)])
-        with torch.inference_mode():
+        with torch.inference_mode(), exact_products():
             theirs = self.model(input_ids=ids[None]).logits[0, 1:-1]
             states = response_states(self.model, packed.to(self.device))
             ours: Any = self.model.get_output_embeddings()(states)
@@ -139,8 +140,9 @@ class PolicyWithValue(nn.Module):
                 "gives others: its weights hold NaN or infinity, or overflow "
                 "in their type: load it again, in fp32 or bf16"
             )
+        near = 1e-4 * float(theirs.abs().max())
         for mine in ours.chunk(2):
-            if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-4):
+            if not torch.allclose(mine, theirs, rtol=0.0, atol=near):
                 raise ModelError(
                     "the logits must be the output embedding of the last "
                     "hidden state, of tokens that see those before them; "

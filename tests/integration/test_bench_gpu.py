@@ -53,9 +53,9 @@ def test_both_trainers_give_a_line_for_each_model(
 
     monkeypatch.setattr(bench_gpu, "run", here)
     text = "\n".join(bench_gpu.trainers(bench_gpu.Clock(300), toy=True))
-    rows = re.findall(r"\| (\S+) \| (ours|TRL RLOO) \|.* \| [\d.]+% \|", text)
-    models = ("gpt2-110m", "qwen2-0.5b")
-    assert rows == [(m, side) for m in models for side in ("ours", "TRL RLOO")]
+    rows = re.findall(r"\| (\S+) \| (ours|TRL GRPO) \|.* \| [\d.]+% \|", text)
+    models = ("smollm2-135m", "qwen2.5-0.5b")
+    assert rows == [(m, side) for m in models for side in ("ours", "TRL GRPO")]
 
 
 def test_what_there_is_no_time_for_is_named(tmp_path):
@@ -103,7 +103,7 @@ def test_every_file_with_tests_of_the_device_is_named(bench_gpu):
 
 
 @pytest.mark.parametrize("toy", [False, True])
-@pytest.mark.parametrize("name", ["gpt2-110m", "qwen2-0.5b"])
+@pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-0.5b"])
 def test_the_floor_counts_the_matrices_of_the_model(bench_gpu, name, toy):
     size = (bench_gpu.TOYS if toy else bench_gpu.SIZES)[name]
     with torch.device("meta"):
