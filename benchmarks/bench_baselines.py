@@ -234,7 +234,7 @@ def total_rewards(
     finished: list[bool],
 ) -> list[float]:
     """What our trainer would give each episode, its parts summed."""
-    parts = dict(ours.sampler.feedback.reward(prompts, judged))  # type: ignore
+    parts = dict(ours.sampler.grader(prompts, judged, finished).reward)
     totals = [sum(each) for each in zip(*parts.values(), strict=True)]
     missing = ours.config.missing_eos_penalty
     return [

@@ -119,7 +119,7 @@ def score(completion: str) -> float:
 def run_ours(size: Size) -> dict[str, float]:
     """Mean seconds by phase of an update of ours."""
     sys.path.insert(0, str(ROOT))
-    from stylerl.ppo import PPOConfig, PPOTrainer
+    from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
     tokenizer = bench_ppo.words(size.vocabulary)
     tokenizer.bos_token = tokenizer.eos_token
@@ -141,7 +141,7 @@ def run_ours(size: Size) -> dict[str, float]:
         ),
         policy=model_of(size),
         tokenizer=tokenizer,
-        reward=lambda _, completions: [*map(score, completions)],
+        grader=by_reward(lambda _, completions: [*map(score, completions)]),
         prompts=prompts_of(size, 4 * size.rows),
     )
     found = []

@@ -153,7 +153,7 @@ def words(vocabulary: int) -> Any:
 def run_ours(shape: Shape, updates: int, case: Case) -> Any:
     """Seconds by phase of each update, ours."""
     sys.path.insert(0, str(HERE.parent))
-    from stylerl.ppo import PPOConfig, PPOTrainer
+    from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
     model = gpt2(shape)
     model.config.activation_function = "gelu_new"
@@ -177,7 +177,9 @@ def run_ours(shape: Shape, updates: int, case: Case) -> Any:
         ),
         policy=model,
         tokenizer=tokenizer,
-        reward=lambda p, c: [float(len(set(text)) % 7) for text in c],
+        grader=by_reward(
+            lambda p, c: [float(len(set(text)) % 7) for text in c]
+        ),
         prompts=[
             " ".join(f"w{(7 * i + j) % 1000}" for j in range(PROMPT - 1))
             for i in range(shape.batch * 2)

@@ -28,7 +28,7 @@ from transformers import (
 from stylerl.lm.logprobs import right_pad
 from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
 from stylerl.lm.sampling import generate
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
 POSITIVE = {  # by weight
     "good": 1,
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
         ),
         policy=model,
         tokenizer=tokenizer,
-        reward=reward,
+        grader=by_reward(reward),
         prompts=PROMPTS,
     )
     means = []

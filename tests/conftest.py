@@ -213,3 +213,19 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     monkeypatch.setattr(pool.WorkerPool, "judge", record)
     return seen
+
+
+def grader(reward, monitor=None, credit=None, whole_lines=False):
+    """A grader of functions, for what a reward alone does not say."""
+
+    from stylerl.reward.functions import Feedback
+
+    def grade(prompts, completions, finished):
+        return Feedback(
+            reward(prompts, completions),
+            credit(prompts, completions) if credit else None,
+            monitor(prompts, completions, finished) if monitor else {},
+        )
+
+    grade.whole_lines = whole_lines
+    return grade

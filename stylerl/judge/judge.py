@@ -83,7 +83,6 @@ class Judge:
             identify(config, self.versions)  # errors before any waiting
         self._pool = pool
         self.places = places or {}
-        self._last: dict[tuple[str, str], Verdict] = {}
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -131,10 +130,7 @@ class Judge:
         jobs: int = 0,
         desc: str = "judge",
     ) -> list[Verdict]:
-        """Judge completions, each where its prompt stands.
-
-        Those of the last call are not judged again: PPO asks for the reward,
-        for the credit and for the monitor of each batch.
+        """Judge completions, each where its prompt stands; equal ones once.
 
         Args:
             prompts: those in `places`, and others.
@@ -146,13 +142,11 @@ class Judge:
             ConfigError: flake8 refuses the configuration.
         """
         pairs = [*zip(prompts, completions, strict=True)]
-        new = [p for p in dict.fromkeys(pairs) if p not in self._last]
-        items = [(self.places.get(p), p, c) for p, c in new]
-        known = self._last | dict(
-            zip(new, self.in_place(items, jobs, desc), strict=True)
-        )
-        self._last = {pair: known[pair] for pair in pairs}
-        return [known[pair] for pair in pairs]
+        unique = [*dict.fromkeys(pairs)]
+        items = [(self.places.get(p), p, c) for p, c in unique]
+        judged = self.in_place(items, jobs, desc)
+        verdicts = dict(zip(unique, judged, strict=True))
+        return [verdicts[pair] for pair in pairs]
 
     @property
     def width(self) -> int:

@@ -9,12 +9,15 @@ mathematics; rollouts.py is the data between them, ranks.py the ranks of
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.ppo.trainer import PPOConfig, PPOTrainer, Step
+from stylerl.reward.functions import Feedback, by_reward
 
 __all__ = [
+    "Feedback",
     "PPOConfig",
     "PPOTrainer",
     "Rollouts",
     "SampledRollouts",
     "Step",
     "build_trainer",
+    "by_reward",
 ]

@@ -10,7 +10,6 @@ starts.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,7 @@ from stylerl.lm import models
 from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
-from stylerl.reward import composite as rewards
-from stylerl.reward import scorers
-from stylerl.reward.functions import Credit
-from stylerl.reward.linter_credit import LinterCredit
+from stylerl.reward import grader, scorers
 
 REWARD_MODELS = Path("artifacts/reward")
 VALIDATION_PROMPTS = 48  # a few seconds of sampling each time
@@ -76,26 +72,28 @@ def build_trainer(
     prompts, validation = _draw_prompts(params, labels, policy, encode)
 
     # Reward: its parts, and where in a completion the linter's was lost.
-    style = partial(
-        rewards.named_style,
-        judge=judge,
-        models=reward_models,
-        learned=lambda at: rewards.learned_style(scorers.load(at, device)),
-    )
+    def learned(folder: Path) -> grader.Learned:
+        return grader.learned_style(scorers.load(folder, device))
 
-    learned = None if settings.monitor == "none" else style(settings.monitor)
+    monitor = None
+    if settings.monitor != "none":
+        monitor = learned(grader.folder_of(settings.monitor, reward_models))
     return PPOTrainer(
         settings,
         policy=policy,
         tokenizer=tokenizer,
-        reward=rewards.compose(settings.reward, style),
+        grader=grader.style_grader(
+            judge,
+            settings.reward,
+            reward_models,
+            learned,
+            monitor=monitor,
+            credit=_credits(settings),
+        ),
         prompts=prompts,
-        monitor=rewards.Monitor(judge, learned),
-        credit=_credit(settings, judge),
         validation=validation,
         seed=params.seed,
         checkpoints=checkpoints,
-        whole_lines=True,  # a cut line is no style
         encode=encode,
     )
 
@@ -134,23 +132,19 @@ def _draw_prompts(
     return prompts, _enough(validation)
 
 
-def _credit(settings: PPOConfig, judge: Judge) -> Credit | None:
-    """Where in a completion the linter's part of the reward was lost.
+def _credits(settings: PPOConfig) -> bool:
+    """Whether tokens are charged what the linter's part lost by them.
 
     Raises:
         ConfigError: the linter has no part in the reward.
     """
-    if settings.credit == "response":
-        return None
-    if "linter" not in settings.reward:
-        if settings.credit == "auto":
-            return None
+    if settings.credit == "token" and grader.LINTER not in settings.reward:
         raise ConfigError(
             "ppo.credit: token assigns the linter's part of the reward to "
             "tokens, so `linter` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
-    return LinterCredit(judge, settings.reward["linter"])
+    return settings.credit != "response"
 
 
 def fitting_prompts(

@@ -11,7 +11,6 @@ from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm.models import check_finite, check_logits, vocabulary_size
 from stylerl.ppo.policy import PolicyWithValue
-from stylerl.reward import functions
 
 
 def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
@@ -33,21 +32,6 @@ def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ConfigError(
             f"seed must be an int of 0 to 4294967295; got {seed!r}"
-        )
-
-
-def check_functions(reward: Any, monitor: Any, credit: Any) -> None:
-    """Check that they can be called with what they will be given.
-
-    Raises:
-        ConfigError: one cannot.
-    """
-    functions.check(reward, "reward", "prompts", "completions")
-    if credit is not None:
-        functions.check(credit, "credit", "prompts", "completions")
-    if monitor is not None:
-        functions.check(
-            monitor, "monitor", "prompts", "completions", "finished"
         )
 
 
@@ -76,13 +60,11 @@ def check(
     validation: Sequence[str],
     *,
     world_size: int,
-    credit: bool,
 ) -> None:
     """Check that settings, tokenizer and prompts fit together.
 
     Args:
         world_size: how many ranks share the work.
-        credit: whether a credit function was given.
 
     Raises:
         ConfigError: they do not.
@@ -114,12 +96,6 @@ def check(
             f"got {tokenizer.pad_token!r}: load it by "
             "stylerl.lm.models.load_tokenizer(name), and the model by "
             "load_causal_lm(name, tokenizer=tokenizer)"
-        )
-    # What a setting promises must have been given to the trainer.
-    if config.credit == "token" and not credit:
-        raise ConfigError(
-            "ppo.credit: token needs a function that assigns rewards to "
-            "tokens; give `credit`, or set ppo.credit: response"
         )
 
 

@@ -9,7 +9,7 @@ zero after the end of each response.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from stylerl.errors import TrainingError
-from stylerl.reward.functions import Named, RewardFunction, columns
+from stylerl.reward.functions import Named, columns
 from stylerl.reward.gaming import distinct_ngrams
 
 VALIDATED = {  # of the metrics of rollouts, by what validation calls them
@@ -28,9 +28,6 @@ VALIDATED = {  # of the metrics of rollouts, by what validation calls them
     "kl": "objective/kl",
     "compliance": "judge/compliance",
 }
-
-Reward = RewardFunction
-Monitor = Callable[[list[str], list[str], list[bool]], Named]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,19 +93,17 @@ def interleave(shares: Sequence[Rollouts]) -> Rollouts:
     return Rollouts(**merged, seconds=shares[0].seconds)
 
 
-def call_reward(
-    reward: Reward, prompts: list[str], completions: list[str]
+def reward_parts(
+    given: Sequence[float] | Named, count: int
 ) -> dict[str, Tensor]:
-    """Call the reward function; its named parts, (B,) each.
+    """The named parts of a reward, (B,) each.
 
     A plain sequence of numbers becomes the one part `reward`.
 
     Raises:
         TrainingError: not one finite number for each episode.
     """
-    # Copies, since a function of the user's may change what it is given.
-    given = reward(list(prompts), list(completions))
-    parts = as_columns(given, len(prompts))
+    parts = as_columns(given, count)
     if not parts:
         raise TrainingError(
             "a reward must give one number an episode, or named lists of "

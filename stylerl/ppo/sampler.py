@@ -6,30 +6,21 @@ Each rank samples and scores its share of a batch; then all have all of it.
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
+from stylerl.errors import ConfigError
 from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import rollouts
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
-from stylerl.ppo.rollouts import Monitor, Reward, Rollouts, SampledRollouts
+from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.ppo.token_rewards import assign_to_tokens
-from stylerl.reward.functions import Credit, TokenReward
-
-
-class Feedback(NamedTuple):
-    """What looks at completions, as PPOTrainer takes it."""
-
-    reward: Reward
-    monitor: Monitor | None
-    credit: Credit | None
-    whole_lines: bool
+from stylerl.reward.functions import Grader
 
 
 @dataclass(frozen=True)
@@ -40,7 +31,7 @@ class Sampler:
     policy: PolicyWithValue
     reference: PreTrainedModel | None  # None: the policy, its adapters off
     tokenizer: PreTrainedTokenizerBase
-    feedback: Feedback
+    grader: Grader
     encode: Callable[[str], list[int]]  # a prompt's token ids
     ranks: Ranks
     compute: Compute
@@ -81,17 +72,24 @@ class Sampler:
     def _judge(
         self, texts: list[str], sampled: Completions
     ) -> SampledRollouts:
-        """What the completions are worth, beside their tokens."""
-        reward, monitor, credit, whole_lines = self.feedback
-        judged = sampled.judged if whole_lines else sampled.texts
-        parts = rollouts.call_reward(reward, texts, judged)
-        monitored = {}
-        if monitor:
-            found = monitor(texts, judged, sampled.finished)
-            monitored = rollouts.as_columns(found, len(texts), "monitor")
-        own: Sequence[Sequence[TokenReward]] = [[] for _ in texts]
-        if credit and self.config.credit != "response":
-            own = credit(texts, judged)
+        """What the completions are worth, beside their tokens.
+
+        Raises:
+            ConfigError: tokens are to be rewarded, and the grader says
+                nothing of them.
+        """
+        whole = getattr(self.grader, "whole_lines", False)
+        judged = sampled.judged if whole else sampled.texts
+        # Copies, since a grader of the user's may change what it is given.
+        graded = self.grader([*texts], [*judged], [*sampled.finished])
+        tokens = graded.tokens
+        if tokens is None and self.config.credit == "token":
+            raise ConfigError(
+                "ppo.credit: token needs a grader that assigns rewards to "
+                "tokens; give one, or set ppo.credit: response"
+            )
+        if tokens is None or self.config.credit == "response":
+            tokens = [[] for _ in texts]
         pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
         return SampledRollouts(
             prompts=texts,
@@ -101,7 +99,11 @@ class Sampler:
             input_ids=[[*prompt, *response] for prompt, response in pairs],
             prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),
             response_lengths=torch.tensor([*map(len, sampled.ids)]),
-            reward_parts=parts,
-            monitored=monitored,
-            token_rewards=assign_to_tokens(self.tokenizer, sampled.ids, own),
+            reward_parts=rollouts.reward_parts(graded.reward, len(texts)),
+            monitored=rollouts.as_columns(
+                graded.watched, len(texts), "monitor"
+            ),
+            token_rewards=assign_to_tokens(
+                self.tokenizer, sampled.ids, tokens
+            ),
         )

@@ -1,7 +1,8 @@
 """The PPO trainer: samples, scores and learns, again and again.
 
     trainer = PPOTrainer(PPOConfig(), policy=model, tokenizer=tokenizer,
-                         reward=my_function, prompts=["def add(a, b):\\n"])
+                         grader=by_reward(my_function),
+                         prompts=["def add(a, b):\\n"])
     for step in trainer:
         print(step.metrics["objective/score"])
 
@@ -51,13 +52,12 @@ from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import (
-    Monitor,
-    Reward,
     Rollouts,
     validation_metrics,
 )
-from stylerl.ppo.sampler import Feedback, Sampler
-from stylerl.reward.functions import Credit
+from stylerl.ppo.sampler import Sampler
+from stylerl.reward import functions
+from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
@@ -98,15 +98,12 @@ class PPOTrainer:
         *,
         policy: PreTrainedModel | PolicyWithValue,
         tokenizer: PreTrainedTokenizerBase,
-        reward: Reward,
+        grader: Grader,
         prompts: Iterable[Any],
         reference: PreTrainedModel | None = None,
-        monitor: Monitor | None = None,
-        credit: Credit | None = None,
         validation: Iterable[Any] = (),
         seed: int = 0,
         checkpoints: str | Path | None = None,
-        whole_lines: bool = False,
         encode: Callable[[str], list[int]] | None = None,
     ) -> None:
         """Train `policy` in place, on a GPU if there is one.
@@ -117,22 +114,17 @@ class PPOTrainer:
                 trained weights become fp32, frozen ones bf16 where passes
                 are.
             tokenizer: its tokenizer; pad is not eos.
-            reward: `(prompts, completions)` to one number for each episode,
-                or named parts that are summed.
+            grader: `(prompts, completions, finished)` to a `Feedback`: one
+                number for each episode, or named parts that are summed, and
+                what of them belongs to single tokens; `by_reward` makes one
+                of a function of prompts and completions.
             prompts: texts, or rows or a data set with a `prompt` column.
             reference: pi_ref; by default a frozen copy of the policy, or
                 with LoRA the policy with its adapters off.
-            monitor: `(prompts, completions, finished)` to named numbers
-                that are logged and never rewarded.
-            credit: `(prompts, completions)` to what of the reward belongs
-                to single tokens; not asked if `ppo.credit` is `response`.
             validation: prompts to measure the policy on as it learns; none
                 measures nothing.
             seed: of every random draw.
             checkpoints: a folder to resume from; None keeps none.
-            whole_lines: give these three a completion that was cut at the
-                token limit without its last, incomplete line; else as it
-                was sampled.
             encode: `(prompt)` to its token ids, with what comes before it;
                 by default those of the prompt alone.
 
@@ -141,7 +133,7 @@ class PPOTrainer:
         """
         self.ranks = Ranks()
         preconditions.check_kinds(config, tokenizer, seed)
-        preconditions.check_functions(reward, monitor, credit)
+        functions.check(grader, "grader", "prompts", "completions", "finished")
         checkpoints = preconditions.folder(checkpoints)
         self.config = config
         self.tokenizer = tokenizer
@@ -155,7 +147,6 @@ class PPOTrainer:
             self.prompts,
             self.validation,
             world_size=self.ranks.world_size,
-            credit=credit is not None,
         )
         self.compute = Compute.of(config, self.ranks.device)
         self._take_models(policy, reference)
@@ -166,7 +157,7 @@ class PPOTrainer:
                 {"the policy": self.policy, "the reference": reference},
                 {"prompts": self.prompts, "validation": self.validation},
                 seed=seed,
-                whole_lines=whole_lines,
+                whole_lines=getattr(grader, "whole_lines", False),
                 judge=getattr(self.policy.model.config, "judge", None),
             )
         self.sampler = Sampler(
@@ -174,7 +165,7 @@ class PPOTrainer:
             self.policy,
             self.reference,
             tokenizer,
-            Feedback(reward, monitor, credit, whole_lines),
+            grader,
             encode or partial(encode_prompt, tokenizer),
             self.ranks,
             self.compute,

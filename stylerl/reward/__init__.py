@@ -1,9 +1,9 @@
 """What a completion is worth.
 
 scorers.py applies the reward models (stylerl/reward_models trains them);
-composite.py is the reward of PPO; gaming.py are the numbers that expose a
-gamed one; other_trainers.py is that reward as the trainers of others take it:
-`trl_reward` and `verifiers_reward`.
+grade.py grades a completion once; grader.py makes the reward of PPO of grades;
+gaming.py are the numbers that expose a gamed one; other_trainers.py is that
+reward as the trainers of others take it: `trl_reward`, `verifiers_reward`.
 """
 
 from importlib import import_module

@@ -27,7 +27,28 @@ class TokenReward(NamedTuple):
     amount: float
 
 
-Credit = Callable[[list[str], list[str]], Sequence[Sequence[TokenReward]]]
+class Feedback(NamedTuple):
+    """What a grader says of a batch, one entry a completion everywhere."""
+
+    reward: Sequence[float] | Named  # named parts are summed
+    tokens: Sequence[Sequence[TokenReward]] | None = None  # parts of it
+    watched: Named = {}  # logged, and never rewarded
+
+
+# Prompts, completions, and which ended before the token limit.  One with a
+# true attribute `whole_lines` is given those that did not without the line
+# that was cut.
+Grader = Callable[[list[str], list[str], list[bool]], Feedback]
+
+
+def by_reward(reward: RewardFunction) -> Grader:
+    """A grader that gives each completion, as it was sampled, a reward.
+
+    Raises:
+        ConfigError: it is no function of prompts and completions.
+    """
+    check(reward, "the reward", "prompts", "completions")
+    return lambda prompts, texts, _: Feedback(reward(prompts, texts))
 
 
 def load(name: str) -> RewardFunction:

@@ -17,7 +17,7 @@ import ast
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,8 @@ from stylerl.judge.outcome import Outcome
 from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
 from stylerl.lm.sampling import whole_lines
-from stylerl.reward import composite, scorers
+from stylerl.reward import grader, scorers
+from stylerl.reward.grade import grade
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -129,18 +130,18 @@ class TextReward:
         judge = Judge(
             self.params.judge, places={p: at for p, at in placed.items() if at}
         )
-        reward = composite.compose(
+        graded = grader.style_grader(
+            judge,
             self.params.ppo.reward,
-            partial(
-                composite.named_style,
-                judge=judge,
-                models=self.reward_models,
-                learned=lambda folder: _learned_style(folder.absolute()),
-            ),
+            self.reward_models,
+            lambda folder: _learned_style(folder.absolute()),
         )
-        found = composite.assess_all(judge, prompts, completions)
-        complies = [float(f.outcome is Outcome.COMPLIANT) for f in found]
-        return reward(prompts, completions) | {"compliance": complies}
+        found = grade(judge, prompts, completions, [True] * len(prompts))
+        complies = [
+            float(each.assessment.outcome is Outcome.COMPLIANT)
+            for each in found
+        ]
+        return graded.parts(found) | {"compliance": complies}
 
 
 def trl_reward(
@@ -292,7 +293,7 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
 
 
 @lru_cache
-def _learned_style(folder: Path) -> composite.Style:
+def _learned_style(folder: Path) -> grader.Learned:
     """A reward model, loaded once a process."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return composite.learned_style(scorers.load(folder, device))
+    return grader.learned_style(scorers.load(folder, device))

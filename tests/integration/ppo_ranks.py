@@ -11,7 +11,7 @@ import torch
 from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
 
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
 CONFIG = PPOConfig(
     updates=3,
@@ -46,7 +46,7 @@ def make(folder):
         CONFIG,
         policy=model,
         tokenizer=tokenizer,
-        reward=reward,
+        grader=by_reward(reward),
         prompts=["def add(a, b):\n", "x", "def f():\n"],
         validation=["y = ", "def g(x):\n", "z"],
         checkpoints=folder / "checkpoints",

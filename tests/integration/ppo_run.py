@@ -13,7 +13,7 @@ from conftest import build_llama, build_tokenizer
 from safetensors.torch import save_file
 
 from stylerl.lm import checkpoint
-from stylerl.ppo import PPOConfig, PPOTrainer, compute
+from stylerl.ppo import PPOConfig, PPOTrainer, by_reward, compute
 
 CONFIG = PPOConfig(
     updates=24,
@@ -67,7 +67,7 @@ def run(folder, phases: Connection):
         CONFIG,
         policy=model,
         tokenizer=tokenizer,
-        reward=reward,
+        grader=by_reward(reward),
         prompts=["def add(a, b):\n", "x", "def f():\n"],
         validation=["def g():\n", "y"],
         checkpoints=folder / "checkpoints",

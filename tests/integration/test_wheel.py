@@ -32,7 +32,7 @@ from stylerl.config import JudgeConfig, PPOConfig
 from stylerl.judge import Judge
 from stylerl.lm import models
 from stylerl.ppo import PPOTrainer
-from stylerl.reward.composite import linter_style
+from stylerl.reward.grader import StyleGrader
 
 tokenizer = models.load_tokenizer(sys.argv[1])
 trainer = PPOTrainer(
@@ -40,7 +40,7 @@ trainer = PPOTrainer(
               max_new_tokens=4),
     policy=models.load_causal_lm(sys.argv[1], "main", tokenizer),
     tokenizer=tokenizer,
-    reward=linter_style(Judge(JudgeConfig())),
+    grader=StyleGrader(Judge(JudgeConfig()), {"linter": 1.0}, {}, {}),
     prompts=["def add(a, b):", "def first(items):"],
 )
 print(len([step for step in trainer]), "update")

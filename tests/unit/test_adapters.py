@@ -9,7 +9,7 @@ from transformers.pytorch_utils import Conv1D
 
 from stylerl.lm.adapters import LoRA, rounded
 from stylerl.lm.models import cast_weights, fuse_gelu, load_causal_lm
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 from stylerl.ppo.policy import PolicyWithValue
 
 IDS = torch.tensor([[1, 40, 50, 60, 70, 80]])
@@ -55,7 +55,7 @@ def make(model, tokenizer, **options):
         PPOConfig(**config),
         policy=copy.deepcopy(model),
         tokenizer=tokenizer,
-        reward=lambda p, c: [float(len(set(text))) for text in c],
+        grader=by_reward(lambda p, c: [float(len(set(text))) for text in c]),
         prompts=["def add(a, b):\n", "x"],
         **options,
     )

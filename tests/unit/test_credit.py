@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, grader
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, TrainingError
@@ -10,9 +10,9 @@ from stylerl.judge import Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
-from stylerl.reward.composite import compose, linter_style
 from stylerl.reward.functions import TokenReward
-from stylerl.reward.linter_credit import LinterCredit
+from stylerl.reward.grade import grade, style, token_rewards
+from stylerl.reward.grader import StyleGrader
 
 PROMPT = "def f( x):"  # E201 is the prompt's own
 
@@ -62,12 +62,13 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
     ],
 )
 def test_the_linter_rewards_tokens(judge, completion, expected, left):
-    (found,) = LinterCredit(judge)([PROMPT], [completion])
+    (graded,) = grade(judge, [PROMPT], [completion], [True])
+    found = token_rewards(graded, {})
     assert found == [
         TokenReward(at, pytest.approx(amount)) for at, amount in expected
     ]
-    (style,) = linter_style(judge)([PROMPT], [completion])
-    assert 1 + left + sum(c.amount for c in found) == pytest.approx(style)
+    lost = left + sum(charge.amount for charge in found)
+    assert 1 + lost == pytest.approx(style(graded, {}))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +90,10 @@ def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
     config = JudgeConfig(weights=weights)
     weighing = Judge(config, pool=shared_pool(judge.config, judge.identity))
     text = "\n    y =  x\n    return  y\n"
-    (found,) = LinterCredit(weighing)([PROMPT], [text])
+    (graded,) = grade(weighing, [PROMPT], [text], [True])
+    found = token_rewards(graded, weights)
     assert [c.amount for c in found] == pytest.approx(charges)
-    (style,) = linter_style(weighing)([PROMPT], [text])
-    assert style == pytest.approx(1 + sum(charges))
+    assert style(graded, weights) == pytest.approx(1 + sum(charges))
     # What is measured stays as it was, and so does the judge.
     (verdict,) = weighing.verdicts([PROMPT + text])
     assert weighing.identity == judge.identity and not verdict.compliant
@@ -117,21 +118,19 @@ def test_weights_are_of_rules_that_can_be_reported(weights, said):
 def test_charges_are_shares_of_what_the_style_reward_is(judge):
     """E222 alone: 1 - 0.9 / 2 = 0.55 of the style reward."""
     text = "\n    return x +  1\n"
-    reward = compose({"linter": 2.0}, lambda _: linter_style(judge))
-    (charge,) = LinterCredit(judge, 2.0)([PROMPT], [text])[0]
+    grades = StyleGrader(judge, {"linter": 2.0}, {}, {})
+    found = grades([PROMPT], [text], [True])
+    (charge,) = found.tokens[0]
     assert charge.amount == pytest.approx(-0.55 * 2)
-    (style,) = reward([PROMPT], [text])["style"]
-    assert 2 + charge.amount == pytest.approx(style)
+    assert found.reward == {"style": [pytest.approx(2 + charge.amount)]}
 
 
 def trainer(**changes):
     tokenizer = build_tokenizer()
-    options = {
-        "credit": lambda p, texts: [[TokenReward(1, -0.5)] for _ in texts],
-        **{k: changes.pop(k) for k in ("credit_function",) if k in changes},
-    }
-    if "credit_function" in options:
-        options["credit"] = options.pop("credit_function")
+    credit = changes.pop(
+        "credit_function",
+        lambda p, texts: [[TokenReward(1, -0.5)] for _ in texts],
+    )
     settings = {
         "batch_size": 8,
         "num_minibatches": 2,
@@ -145,9 +144,10 @@ def trainer(**changes):
         PPOConfig(**settings),
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=lambda p, texts: [float(len(t) % 3) for t in texts],
+        grader=grader(
+            lambda p, texts: [float(len(t) % 3) for t in texts], credit=credit
+        ),
         prompts=["x", "def f():\n"],
-        **options,
     )
 
 
@@ -216,9 +216,9 @@ def test_the_whole_score_may_stand_on_the_last_action():
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (None, ConfigError, "needs a function that assigns"),
+        (None, ConfigError, "needs a grader that assigns"),
         (lambda p, c: [], TrainingError, "got 0 for 8"),
-        (lambda p, c: None, TrainingError, "got another thing"),
+        (lambda p, c: 3, TrainingError, "got another thing"),
         (lambda p, c: [None] * 8, TrainingError, "got another thing"),
         (lambda p, c: [[(0,)]] * 8, TrainingError, "got another thing"),
         (

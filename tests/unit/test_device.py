@@ -12,7 +12,7 @@ from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
 from stylerl.lm.sampling import generate, response_logprobs
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
 pytestmark = pytest.mark.device
 CUDA = torch.cuda.is_available()
@@ -50,7 +50,9 @@ def trainer(model=None, checkpoints=None, **changes):
         PPOConfig(**settings),
         policy=model or build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=lambda _, texts: [text.count("e") / 12 for text in texts],
+        grader=by_reward(
+            lambda _, texts: [text.count("e") / 12 for text in texts]
+        ),
         prompts=PROMPTS,
         checkpoints=checkpoints,
     )

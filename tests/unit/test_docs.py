@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, grader
 
 from stylerl import config
 from stylerl.cli.commands import parser
@@ -15,7 +15,7 @@ from stylerl.config import JudgeConfig
 from stylerl.evaluation.display import TABLE
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer, health
-from stylerl.reward.composite import Monitor
+from stylerl.reward.grade import grade, watched
 from tools import reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +105,7 @@ def test_the_library_page_says_what_python_says() -> None:
 
 
 def test_every_statistic_of_ppo_is_defined_once() -> None:
-    tokenizer = build_tokenizer()
+    tokenizer, judge = build_tokenizer(), Judge(JudgeConfig())
     settings = PPOConfig(
         updates=1,
         batch_size=4,
@@ -120,9 +120,11 @@ def test_every_statistic_of_ppo_is_defined_once() -> None:
         settings,
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=lambda p, texts: {"style": [float(len(t)) for t in texts]},
+        grader=grader(
+            lambda p, texts: {"style": [float(len(t)) for t in texts]},
+            lambda *batch: watched(grade(judge, *batch)),
+        ),
         prompts=["x"],
-        monitor=Monitor(Judge(JudgeConfig())),
         validation=["y"],
     )
     (step,) = trainer

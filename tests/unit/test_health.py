@@ -3,7 +3,7 @@ provoke it."""
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, grader
 
 from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer, learner
@@ -293,9 +293,11 @@ def run(reward, model=None, monitor=None, reference=None, **changes):
         PPOConfig(**settings),
         policy=model or build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=reward,
+        grader=grader(
+            reward,
+            monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
+        ),
         prompts=["def f():\n", "x"],
-        monitor=monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
         reference=reference,
     )
     tags, triggered = Tags(), set()
@@ -472,7 +474,7 @@ def test_no_alarm_sounds_while_a_policy_learns(reward, tokens, baseline):
         ),
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=reward,
+        grader=grader(reward),
         prompts=["def f():\n", "x"],
     )
     steps = list(trainer)

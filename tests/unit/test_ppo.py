@@ -8,7 +8,7 @@ import bases
 import pandas as pd
 import pytest
 import torch
-from conftest import build_gpt2, build_llama, build_tokenizer
+from conftest import build_gpt2, build_llama, build_tokenizer, grader
 from transformers import AutoModelForCausalLM
 
 from stylerl.config import Params
@@ -28,13 +28,16 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
         name: changes.pop(name)
         for name in (
             "checkpoints",
-            "monitor",
             "reference",
             "seed",
-            "whole_lines",
         )
         if name in changes
     }
+    judging = grader(
+        reward or letters,
+        changes.pop("monitor", None),
+        whole_lines=changes.pop("whole_lines", False),
+    )
     settings = {
         "updates": 2,
         "batch_size": 8,
@@ -52,7 +55,7 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
         PPOConfig(**settings),
         policy=model or build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=reward or letters,
+        grader=judging,
         prompts=PROMPTS if prompts is None else prompts,
         **options,
     )
@@ -694,10 +697,8 @@ def test_a_token_without_a_row_is_named_with_a_remedy_that_works():
         ({"config": Params()}, "config must be a PPOConfig.*got a Params"),
         ({"config": {}}, "config must be a PPOConfig.*got a dict"),
         ({"tokenizer": "gpt2"}, "as load_tokenizer gives it; got a str"),
-        ({"reward": 1.0}, "reward must be a function.*got a float"),
-        ({"reward": lambda p: []}, "prompts, completions.*one for others"),
-        ({"credit": 1.0}, "credit must be a function.*got a float"),
-        ({"monitor": letters}, r"completions, finished\).*one for others"),
+        ({"grader": 1.0}, "grader must be a function.*got a float"),
+        ({"grader": letters}, r"completions, finished\).*one for others"),
         ({"seed": -1}, "of 0 to 4294967295; got -1"),
         ({"seed": True}, "got True"),
         ({"policy": build_llama(320).model}, "LlamaModel is none: load it"),
@@ -716,7 +717,7 @@ def test_what_is_of_another_kind_is_named(changes, message):
         "config": PPOConfig(),
         "policy": build_llama(320),
         "tokenizer": build_tokenizer(),
-        "reward": letters,
+        "grader": grader(letters),
         "prompts": PROMPTS,
         **changes,
     }

@@ -11,7 +11,7 @@ from conftest import build_llama, build_tokenizer
 
 from stylerl.errors import ConfigError
 from stylerl.lm.models import encode_prompt
-from stylerl.ppo import PPOConfig, PPOTrainer
+from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 from stylerl.ppo.constraints import Constraints
 from stylerl.ppo.prices import HIGHEST, Price, bonus, kl_weight
 
@@ -91,7 +91,7 @@ def make(reward, *, prompts=("x",), checkpoints=None, **changes):
         PPOConfig(**settings),
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=reward,
+        grader=by_reward(reward),
         prompts=prompts,
         checkpoints=checkpoints,
     )

@@ -9,7 +9,7 @@ from conftest import build_llama
 from benchmarks import bench_baselines as bench
 from stylerl.config import PPOConfig
 from stylerl.lm.sampling import Completions, generate, response_logprobs
-from stylerl.ppo import PPOTrainer
+from stylerl.ppo import PPOTrainer, by_reward
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,12 @@ def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
         ),
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        reward=lambda prompts, texts: {
-            "length": [float(len(text)) for text in texts],
-            "upper": [float(text.isupper()) for text in texts],
-        },
+        grader=by_reward(
+            lambda prompts, texts: {
+                "length": [float(len(text)) for text in texts],
+                "upper": [float(text.isupper()) for text in texts],
+            }
+        ),
         prompts=["x"],
     )
     eos = tokenizer.eos_token_id

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, grader
 
 from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer
@@ -24,9 +24,12 @@ class Scripted:
 
 def make(values, **changes):
     tokenizer = build_tokenizer()
+    reward = changes.pop(
+        "reward", lambda p, c: [float(len(set(t))) for t in c]
+    )
     options = {
         name: changes.pop(name)
-        for name in ("checkpoints", "validation", "reward")
+        for name in ("checkpoints", "validation")
         if name in changes
     }
     settings = {
@@ -44,13 +47,9 @@ def make(values, **changes):
         PPOConfig(**settings),
         policy=build_llama(len(tokenizer)),
         tokenizer=tokenizer,
-        monitor=Scripted(values),
+        grader=grader(reward, Scripted(values)),
         prompts=["x", "def f():\n"],
-        **{
-            "validation": VALIDATION,
-            "reward": lambda p, c: [float(len(set(t))) for t in c],
-            **options,
-        },
+        **{"validation": VALIDATION, **options},
     )
 
 

@@ -1,4 +1,6 @@
-"""The composite reward: its parts, and every way to game a style reward."""
+"""The reward of PPO: its parts, and every way to game a style reward."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,11 +9,13 @@ from stylerl.config import JudgeConfig, PPOConfig, RewardConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
 from stylerl.reward import functions, scorers
-from stylerl.reward.composite import (
-    Monitor,
-    compose,
+from stylerl.reward.functions import by_reward
+from stylerl.reward.grade import grade, style, watched
+from stylerl.reward.grader import (
+    StyleGrader,
+    folder_of,
     learned_style,
-    linter_style,
+    style_grader,
 )
 from stylerl.reward_models import scorer_training
 
@@ -45,8 +49,23 @@ def judge():
 
 @pytest.fixture(scope="module")
 def reward(judge):
-    """The default reward."""
-    return compose(PPOConfig().reward, lambda _: linter_style(judge))
+    """What the default reward gives: parts of prompts and completions."""
+    return rewards(judge, PPOConfig().reward)
+
+
+def rewards(judge, weights, scores=None):
+    """The parts by these weights; a reward model gives all one score."""
+    made = style_grader(
+        judge,
+        weights,
+        Path("models"),
+        lambda folder: lambda grades: [scores[folder.name]] * len(grades),
+    )
+
+    def reward(prompts, completions):
+        return made(prompts, completions, [True] * len(prompts)).reward
+
+    return reward
 
 
 def total(reward, completion):
@@ -74,61 +93,53 @@ def test_what_does_not_parse_is_worth_nothing(reward, name):
     assert total(reward, GAMES[name]) == 0.0
 
 
-def test_a_learned_reward_cannot_lift_what_does_not_parse():
-    flattering = compose(
-        {"classifier": 1.0}, lambda _: lambda p, c: [1.0] * len(c)
-    )
+def test_a_learned_reward_cannot_lift_what_does_not_parse(judge):
+    flattering = rewards(judge, {"classifier": 1.0}, {"classifier": 1.0})
     assert total(flattering, GAMES["syntax error"]) == 0.0
     assert total(flattering, HONEST) == 1.0
 
 
-def fixed(scores):
-    """Models by name that give everything one score."""
-    return lambda name: lambda p, c: [scores[name]] * len(c)
-
-
-def test_a_part_counts_with_its_weight():
-    heavy = compose({"classifier": 2.0}, fixed({"classifier": 0.8}))
+def test_a_part_counts_with_its_weight(judge):
+    heavy = rewards(judge, {"classifier": 2.0}, {"classifier": 0.8})
     assert heavy([PROMPT], [HONEST]) == {"style": [1.6]}
 
 
-SCORES = {"classifier": 0.9, "models/other": 0.6}
+SCORES = {"classifier": 0.9, "other": 0.6}
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("classifier", 0.9),
-        ("models/other", 0.6),
-    ],
+    ("name", "value"), [("classifier", 0.9), ("saved/other", 0.6)]
 )
-def test_a_model_s_style_is_0_where_nothing_parses(name, value):
-    reward = compose({name: 1.0}, fixed(SCORES))
+def test_a_model_s_style_is_0_where_nothing_parses(judge, name, value):
+    reward = rewards(judge, {name: 1.0}, SCORES)
     found = reward([PROMPT, PROMPT], [HONEST, GAMES["syntax error"]])
     assert found == {"style": [pytest.approx(value), 0.0]}
 
 
-def test_several_styles_bear_their_names():
-    reward = compose(
-        {"classifier": 1.0, "models/other": 2.0},
-        fixed(SCORES),
-    )
-    assert reward([PROMPT], [HONEST]) == {
+def test_several_styles_bear_their_names(judge):
+    weights = {"classifier": 1.0, "saved/other": 2.0, "linter": 1.0}
+    assert rewards(judge, weights, SCORES)([PROMPT], [HONEST]) == {
         "style/classifier": [0.9],
-        "style/models/other": [1.2],
+        "style/saved/other": [1.2],
+        "style/linter": [1.0],
     }
 
 
-def test_a_learned_style_lies_between_0_and_1(llama_folder):
+def test_a_reward_model_lies_in_its_folder_or_where_it_says():
+    assert folder_of("pairwise", Path("models")) == Path("models/pairwise")
+    assert folder_of("saved/one", Path("models")) == Path("saved/one")
+
+
+def test_a_learned_style_lies_between_0_and_1(judge, llama_folder):
     config = RewardConfig(base=str(llama_folder))
     scorer = scorer_training.new_scorer(config, seed=0)
     texts = [PROMPT + HONEST, PROMPT + UNTIDY]
+    grades = grade(judge, [PROMPT] * 2, [HONEST, UNTIDY], [True] * 2)
     logits = scorers.score_texts(*scorer, texts)
     expected = pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
     for kind in (None, scorers.CLASSIFIES):
         scorer.model.config.problem_type = kind
-        found = learned_style(scorer)([PROMPT] * 2, [HONEST, UNTIDY])
-        assert found == expected
+        assert learned_style(scorer)(grades) == expected
 
 
 # ---- Functions of the user's own -----------------------------------------
@@ -168,9 +179,9 @@ def own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_a_function_of_the_users_own_is_a_part(own):
+def test_a_function_of_the_users_own_is_a_part(judge, own):
     weights = {"own_rewards:short": 0.5, "own_rewards:two": 2.0}
-    reward = compose(weights, fixed({}))
+    reward = rewards(judge, weights)
     found = reward([PROMPT, PROMPT], ["x" * 10, "x" * 20])
     assert found == {
         "own_rewards:short": [-0.5, -1.0],
@@ -188,8 +199,8 @@ def test_a_function_of_the_users_own_is_a_part(own):
         ("nothing", "own_rewards:nothing gave a value of type NoneType"),
     ],
 )
-def test_what_a_function_gives_is_checked(own, name, message):
-    reward = compose({f"own_rewards:{name}": 1.0}, fixed({}))
+def test_what_a_function_gives_is_checked(judge, own, name, message):
+    reward = rewards(judge, {f"own_rewards:{name}": 1.0})
     with pytest.raises(TrainingError, match=message):
         reward([PROMPT, PROMPT], [HONEST, HONEST])
 
@@ -227,15 +238,21 @@ def test_what_is_no_number_an_episode(given, message):
         ("own_script:main", "SystemExit: 0"),
     ],
 )
-def test_a_function_that_is_not_there_is_an_error(own, name, message):
+def test_a_function_that_is_not_there_is_an_error(judge, own, name, message):
     with pytest.raises(ConfigError, match=message):
-        compose({name: 1.0}, fixed({}))
+        rewards(judge, {name: 1.0})
+
+
+@pytest.mark.parametrize("reward", [1.0, lambda prompts: []])
+def test_what_is_no_reward_makes_no_grader(reward):
+    with pytest.raises(ConfigError, match="the reward must be a function"):
+        by_reward(reward)
 
 
 def test_the_watch_shows_the_rate_of_each_game(judge):
     texts = [HONEST, *(GAMES[name] for name in GAMES)]
-    finished = [True] * len(texts)
-    seen = Monitor(judge)([PROMPT] * len(texts), texts, finished)
+    count = len(texts)
+    seen = watched(grade(judge, [PROMPT] * count, texts, [True] * count))
     table = {
         name: {key: values[at] for key, values in seen.items()}
         for at, name in enumerate(["honest", *GAMES])
@@ -253,23 +270,27 @@ def test_the_watch_shows_the_rate_of_each_game(judge):
 
 
 def test_a_reward_model_that_is_watched_promises(judge):
-    def learned(prompts, completions):
-        return [len(text) / 100 for text in completions]
+    def learned(grades):
+        return [len(each.completion) / 100 for each in grades]
 
     texts = [HONEST, HONEST * 2]
-    seen = Monitor(judge, learned)([PROMPT] * 2, texts, [True, True])
+    batch = [PROMPT] * 2, texts, [True, True]
+    watching = StyleGrader(judge, {"linter": 1.0}, {}, {}, monitor=learned)
+    seen = watching(*batch).watched
     assert seen["predicted_compliance"] == [len(text) / 100 for text in texts]
-    assert "predicted_compliance" not in Monitor(judge)(
-        [PROMPT], [HONEST], [True]
-    )
+    alone = StyleGrader(judge, {"linter": 1.0}, {}, {})(*batch)
+    assert "predicted_compliance" not in alone.watched
 
 
-def test_a_cut_completion_does_not_comply(judge):
-    seen = Monitor(judge)([PROMPT], [HONEST], [False])
-    assert seen["compliance"] == [0.0]
-    assert seen["score"] == [1.0]
+def test_a_cut_completion_does_not_comply_and_is_paid_as_one_that_ended(judge):
+    """The trainer's penalty for the cut is beside that."""
+    grader = StyleGrader(judge, {"linter": 1.0}, {}, {})
+    found = grader([PROMPT], [HONEST], [False])
+    assert found.watched["compliance"] == [0.0]
+    assert found.watched["score"] == [1.0]
+    assert found.reward == {"style": [1.0]}
 
 
 def test_violations_of_the_prompt_are_not_charged(judge):
-    style = linter_style(judge)
-    assert style(["def f(a,b):\n"], ["    return a + b\n"]) == [1.0]
+    (graded,) = grade(judge, ["def f(a,b):\n"], ["    return a + b\n"], [True])
+    assert style(graded, {}) == 1.0

@@ -1,0 +1,148 @@
+"""A completion, graded once: all that anyone asks of it.
+
+`grade` makes a Grade of each completion from the judge's verdict and the
+text.  The style reward, what of it single tokens lost, and the numbers that
+are watched are functions of the grades.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from stylerl.judge import Judge
+from stylerl.judge.outcome import Assessment, Outcome, assess, weight_of
+from stylerl.judge.positions import offset
+from stylerl.judge.verdict import style_score
+from stylerl.reward import gaming
+from stylerl.reward.functions import TokenReward
+
+# Reported where a name is bound, for a use that never came: what was written
+# there is no fault of its own.
+UNUSED = ("F401", "F841", "F842", "ARG", "B007")
+
+
+class Grade(NamedTuple):
+    """One completion, as a linter and as a reader of its text see it."""
+
+    prompt: str
+    completion: str
+    assessment: Assessment  # one that was cut is unfinished
+    as_ended: Assessment  # as if it had ended there, which rewards go by
+    parsed: bool  # prompt and completion, without their file
+    statements: int
+    trivial: bool
+
+
+def grade(
+    judge: Judge,
+    prompts: Sequence[str],
+    completions: Sequence[str],
+    finished: Sequence[bool],
+) -> list[Grade]:
+    """Grade completions, each where the judge knows its prompt to stand.
+
+    Args:
+        judge: with the places of the prompts.
+        prompts: one of each completion.
+        completions: what reward and judge see of them.
+        finished: which ended before the token limit.
+
+    Raises:
+        ConfigError: flake8 refuses the configuration.
+    """
+    verdicts = judge.completions(prompts, completions, desc="ppo: judge")
+    found = []
+    for prompt, text, done, verdict in zip(
+        prompts, completions, finished, verdicts, strict=True
+    ):
+        body = gaming.body_of(prompt, text)
+        found.append(
+            Grade(
+                prompt,
+                text,
+                assess(prompt, done, verdict),
+                assess(prompt, True, verdict),
+                body is not None,
+                gaming.count_statements(body or []),
+                body is not None and gaming.is_trivial(body),
+            )
+        )
+    return found
+
+
+def style(graded: Grade, weights: Mapping[str, float]) -> float:
+    """The style reward, 0 to 1: half for the score, half for compliance.
+
+    The score is that of as many violations as they weigh (`judge.weights`);
+    compliance is none at all.  What does not parse has 0.
+    """
+    if not graded.parsed:
+        return 0.0
+    return _style(graded.as_ended, weights)
+
+
+def token_rewards(
+    graded: Grade, weights: Mapping[str, float], factor: float = 1.0
+) -> list[TokenReward]:
+    """What of `factor` times the style reward single tokens have lost.
+
+    What a completion misses is shared by its violations: of the score by what
+    they weigh, of compliance equally.  What has no place is left to the last
+    action: a name that nothing uses, and all of a text that does not parse,
+    whose one violation need not be where it broke.
+    """
+    found = graded.as_ended
+    if not found.parsed or not found.violations:
+        return []
+    count = len(found.violations)
+    equal = -factor * (1 - _style(found, weights)) / count
+    # The score's part of it, to be shared by weight instead.
+    part = -factor * (1 - _weighed_score(found, weights)) / 2
+    own = [weight_of(each.code, weights) for each in found.violations]
+    total = sum(own) or 1.0  # of none, the score misses nothing
+    text = graded.prompt + graded.completion
+    return [
+        TokenReward(
+            offset(text, violation) - len(graded.prompt),
+            equal + part * (weight / total - 1 / count),
+        )
+        for violation, weight in zip(found.violations, own, strict=True)
+        if not violation.code.startswith(UNUSED)
+    ]
+
+
+def watched(grades: Sequence[Grade]) -> dict[str, list[float]]:
+    """Named numbers, one a completion each; docs/ppo-log.md defines them.
+
+    The linter's verdict, and each way to game a style reward.
+    """
+    rows = [
+        {
+            "score": each.assessment.score,
+            "compliance": each.assessment.outcome is Outcome.COMPLIANT,
+            "parse_rate": each.parsed,
+            "statements": each.statements,
+            "trivial": each.trivial,
+            "repeated_lines": gaming.repeated_line_share(each.completion),
+            "comment_lines": gaming.comment_line_share(each.completion),
+            "copied_prompt": gaming.copies_prompt(
+                each.prompt, each.completion
+            ),
+            "noqa": gaming.mentions_noqa(each.completion),
+        }
+        for each in grades
+    ]
+    return {name: [float(row[name]) for row in rows] for name in rows[0]}
+
+
+def _style(found: Assessment, weights: Mapping[str, float]) -> float:
+    compliant = found.outcome is Outcome.COMPLIANT
+    return 0.5 * _weighed_score(found, weights) + 0.5 * compliant
+
+
+def _weighed_score(found: Assessment, weights: Mapping[str, float]) -> float:
+    """The style score by the weights of `judge.weights`."""
+    if not found.parsed:
+        return 0.0
+    return style_score(
+        sum(weight_of(each.code, weights) for each in found.violations)
+    )

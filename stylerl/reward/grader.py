@@ -1,0 +1,146 @@
+"""The reward of the `ppo` stage: named and weighted parts of a sum.
+
+`ppo.reward` weighs:
+    linter, classifier, pairwise, a folder
+                 style, 0 to 1, by the linter, a reward model of the stage
+                 `reward`, or one saved elsewhere
+    module:function
+                 whatever a function of the user's own gives, see functions.py
+Style is 0 for text that does not parse.  The trainer subtracts the penalty for
+a completion that was cut at the token limit.  That the cheapest clean body is
+a short one is no matter of the reward: a constraint keeps the length
+(ppo/constraints.py).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stylerl.judge import Judge
+from stylerl.reward import functions
+from stylerl.reward.functions import Feedback, RewardFunction
+from stylerl.reward.grade import Grade, grade, style, token_rewards, watched
+from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
+
+LINTER = "linter"
+Learned = Callable[[Sequence[Grade]], list[float]]  # a reward model's style
+
+
+@dataclass(frozen=True)
+class StyleGrader:
+    """Grades completions, and says what they are worth."""
+
+    judge: Judge
+    weights: Mapping[str, float]  # of the parts, by name
+    learned: Mapping[str, Learned]  # the parts that are reward models
+    own: Mapping[str, RewardFunction]  # the parts that are functions
+    monitor: Learned | None = None  # its P(compliant) is logged
+    credit: bool = True  # tokens are charged what the linter's part lost
+
+    whole_lines = True  # a line that was cut is no style
+
+    def __call__(
+        self, prompts: list[str], completions: list[str], finished: list[bool]
+    ) -> Feedback:
+        """What a batch is worth, part by part, and what is watched."""
+        grades = grade(self.judge, prompts, completions, finished)
+        numbers = watched(grades)
+        if self.monitor:
+            numbers["predicted_compliance"] = self.monitor(grades)
+        tokens = None
+        if self.credit and LINTER in self.weights:
+            rules, factor = self.judge.config.weights, self.weights[LINTER]
+            tokens = [token_rewards(each, rules, factor) for each in grades]
+        return Feedback(self.parts(grades), tokens, numbers)
+
+    def parts(self, grades: Sequence[Grade]) -> dict[str, list[float]]:
+        """Each part times its weight, one number a completion.
+
+        A lone style part is called `style`, several `style/NAME`; every
+        other part bears its name.
+        """
+        alone = len(self.weights) - len(self.own) == 1
+        found = {}
+        for name, weight in self.weights.items():
+            if name in self.own:
+                parts = _own(name, self.own[name], grades)
+            else:
+                label = "style" if alone else f"style/{name}"
+                parts = {label: self._style(name, grades)}
+            for part, values in parts.items():
+                found[part] = [weight * value for value in values]
+        return found
+
+    def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
+        """A style part; 0 for what does not parse."""
+        if name == LINTER:
+            return [style(each, self.judge.config.weights) for each in grades]
+        scores = zip(self.learned[name](grades), grades, strict=True)
+        return [score if each.parsed else 0.0 for score, each in scores]
+
+
+def style_grader(
+    judge: Judge,
+    weights: Mapping[str, float],
+    models: Path,
+    load: Callable[[Path], Learned],
+    **options: Any,
+) -> StyleGrader:
+    """The grader that `ppo.reward` describes.
+
+    Args:
+        judge: with the places of the prompts.
+        weights: by the names of the module's docstring.
+        models: the folder of the reward models that have a name.
+        load: makes style of a reward model's folder.
+        options: fields of StyleGrader.
+
+    Raises:
+        ConfigError: a `module:function` cannot be imported.
+    """
+    own = {name: functions.load(name) for name in weights if ":" in name}
+    learned = {
+        name: load(folder_of(name, models))
+        for name in weights
+        if name != LINTER and name not in own
+    }
+    return StyleGrader(judge, weights, learned, own, **options)
+
+
+def folder_of(name: str, models: Path) -> Path:
+    """Where a reward model lies, by its name or its folder."""
+    return Path(name) if "/" in name else models / name
+
+
+def _own(
+    name: str, function: RewardFunction, grades: Sequence[Grade]
+) -> dict[str, list[float]]:
+    """A function of the user's own; its named numbers become `NAME/KEY`."""
+    given = function(
+        [each.prompt for each in grades], [each.completion for each in grades]
+    )
+    found = functions.columns(given, len(grades), name)
+    if isinstance(given, Mapping):
+        return {f"{name}/{key}": values for key, values in found.items()}
+    return found
+
+
+def learned_style(scorer: Scorer) -> Learned:
+    """A reward model: P(compliant), or the pairwise score made 0 to 1.
+
+    The pairwise score is a log-odds against a typical reference text, whose
+    score is 0; its sigmoid is P(better than that).
+    """
+    classifies = scorer.model.config.problem_type == CLASSIFIES
+
+    def score(grades: Sequence[Grade]) -> list[float]:
+        texts = [each.prompt + each.completion for each in grades]
+        scores = score_texts(*scorer, texts)
+        if not classifies:
+            scores = 1 / (1 + np.exp(-scores))
+        return [float(score) for score in scores]
+
+    return score
