@@ -7,7 +7,6 @@ run takes it up.
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from stylerl.judge import Judge
 from stylerl.pipeline import graph, process, stage_runs, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
-from stylerl.reward import functions
 
 FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
@@ -57,11 +55,6 @@ def main() -> None:
             pass
         trainer.save_policy(FOLDER)
         return
-    for path in undeclared(params.ppo.reward):
-        tqdm.write(
-            f"ppo: a change of {path} will not run the stage again, because "
-            "dvc.yaml does not name it: add it to the deps of ppo"
-        )
     with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
         run.log_tag("judge", Judge(params.judge).identity)
         trainer = make_trainer(params)
@@ -83,31 +76,6 @@ def main() -> None:
         run.log_file(UPDATES)
     if trainer.checkpoints:
         shutil.rmtree(trainer.checkpoints, ignore_errors=True)
-
-
-def undeclared(reward: Iterable[str]) -> list[Path]:
-    """What parts of a reward read beyond the stage's deps.
-
-    Raises:
-        ConfigError: a `module:function` cannot be imported.
-    """
-    declared = [Path(dep).resolve() for dep in graph.find_stage("ppo").deps]
-    return [
-        path
-        for path in _sources(reward)
-        if not any(path.is_relative_to(dep) for dep in declared)
-    ]
-
-
-def _sources(reward: Iterable[str]) -> Iterator[Path]:
-    """The files of functions, and the folders of reward models."""
-    for name in reward:
-        if ":" in name:
-            functions.load(name)
-            if file := functions.source(name):
-                yield file
-        elif "/" in name:
-            yield Path(name).resolve()
 
 
 def make_trainer(params: config.Params) -> PPOTrainer:

@@ -107,7 +107,7 @@ def inputs(stage: Stage, root: Path = Path()) -> dict[str, str | None]:
     """
     tracked = _tracked(root)
     return {
-        dep: _tracked_digest(dep, tracked) or _digest(root / dep)
+        dep: _tracked_digest(dep, tracked) or digest(root / dep)
         for dep in stage.deps
     }
 
@@ -116,7 +116,7 @@ def datasets(stage: Stage, root: Path = Path()) -> dict[str, str]:
     """The digest of each dependency that DVC made or tracks: no code."""
     tracked = _tracked(root)
     found = {dep: _tracked_digest(dep, tracked) for dep in stage.deps}
-    return {dep: digest for dep, digest in found.items() if digest}
+    return {dep: md5 for dep, md5 in found.items() if md5}
 
 
 def outputs(name: str, root: Path = Path()) -> dict[str, str]:
@@ -161,9 +161,9 @@ def _within(path: str, folder: str) -> bool:
 def _tracked(root: Path) -> dict[str, str]:
     """The digest of every path that DVC made or tracks."""
     digests = {
-        path: digest
+        path: md5
         for name in _locked(root)
-        for path, digest in outputs(name, root).items()
+        for path, md5 in outputs(name, root).items()
     }
     for file in sorted(root.glob("*.dvc")):
         if file.is_file():
@@ -174,20 +174,20 @@ def _tracked(root: Path) -> dict[str, str]:
 
 def _tracked_digest(dep: str, tracked: Mapping[str, str]) -> str | None:
     """The digest of the path, or of the folder around it."""
-    for path, digest in tracked.items():
+    for path, md5 in tracked.items():
         if _within(dep, path):
-            return digest
+            return md5
     return None
 
 
-def _digest(path: Path) -> str | None:
+def digest(path: Path) -> str | None:
     """The SHA-256 of a file, or of a folder's names and contents."""
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
     if not path.is_dir():
         return None
     files = {
-        file.relative_to(path).as_posix(): _digest(file)
+        file.relative_to(path).as_posix(): digest(file)
         for file in path.rglob("*")
         if file.is_file() and not _is_ignored(file.relative_to(path))
     }

@@ -21,9 +21,9 @@ from prefect.events import emit_event
 from prefect.states import Completed
 from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
-from stylerl import storage
+from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError
-from stylerl.pipeline import child, graph, process, stage_runs
+from stylerl.pipeline import child, graph, named, process, stage_runs
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
@@ -38,6 +38,7 @@ HINTS = (  # of DVC's, after every stage
 )
 CRITICAL = re.compile(r"update (\d+): critical alarm: ([^:]+): (.*)")
 ALARM_EVENT = "stylerl.ppo.alarm"
+ALWAYS = ["always changed"]  # all that DVC says of a stage that it calls so
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
 
@@ -110,13 +111,16 @@ def stale() -> set[str]:
     logging.getLogger("dvc").setLevel(logging.ERROR)  # no bars, no hints
     try:
         with Repo() as repo:
-            return set(repo.status())
+            status = repo.status()
     except LockError as error:
         raise TransientFailure(f"{ANOTHER}: {error}") from error
     except DvcException as error:
         raise StageFailure(
             f"DVC cannot tell what is up to date: {error}"
         ) from error
+    if status.get(named.STAGE) == ALWAYS and not named.changed(config.load()):
+        del status[named.STAGE]
+    return set(status)
 
 
 def asset(path: str) -> str:

@@ -51,10 +51,15 @@ class StyleGrader:
         if self.monitor:
             numbers["predicted_compliance"] = self.monitor(grades)
         tokens = None
-        if self.credit and LINTER in self.weights:
+        if self.charges:
             rules, factor = self.judge.config.weights, self.weights[LINTER]
             tokens = [token_rewards(each, rules, factor) for each in grades]
         return Feedback(self.parts(grades), tokens, numbers)
+
+    @property
+    def charges(self) -> bool:
+        """Whether single tokens are charged."""
+        return self.credit and LINTER in self.weights
 
     def parts(self, grades: Sequence[Grade]) -> dict[str, list[float]]:
         """Each part times its weight, one number a completion.

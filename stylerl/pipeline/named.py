@@ -1,0 +1,61 @@
+"""What parameters name and dvc.yaml has no path for, by content.
+
+The file that `judge.config` names, the versions of flake8, ruff and their
+plugins, the code of local plugins, and what `ppo.reward` names beyond the
+stage `reward`: functions of the user's own, and reward models saved
+elsewhere.  The stage `named` writes digests of them; the stages that use them
+depend on what it wrote.
+
+DVC cannot tell whether they have changed, so dvc.yaml calls the stage always
+changed, and `dvc repro` runs it each time, in a second.  The flow asks
+`changed` instead.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from stylerl import storage
+from stylerl.config import Params
+from stylerl.judge import Judge
+from stylerl.pipeline import graph
+from stylerl.reward.functions import load, source
+
+STAGE = "named"
+FOLDER = Path("artifacts/named")
+
+
+def digests(params: Params) -> dict[str, dict[str, Any]]:
+    """By file of FOLDER, what it says.
+
+    Raises:
+        ConfigError: something that is named is not there.
+    """
+    reward = {}
+    for name in params.ppo.reward:
+        path = None
+        if ":" in name:
+            load(name)
+            path = source(name)
+        elif "/" in name:
+            path = Path(name)
+        if path:
+            reward[name] = graph.digest(path)
+    return {
+        "judge.json": {"judge": Judge(params.judge).identity},
+        "reward.json": reward,
+    }
+
+
+def write(params: Params) -> None:
+    """Write the digests to FOLDER."""
+    for name, content in digests(params).items():
+        storage.write_json(FOLDER / name, content)
+
+
+def changed(params: Params) -> bool:
+    """Whether FOLDER says something else, or nothing."""
+    return any(
+        not (FOLDER / name).is_file()
+        or storage.read_json(FOLDER / name) != content
+        for name, content in digests(params).items()
+    )
