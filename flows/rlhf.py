@@ -74,7 +74,6 @@ def rlhf(
             sampling = {
                 "temperature": settings.evaluate.temperature,
                 "max_new_tokens": settings.evaluate.max_new_tokens,
-                "stop_strings": [*settings.evaluate.stop_strings],
             }
             decision = promote(parent, metrics, results, lineage, sampling)
     publish(parent, metrics, decision, results)

@@ -31,14 +31,6 @@ def presets() -> list[str]:
     return ["default", *sorted(path.stem for path in PRESETS.glob("*.yaml"))]
 
 
-def _check_stop_strings(name: str, texts: tuple[str, ...]) -> None:
-    if "" in texts:
-        raise ConfigError(
-            f"{name} must not be empty texts; every text would end at once: "
-            "remove ''"
-        )
-
-
 def _check_folder(name: str, path: str, hub_remedy: str) -> None:
     """Raise ConfigError where a path does not look like a folder's.
 
@@ -54,7 +46,7 @@ def _check_folder(name: str, path: str, hub_remedy: str) -> None:
 
 def _sampling(config: Any) -> dict[str, Any]:
     """What `stylerl.lm.sampling.generate` takes of a section."""
-    names = ("max_new_tokens", "stop_strings", "temperature")
+    names = ("max_new_tokens", "temperature")
     return {name: getattr(config, name) for name in names}
 
 
@@ -335,11 +327,6 @@ class PPOConfig(Section):
         ge=0,
     )
     max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
-    stop_strings: tuple[str, ...] = setting(
-        (),
-        "texts that end a completion as eos does, and are no part of it",
-        text=True,
-    )
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
@@ -427,7 +414,6 @@ class PPOConfig(Section):
                 f"{self.batch_size}; got {self.num_minibatches}: change either"
             )
         # What must name something.
-        _check_stop_strings("ppo.stop_strings", self.stop_strings)
         if not any(self.reward.values()):
             raise ConfigError(
                 "ppo.reward must give some part a weight above 0; got "
@@ -484,11 +470,6 @@ class EvaluateConfig(Section):
         ge=1,
     )
     max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
-    stop_strings: tuple[str, ...] = setting(
-        (),
-        "texts that end a completion; those of ppo.stop_strings, if any",
-        text=True,
-    )
     temperature: float = setting(0.6, "of sampling", ge=0.01, le=100)
     precision: str = setting(
         "auto",
@@ -504,10 +485,6 @@ class EvaluateConfig(Section):
     )
 
     sampling = property(_sampling)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_stop_strings("evaluate.stop_strings", self.stop_strings)
 
 
 @dataclass(frozen=True)

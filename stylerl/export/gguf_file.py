@@ -71,8 +71,7 @@ def export(
     Args:
         name: a model folder, or a hub name.
         folder: where both are written, made where there is none.
-        sampling: of the Modelfile: temperature, max_new_tokens and
-            stop_strings.
+        sampling: of the Modelfile: temperature and max_new_tokens.
         kind: as for `write`.
 
     Raises:
@@ -337,15 +336,14 @@ def modelfile(
         file: the name of the GGUF file.
         tokenizer: whose eos ends a completion.
         context: of the model, tokens.
-        sampling: temperature, max_new_tokens and stop_strings.
+        sampling: temperature and max_new_tokens.
     """
-    stops = [tokenizer.eos_token, *sampling["stop_strings"]]
     lines = [
         f"FROM ./{file}",
         'TEMPLATE """{{ .Prompt }}"""',
         f"PARAMETER temperature {sampling['temperature']}",
         f"PARAMETER num_predict {sampling['max_new_tokens']}",
         f"PARAMETER num_ctx {context}",
-        *(f'PARAMETER stop """{stop}"""' for stop in stops),
+        f'PARAMETER stop """{tokenizer.eos_token}"""',
     ]
     return "\n".join(lines) + "\n"

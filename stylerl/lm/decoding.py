@@ -7,7 +7,7 @@ row draws from a random stream of its own.
 Notation: B sequences, R tokens of a response, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -69,22 +69,20 @@ class PreallocatedLayer(DynamicLayer):
 class Responses:
     """What each row has drawn so far, and which rows still draw."""
 
-    def __init__(self, count: int, ends: Callable[[list[int]], bool]) -> None:
-        """`ends` says whether the last of a response's tokens ends it."""
+    def __init__(self, count: int, eos: int) -> None:
         self.ids: list[list[int]] = [[] for _ in range(count)]
         self.rows = torch.arange(count)  # the row that stands at each place
-        self._ends = ends
+        self._eos = eos
         self._ended: set[int] = set()
 
-    def add(self, drawn: list[list[int]]) -> Tensor:
-        """Take the next tokens of each place; which are live, (places,)."""
+    def add(self, drawn: list[int]) -> Tensor:
+        """Take the next token of each place; which are live, (places,)."""
         rows = self.rows.tolist()
-        for row, tokens in zip(rows, drawn, strict=True):
-            for token in tokens if row not in self._ended else ():
+        for row, token in zip(rows, drawn, strict=True):
+            if row not in self._ended:
                 self.ids[row].append(token)
-                if self._ends(self.ids[row]):
-                    self._ended.add(row)
-                    break
+            if token == self._eos:
+                self._ended.add(row)
         return torch.tensor([row not in self._ended for row in rows])
 
     def keep(self, places: Tensor) -> None:
@@ -107,9 +105,9 @@ def decode_batch(
     noise: Tensor,
     temperature: float,
     pad: int,
-    ends: Callable[[list[int]], bool],
+    eos: int,
 ) -> list[list[int]]:
-    """Sample until `ends` says so of a row, or until `noise` is used up.
+    """Sample until a row draws `eos`, or until `noise` is used up.
 
     Args:
         lm: a causal language model.
@@ -117,7 +115,7 @@ def decode_batch(
         noise: (B, R) in [0, 1): what the row's next token is drawn by.
         temperature: that divides the logits; 0 takes the likeliest token.
         pad: the id that fills the shorter prompts up.
-        ends: whether the last of a response's tokens is its last.
+        eos: the id that ends a response, and is its last.
     """
     # 1. The cache of every prompt, computed once however often it is asked,
     # and copied to each of its rows with room for a response.
@@ -136,12 +134,12 @@ def decode_batch(
     cache = _copied(once, owner, width + limit)
     mask, lengths = mask[owner], lengths[owner]
     mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
-    responses = Responses(len(prompts), ends)
+    responses = Responses(len(prompts), eos)
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
             tokens = choose_tokens(logits, noise[:, step], temperature)
-            live = responses.add(tokens[:, None].tolist())
+            live = responses.add(tokens.tolist())
             if step + 1 == limit or not live.any():
                 break
             # 3. Rows that have ended leave once they are a tenth of the

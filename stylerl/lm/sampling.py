@@ -32,8 +32,8 @@ class Completions:
     """What was sampled for a list of prompts, in their order.
 
     `ids` holds the sampled tokens, the closing eos included; `texts` is
-    their text without it, up to the first stop string.  A completion that
-    reached the token limit before either is not `finished`.
+    their text without it.  A completion that reached the token limit before
+    it is not `finished`.
     """
 
     prompt_ids: list[list[int]]
@@ -65,8 +65,6 @@ def generate(
     seed: int = 0,
     rows: Sequence[int] | None = None,
     batch_size: int = 64,
-    stop_strings: Sequence[str] = (),
-    stop_at_eos: bool = True,
     bf16: bool = False,
     encode: Callable[[str], list[int]] | None = None,
     desc: str | None = None,
@@ -75,9 +73,8 @@ def generate(
 
     `rows` numbers the prompts, 0, 1, ... by default: prompt i draws from the
     stream of (seed, rows[i]).  Temperature 0 takes the likeliest token.
-    A completion ends with eos, or with the token that completes one of
-    `stop_strings` in its decoded text.  `bf16` samples from a copy of the
-    model in bfloat16, two to three times as fast where the CPU has it.
+    A completion ends with eos.  `bf16` samples from a copy of the model in
+    bfloat16, two to three times as fast where the CPU has it.
     `encode` gives a prompt's token ids, with what comes before it; by default
     they are those of the prompt alone.  A progress bar named `desc` counts
     completions.
@@ -93,11 +90,7 @@ def generate(
     sampled_from = model
     if bf16 and model.dtype != torch.bfloat16:
         sampled_from = bf16_copy(model)
-    stop = StopRule(
-        tokenizer,
-        tokenizer.eos_token_id if stop_at_eos else None,
-        tuple(stop_strings),
-    )
+    eos = tokenizer.eos_token_id
     ids: list[list[int]] = [[] for _ in prompts]
     # Prompts of similar length share a batch, so that little is padded.
     order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
@@ -113,51 +106,17 @@ def generate(
                 draw_uniforms(seed, numbers, max_new_tokens),
                 temperature,
                 tokenizer.pad_token_id,
-                stop.ends,
+                eos,
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens
             bar.update(len(batch))
-    return Completions(
-        prompt_ids,
-        ids,
-        [stop.ends(tokens) for tokens in ids],
-        [stop.text(tokens) for tokens in ids],
-    )
-
-
-@dataclass(frozen=True)
-class StopRule:
-    """When a response has ended, and what text it then is."""
-
-    tokenizer: PreTrainedTokenizerBase
-    eos: int | None
-    strings: tuple[str, ...]
-
-    def ends(self, ids: Sequence[int]) -> bool:
-        """Whether the last of these tokens is the response's last."""
-        if not ids:
-            return False
-        if ids[-1] == self.eos:
-            return True
-        # No earlier token ended it, so only what this one completes counts:
-        # a token has a byte at least, and a character four at most.
-        tail = ids[-4 * max(map(len, self.strings), default=0) :]
-        return bool(self.strings) and self._cut(self._decode(tail)) is not None
-
-    def text(self, ids: Sequence[int]) -> str:
-        """The text without eos, up to the stop string that ended it."""
-        text = self._decode(ids)
-        return text[: self._cut(text)] if self.ends(ids) else text
-
-    def _cut(self, text: str) -> int | None:
-        """Where the first stop string begins; None where there is none."""
-        places = [text.find(string) for string in self.strings]
-        return min((at for at in places if at >= 0), default=None)
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        ended = bool(ids) and ids[-1] == self.eos
-        return decode(self.tokenizer, [*(ids[:-1] if ended else ids)])
+    finished = [tokens[-1:] == [eos] for tokens in ids]
+    texts = [
+        decode(tokenizer, tokens[:-1] if ended else tokens)
+        for tokens, ended in zip(ids, finished, strict=True)
+    ]
+    return Completions(prompt_ids, ids, finished, texts)
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:

@@ -8,7 +8,7 @@ the first policy, since registering one needs none.
 
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from stylerl.errors import DataError, StylerlError
 PARAMS: dict[str, Any] = {
     "temperature": 0.8,
     "max_new_tokens": 128,
-    "stop_strings": [],
     "seed": 0,
 }
 LONGEST = 2**20  # characters a request; more would keep all others waiting
@@ -48,9 +47,8 @@ class Policy:
             prompts: a column `prompt`; the line end after it is left to
                 the completion.
             params: temperature (0 takes the likeliest token),
-                max_new_tokens, stop_strings (texts that end a completion)
-                and seed.  A registered model has the evaluation's as
-                defaults, a folder those of PARAMS.
+                max_new_tokens and seed.  A registered model has the
+                evaluation's as defaults, a folder those of PARAMS.
 
         Returns:
             `completion`, and `finished`: whether the model ended it itself.
@@ -103,19 +101,9 @@ def _check(prompts: pd.DataFrame, chosen: Mapping[str, Any]) -> None:
             "temperature must be at least 0 and max_new_tokens at least 1; "
             f"got {heat!r:.80}, {length!r:.80}"
         )
-    seed, stops = chosen["seed"], chosen["stop_strings"]
+    seed = chosen["seed"]
     if not (_is_number(seed, Integral) and 0 <= seed < 2**32):
         raise DataError(f"seed must be from 0 to 4294967295; got {seed!r:.80}")
-    if isinstance(stops, str | Mapping) or not isinstance(stops, Iterable):
-        raise DataError(
-            f"stop_strings must be a list of texts; got {stops!r:.80}"
-        )
-    for text in stops:
-        if not _is_text(text) or not text:
-            raise DataError(
-                "stop_strings must not be empty texts, nor anything else; got "
-                f"{text!r:.80}: remove it"
-            )
 
 
 def _is_number(value: object, kind: type) -> bool:

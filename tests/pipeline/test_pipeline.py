@@ -341,7 +341,6 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
     assert defaults == {
         "temperature": chosen.temperature,
         "max_new_tokens": chosen.max_new_tokens,
-        "stop_strings": [],
         "seed": 0,
     }
     model = tracking.connect().get_registered_model("stylerl")

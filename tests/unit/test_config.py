@@ -58,7 +58,7 @@ def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
         (lambda: config.PPOConfig(precision="x"), "one of auto, bf16, fp32"),
         (lambda: config.PPOConfig(temperature=0), "ppo.temperature must be"),
         (lambda: config.PPOConfig(updates=2.5), "ppo.updates must be int"),
-        (lambda: config.PPOConfig(stop_strings="e"), "list of strings"),
+        (lambda: config.PPOConfig(prompt_texts="e"), "list of strings"),
         (lambda: config.PPOConfig(reward={"x": 1}), "ppo.reward knows no 'x'"),
         (
             lambda: dataclasses.replace(config.PPOConfig(), gae_lambda=2),
@@ -76,10 +76,10 @@ def test_settings_made_in_code_are_checked_as_the_file_is(make, message):
 
 def test_settings_made_in_code_have_the_declared_types():
     made = config.PPOConfig(
-        kl_coef=1, stop_strings=["a"], reward={"linter": 1}
+        kl_coef=1, prompt_texts=["a"], reward={"linter": 1}
     )
     assert type(made.kl_coef) is type(made.reward["linter"]) is float
-    assert made.stop_strings == ("a",)
+    assert made.prompt_texts == ("a",)
 
 
 def test_override_changes_one_value_and_keeps_the_rest():
@@ -135,7 +135,6 @@ def test_an_unknown_preset_lists_the_known_ones():
         ("pppo: {}", "unknown parameter .pppo.; .* did you mean ppo?"),
         ("sft: 3", "sft must be a section"),
         ("ppo: {updates: many}", "ppo.updates must be int; got 'many'"),
-        ("evaluate: {stop_strings: ['']}", "evaluate.stop_strings must not"),
     ],
 )
 def test_a_bad_file_is_one_clear_error(tmp_path, content, message):

@@ -210,11 +210,7 @@ def test_the_smallest_exact_kind(value, kind) -> None:
 
 
 def test_ollama_gets_the_bare_prompt(tokenizer) -> None:
-    sampling = {
-        "temperature": 0.8,
-        "max_new_tokens": 160,
-        "stop_strings": ["\n\n"],
-    }
+    sampling = {"temperature": 0.8, "max_new_tokens": 160}
     assert gguf_file.modelfile("m.gguf", tokenizer, 512, sampling) == (
         "FROM ./m.gguf\n"
         'TEMPLATE """{{ .Prompt }}"""\n'
@@ -222,7 +218,6 @@ def test_ollama_gets_the_bare_prompt(tokenizer) -> None:
         "PARAMETER num_predict 160\n"
         "PARAMETER num_ctx 512\n"
         'PARAMETER stop """<|eos|>"""\n'
-        'PARAMETER stop """\n\n"""\n'
     )
 
 
@@ -230,7 +225,7 @@ def written(model, tokenizer, folder, kind=None):
     """The fields and the tensors that gguf's own reader finds."""
     gguf = pytest.importorskip("gguf")
     save_model(model, tokenizer, folder / "m")
-    sampling = {"temperature": 1, "max_new_tokens": 8, "stop_strings": []}
+    sampling = {"temperature": 1, "max_new_tokens": 8}
     path, chosen = gguf_file.export(
         str(folder / "m"), folder / "out", sampling, kind
     )

@@ -52,7 +52,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, state):
     ("changes", "message"),
     [
         ({"kl_coef": 0.1}, r"ppo\.kl_coef was 0\.05 and is 0\.1: change"),
-        ({"stop_strings": ("x",)}, r"stop_strings was \[\] and is \['x'\]"),
+        ({"credit": "response"}, "ppo.credit was 'auto' and is 'response'"),
         (
             {"clip_coef": 0.5, "seed": 3},
             r"ppo\.clip_coef was 0\.2 and is 0\.5; seed was 0 and is 3",

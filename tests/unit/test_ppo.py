@@ -180,31 +180,6 @@ def test_eos_is_the_last_action_and_carries_the_score():
         assert seen["returns"][row].count_nonzero() <= 1
 
 
-def test_a_stop_string_finishes_a_response():
-    """Its tokens are trained, the last one carries the score, and nothing
-    is charged for a missing end."""
-    trainer = make(
-        stop_strings=("e",),
-        batch_size=32,
-        kl_coef=0.0,
-        missing_eos_penalty=5.0,
-    )
-    batch = trainer.rollout()
-    stopped = 0
-    for row, text in enumerate(batch.completions):
-        ids = batch.input_ids[row][int(batch.prompt_lengths[row]) :]
-        full = trainer.tokenizer.decode(ids, skip_special_tokens=True)
-        ended = "e" in full
-        assert batch.finished[row] == (ended or ids[-1] == 1)
-        assert text == full.partition("e")[0]
-        stopped += ended
-    assert stopped > 0
-    rewards = trainer.learner.rewards(batch)[0].sum(dim=1)
-    rewards *= trainer.learner.reward_scale
-    cut = ~torch.tensor(batch.finished)
-    assert torch.allclose(rewards, batch.scores - 5.0 * cut, atol=1e-6)
-
-
 @pytest.mark.parametrize("whole_lines", [False, True])
 def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
     """By the reward and by the monitor; it is charged in either case."""
@@ -599,7 +574,6 @@ def test_a_policy_that_cannot_learn_is_one_clear_error(
     ("changes", "message"),
     [
         ({"num_minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
-        ({"stop_strings": ("",)}, "must not be empty texts"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_clear_error(changes, message):

@@ -186,51 +186,6 @@ def test_a_cut_completion_is_judged_without_its_last_line():
     assert whole_lines("a\r\nb") == "a\r\n"
 
 
-def test_without_eos_every_completion_has_the_full_length(tokenizer):
-    model = build_llama(len(tokenizer))
-    got = sample(model, tokenizer, stop_at_eos=False, max_new_tokens=9)
-    assert [len(ids) for ids in got.ids] == [9] * 4
-    assert got.finished == [False] * 4
-
-
-def ends_with(strings, ids=(), eos=1):
-    stop = sampling.StopRule(build_tokenizer(), eos, strings)
-    return stop.ends(list(ids)), stop.text(list(ids))
-
-
-def test_a_stop_string_is_found_in_the_decoded_text(tokenizer):
-    """Written by two tokens or within one, and left out of the text."""
-    ids = tokenizer.encode("x = 1\n\ny")
-    assert "\n\n" in tokenizer.decode(ids)
-    cut = ("\n\n", "zzz")
-    ended = [ends_with(cut, ids=ids[:n])[0] for n in range(len(ids) + 1)]
-    first = ended.index(True)
-    assert "\n\n" not in tokenizer.decode(ids[: first - 1])
-    assert ends_with(cut, ids=ids) == (True, "x = 1")
-    assert ends_with(("1\n", "= "), ids=ids) == (True, "x ")
-    assert ends_with(("zzz",), ids=ids) == (False, "x = 1\n\ny")
-
-
-def test_sampling_stops_at_a_stop_string(tiny_llama, tokenizer):
-    """A row is what it would be without, up to the token that completes
-    the string; that token is kept, and the text ends before the string."""
-    free = sample(tiny_llama, tokenizer, PROMPTS * 4)
-    got = sample(tiny_llama, tokenizer, PROMPTS * 4, stop_strings=["e"])
-    assert True in got.finished
-    assert False in got.finished
-    for row, ids in enumerate(got.ids):
-        assert ids == free.ids[row][: len(ids)]
-        text = tokenizer.decode(ids, skip_special_tokens=True)
-        ended = "e" in text
-        assert got.finished[row] == (ended or ids[-1] == 1)
-        if ended:
-            assert "e" not in tokenizer.decode(ids[:-1])
-            assert got.texts[row] == text[: text.index("e")]
-            assert got.judged[row] == got.texts[row]
-        else:
-            assert ids == free.ids[row]
-
-
 def test_response_logprobs_are_those_of_the_samples(tiny_lm, tokenizer):
     """Taken at the sampling temperature, whatever shares a pass."""
     got = sample(tiny_lm, tokenizer, temperature=0.7)
