@@ -26,6 +26,7 @@ CALIBRATION = Path("metrics/reward_calibration.csv")
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
+    models.rehearse_saving(params.reward.base, CLASSIFIER)
     judge = Judge(params.judge)
     with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
         run.log_tag("judge", judge.identity)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.models import encode_code, encode_prompt
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,19 @@ def nearest_lines(
     tokenizer: PreTrainedTokenizerBase, above: str, budget: int
 ) -> list[int]:
     """Token ids of the last lines of a text that fit; none may."""
-
-    def encode(text: str) -> list[int]:
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
-        return ids
-
     # A line break and the indentation after it may be one token: together,
     # lines have about as many tokens as alone, and no more as a rule.
     kept: list[str] = []
     room = budget
     for line in reversed(above.splitlines(keepends=True)):
-        room -= len(encode(line))
+        room -= len(encode_code(tokenizer, line))
         if room < 0:
             break
         kept.insert(0, line)
-    ids = encode("".join(kept))
+    ids = encode_code(tokenizer, "".join(kept))
     while len(ids) > budget:
         del kept[0]
-        ids = encode("".join(kept))
+        ids = encode_code(tokenizer, "".join(kept))
     return ids
 
 

@@ -11,9 +11,11 @@ hidden state works.
 
 import copy
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -31,8 +34,8 @@ from transformers import (
 from transformers.activations import NewGELUActivation
 from transformers.utils import logging
 
-from stylerl.errors import ModelError
-from stylerl.storage import read_json, replacing, write_json
+from stylerl.errors import DiskError, ModelError
+from stylerl.storage import read_json, replacing, write_json, writing
 
 PAD_TOKEN = "<|pad|>"
 SPACED = "    x  = 1\n\n\ty\n"  # what a tokenizer of code keeps
@@ -105,7 +108,7 @@ def load_causal_lm(
 
 def _round_trip(tokenizer: PreTrainedTokenizerBase) -> str:
     """`SPACED`, encoded and decoded."""
-    ids = tokenizer.encode(SPACED, add_special_tokens=False)
+    ids = encode_code(tokenizer, SPACED)
     return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
 
@@ -138,6 +141,7 @@ def fit_to_tokenizer(
     """
     old = vocabulary_size(model)
     if len(tokenizer) > old:
+        _untie_what_differs(model)
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         embeddings: list[Any] = [
             model.get_input_embeddings(),
@@ -152,6 +156,18 @@ def fit_to_tokenizer(
             config.pad_token_id = tokenizer.pad_token_id
             config.eos_token_id = tokenizer.eos_token_id
             config.bos_token_id = tokenizer.bos_token_id
+
+
+def _untie_what_differs(model: PreTrainedModel) -> None:
+    """Believe the file where it has a head that its config calls tied.
+
+    transformers loads such a head, and replaces it by the embedding when
+    either is resized.
+    """
+    one: Any = model.get_input_embeddings()
+    other: Any = model.get_output_embeddings()
+    if other is not None and one.weight is not other.weight:
+        model.config.tie_word_embeddings = False
 
 
 def save_model(
@@ -169,6 +185,39 @@ def save_model(
         write_model(model, tokenizer, scratch, dtype)
 
 
+def rehearse_saving(source: str | Path, folder: Path) -> None:
+    """Try what can fail when a model is saved, before it is trained.
+
+    Args:
+        source: the folder of the model to start from.
+        folder: where the trained one will be written.
+
+    Raises:
+        DiskError: there is no room for as many weights, or no folder can be
+            written there.
+        ModelError: the tokenizer cannot be loaded.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DiskError(
+            f"{folder} must be a folder, for the model that is trained; it "
+            "is a file: remove it"
+        )
+    tokenizer = load_tokenizer(source)
+    files = Path(source).expanduser().glob("*.safetensors")
+    needed = sum(file.stat().st_size for file in files)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder.parent).free
+        with TemporaryDirectory(dir=folder.parent, suffix=".partial") as tried:
+            tokenizer.save_pretrained(tried)
+    if free < needed:
+        raise DiskError(
+            f"a model like {source} takes {needed / 2**30:.2f} GiB; "
+            f"{folder.parent} has {free / 2**30:.2f} GiB left: make room, "
+            "`dvc gc --workspace` drops the results of earlier parameters"
+        )
+
+
 def write_model(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -177,8 +226,15 @@ def write_model(
 ) -> None:
     """Fill a folder that the caller puts into place; see `save_model`.
 
-    Adapters are left out: their layers hold the merged weights.
+    Adapters are left out: their layers hold the merged weights.  Sampling
+    settings are left out too: those of some bases cannot be saved.
     """
+    if model.can_generate():
+        model.generation_config = GenerationConfig(
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
     state = _cast(model.state_dict(), dtype or model.dtype)
     state = {k: v for k, v in state.items() if ".lora_" not in k}
     with quiet():
@@ -241,8 +297,19 @@ def encode_prompt(
     first = tokenizer.bos_token_id
     if first is None:
         first = tokenizer.eos_token_id
-    ids = tokenizer.encode(text, add_special_tokens=False)
+    ids = encode_code(tokenizer, text)
     return [*([] if first is None else [first]), *context, *ids]
+
+
+def encode_code(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of a text; one that looks like a control token stays text.
+
+    `return "<|im_end|>"` would otherwise hold the token that ends a text.
+    """
+    ids: list[int] = tokenizer.encode(
+        text, add_special_tokens=False, split_special_tokens=True
+    )
+    return ids
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:

@@ -120,10 +120,9 @@ def generate(
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    """The text of sampled tokens, whitespace untouched."""
-    text = tokenizer.decode(
-        ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-    )
+    """The text of sampled tokens, whitespace untouched, and control tokens
+    as they are written: what nobody sees, nobody judges."""
+    text = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return str(text)
 
 

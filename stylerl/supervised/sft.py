@@ -26,7 +26,12 @@ from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.context import nearest_lines, tag_with_context
 from stylerl.lm.logprobs import token_scores
-from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.models import (
+    encode_code,
+    encode_prompt,
+    load_causal_lm,
+    load_tokenizer,
+)
 from stylerl.lm.packing import Group, pack, response_states
 from stylerl.lm.precision import multiplies_bf16
 from stylerl.lm.sampling import response_logprobs
@@ -62,7 +67,7 @@ class Snippet(NamedTuple):
         """
         lines = nearest_lines(tokenizer, self.above, context)
         given = encode_prompt(tokenizer, self.prompt, lines)
-        body = tokenizer.encode(self.body, add_special_tokens=False)
+        body = encode_code(tokenizer, self.body)
         learnt = [*body, tokenizer.eos_token_id]
         return [*given, *learnt], [*([-100] * len(given)), *learnt]
 

@@ -19,18 +19,22 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl.errors import ModelError
+from stylerl.errors import DiskError, ModelError
 from stylerl.lm.models import (
     bf16_copy,
+    encode_code,
     encode_prompt,
     load_causal_lm,
     load_scorer,
     load_tokenizer,
+    rehearse_saving,
     save_model,
     tag_with_judge,
     vocabulary_size,
 )
+from stylerl.lm.sampling import decode
 from stylerl.ppo.policy import PolicyWithValue
+from stylerl.supervised.sft import Snippet
 
 IDS = torch.tensor([[1, 40, 50, 60, 70]])
 
@@ -322,6 +326,8 @@ def test_a_failed_save_leaves_the_old_folder(tokenizer, tmp_path):
     before = (folder / "model.safetensors").read_bytes()
 
     class Broken:
+        bos_token_id = eos_token_id = pad_token_id = 1
+
         def save_pretrained(self, where: Path) -> None:
             raise OSError("disk full")
 
@@ -329,3 +335,93 @@ def test_a_failed_save_leaves_the_old_folder(tokenizer, tmp_path):
         save_model(build_llama(len(tokenizer), seed=1), Broken(), folder)
     assert (folder / "model.safetensors").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+# ---- What other people's models and texts bring. --------------------------
+
+
+@pytest.mark.parametrize("family", bases.BASES)
+def test_text_that_looks_like_a_control_token_is_text(family, tmp_path):
+    bases.BASES[family](tmp_path / "hub")
+    tokenizer = load_tokenizer(tmp_path / "hub")
+    special = {*tokenizer.all_special_ids}
+    words = [*tokenizer.all_special_tokens, "<|im_end|>", "</s>", "<unk>"]
+    for word in words:
+        text = f'    return "{word}"\n    # {word}{word}\n'
+        ids = encode_code(tokenizer, text)
+        assert not special & {*ids}, word
+        assert decode(tokenizer, ids) == text
+    ids, learnt = Snippet("def f():", f'\n    "{words[0]}"\n').encode(
+        tokenizer
+    )
+    assert learnt.count(tokenizer.eos_token_id) == 1
+    assert learnt[-1] == ids[-1] == tokenizer.eos_token_id
+
+
+def test_a_control_token_in_a_completion_is_seen(tokenizer):
+    ids = [*encode_code(tokenizer, "x"), tokenizer.pad_token_id]
+    assert decode(tokenizer, ids) == "x" + tokenizer.pad_token
+
+
+def test_a_base_whose_sampling_cannot_be_saved_is_saved(
+    llama_folder, tokenizer, tmp_path
+):
+    """As instruct models have it: temperature and top_p without do_sample."""
+    shutil.copytree(llama_folder, tmp_path / "m")
+    file = tmp_path / "m/generation_config.json"
+    file.write_text(json.dumps({"temperature": 0.9, "top_p": 0.6}))
+    model = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="GenerationConfig"):
+        model.save_pretrained(tmp_path / "other")
+    save_model(model, tokenizer, tmp_path / "saved")
+    kept = json.loads((tmp_path / "saved/generation_config.json").read_text())
+    assert kept["eos_token_id"] == tokenizer.eos_token_id
+    assert not {"temperature", "top_p"} & {*kept}
+
+
+def test_a_head_that_a_config_calls_tied_is_kept(tmp_path):
+    """A pad token is added, so that embedding and head are resized."""
+    tokenizer = build_tokenizer()
+    model = build_llama(len(tokenizer))
+    with torch.no_grad():
+        model.get_output_embeddings().weight.normal_()
+    logits = model(IDS).logits
+    save_model(model, tokenizer, tmp_path / "m")
+    config = json.loads((tmp_path / "m/config.json").read_text())
+    config["tie_word_embeddings"] = True
+    (tmp_path / "m/config.json").write_text(json.dumps(config))
+    tokenizer.add_special_tokens({"pad_token": "<|another|>"})
+    again = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
+    torch.testing.assert_close(again(IDS).logits[..., :-1], logits)
+    save_model(again, tokenizer, tmp_path / "n")
+    once_more = load_causal_lm(tmp_path / "n", tokenizer=tokenizer)
+    torch.testing.assert_close(once_more(IDS).logits[..., :-1], logits)
+
+
+def test_saving_is_tried_before_a_training(
+    llama_folder, tmp_path, monkeypatch
+):
+    rehearse_saving(llama_folder, tmp_path / "new/m")
+    assert [*(tmp_path / "new").iterdir()] == []
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskError, match="must be a folder, .* remove it"):
+        rehearse_saving(llama_folder, tmp_path / "file")
+    with pytest.raises(DiskError, match="cannot write .*sys/m"):
+        rehearse_saving(llama_folder, Path("/sys/m"))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: usage._replace(free=1000)
+    )
+    with pytest.raises(DiskError, match=r"0\.00 GiB left: make room"):
+        rehearse_saving(llama_folder, tmp_path / "m")
+
+
+def test_a_tokenizer_that_cannot_be_saved_stops_before_a_training(
+    llama_folder, tmp_path, monkeypatch
+):
+    def fail(*_, **__):
+        raise OSError("[Errno 28] No space left on device")
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", fail)
+    with pytest.raises(DiskError, match="the disk is full"):
+        rehearse_saving(llama_folder, tmp_path / "m")

@@ -183,9 +183,7 @@ def count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[int]:
     """The length of each text in tokens."""
-    return [
-        len(tokenizer.encode(text, add_special_tokens=False)) for text in texts
-    ]
+    return [len(models.encode_code(tokenizer, text)) for text in texts]
 
 
 def bits_per_byte(
