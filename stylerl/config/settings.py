@@ -23,6 +23,7 @@ from stylerl.errors import ConfigError
 
 MOST = 1_000_000  # of any number that declares no other upper bound
 LONGEST = 255  # bytes of a name in a file system
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 Pattern = tuple[str, str]  # a regular expression, and what it takes in words
 
 
@@ -187,17 +188,28 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
             f"{shown(value)}"
         )
     allowed = typing.get_args(hint) or (hint,)
+    value = _number(value, allowed)
     if float in allowed and type(value) is int and abs(value) < 2**1023:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int
         return value
     names = [each.__name__.replace("NoneType", "null") for each in allowed]
     remedy = ""
-    if isinstance(value, str) and float in allowed:
-        remedy = " (YAML reads 1e-5 as text: write 1.0e-5)"
+    if str in allowed and isinstance(value, int | float):
+        remedy = ": quote it"
     raise ConfigError(
         f"{name} must be {' or '.join(names)}; got {shown(value)}{remedy}"
     )
+
+
+def _number(value: Any, allowed: tuple[Any, ...]) -> Any:
+    """A number that YAML 1.1 takes for a text, as DVC writes 2e-05."""
+    if not isinstance(value, str) or str in allowed:
+        return value
+    if not NUMBER.fullmatch(value):
+        return value
+    number = float(value)
+    return int(number) if int in allowed and number % 1 == 0 else number
 
 
 def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:

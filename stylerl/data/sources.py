@@ -11,9 +11,12 @@ which packages were installed; `dvc status data.dvc` holds it to that.
 """
 
 import base64
+import gzip
 import hashlib
 import importlib.metadata
 import itertools
+import json
+import os
 import re
 import subprocess
 import sys
@@ -225,24 +228,75 @@ def path_files(
 
     In a git checkout only tracked files count.  A table needs a column
     `content`, `text` or `code`; `repo_name`, `path` and `license` are kept
-    where they exist.  `skipped` counts the files of a folder left out.
+    where they exist, and what else it has does not matter.  `skipped` counts
+    the files of a folder, and the rows of a table, left out.
 
     Raises:
-        DataError: nothing is there, or the table has no text column.
+        DataError: nothing is there, the table cannot be read, or no row of
+            it has a text.
     """
+    counted = Counter() if skipped is None else skipped
+    name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
-        counted = Counter() if skipped is None else skipped
         yield from _folder_files(path, counted)
-    elif path.suffix == ".py" and path.is_file():
+    elif name.endswith(".py") and path.is_file():
         yield SourceFile(path.stem, "", "", path.name, path.read_bytes())
-    elif path.suffix in {".jsonl", ".json", ".parquet"} and path.is_file():
-        form = "parquet" if path.suffix == ".parquet" else "json"
-        yield from _dataset_files(form, path.stem, data_files=str(path))
+    elif name.endswith((".jsonl", ".json", ".parquet")) and path.is_file():
+        rows = _parquet_rows if name.endswith(".parquet") else _json_rows
+        yield from _table_files(rows(path), path, counted)
     else:
         raise DataError(
-            f"{path} must be a folder, or a .jsonl, .parquet or .py file "
-            "that exists"
+            f"{path} must be a folder, or a .jsonl, .jsonl.gz, .parquet or "
+            ".py file that exists"
         )
+
+
+def _table_files(
+    rows: Iterator[Any], path: Path, skipped: Skipped
+) -> Iterator[SourceFile]:
+    origin, texts = path.name.partition(".")[0], 0
+    try:
+        for number, row in enumerate(rows):
+            if file := _from_row(row, origin, number):
+                texts += 1
+                yield file
+            else:
+                skipped["rows without text"] += 1
+    except (OSError, EOFError, ValueError) as error:
+        raise DataError(
+            f"cannot read {path}: {error}; it must be JSON lines, or a "
+            "parquet table"
+        ) from error
+    if not texts:
+        raise DataError(
+            f"{path} must hold texts in one of the columns "
+            f"{', '.join(TEXT_COLUMNS)}; no row does: rename a column"
+        )
+
+
+def _json_rows(path: Path) -> Iterator[Any]:
+    """The values of JSON lines, or of one list; None for a line that is no
+    JSON."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8-sig", errors="replace") as lines:
+        if lines.read(1) == "[":
+            lines.seek(0)
+            yield from json.load(lines)
+            return
+        lines.seek(0)
+        for line in filter(str.strip, lines):
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                yield None
+
+
+def _parquet_rows(path: Path) -> Iterator[Any]:
+    with pq.ParquetFile(path) as table:
+        wanted = {*TEXT_COLUMNS, "repo_name", "path", "license"}
+        columns = [c for c in table.schema_arrow.names if c in wanted]
+        for batch in table.iter_batches(ROWS_A_GROUP, columns=columns):
+            yield from batch.to_pylist()
 
 
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
@@ -295,14 +349,33 @@ def _listed(folder: Path, *options: str) -> list[str]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Output of a git command, or None outside a checkout."""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        check=False,
-    )
+    """Output of a git command, or None outside a checkout.
+
+    Of the folder's own repository, whoever owns it, and whatever a hook of
+    another one has in the environment; its configuration runs nothing.
+
+    Raises:
+        DataError: the folder is a checkout, and there is no git.
+    """
+    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    safe = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+    try:
+        done = subprocess.run(
+            ["git", *safe, "-C", str(folder), *arguments],
+            env=own,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+    except FileNotFoundError as error:
+        places = (folder.resolve(), *folder.resolve().parents)
+        if any((place / ".git").exists() for place in places):
+            raise DataError(
+                f"{folder} is a git checkout, and there is no git on PATH: "
+                "install it, or copy the files elsewhere"
+            ) from error
+        return None
     return done.stdout if done.returncode == 0 else None
 
 
@@ -323,50 +396,46 @@ def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
             "--limit must be 0, for all, or more, and at most "
             f"{sys.maxsize}; got {limit}"
         )
-    yield from itertools.islice(_dataset_files(name, name), limit or None)
+    yield from itertools.islice(_dataset_files(name), limit or None)
 
 
-def _dataset_files(
-    loader: str, origin: str, **options: Any
-) -> Iterator[SourceFile]:
+def _dataset_files(name: str) -> Iterator[SourceFile]:
     require("pipeline", "datasets")
-    import datasets  # 2 s to import, and only these two sources need it
+    import datasets  # 2 s to import, and only this source needs it
 
     try:
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
-            loader, split="train", streaming=True, **options
+            name, split="train", streaming=True
         )
         for number, row in enumerate(rows):
-            yield _from_row(row, origin, number)
+            if file := _from_row(row, name, number):
+                yield file
     except StopIteration as error:
         raise DataError(
-            f"the data set {origin!r} must have a row; it is empty"
+            f"the data set {name!r} must have a row; it is empty"
         ) from error
     # ValueError: of a parser
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        remedy = (
-            "it must be JSON lines, or a parquet table"
-            if options
-            else "check the name and the network, or collect from --source "
-            "path"
-        )
         raise DataError(
-            f"cannot read the data set {origin!r}: {error}; {remedy}"
+            f"cannot read the data set {name!r}: {error}; check the name and "
+            "the network, or collect from --source path"
         ) from error
 
 
-def _from_row(row: Mapping[str, Any], origin: str, number: int) -> SourceFile:
-    text = next((row[c] for c in TEXT_COLUMNS if c in row), None)
-    if not isinstance(text, str):
-        raise DataError(
-            f"a row must hold text in one of the columns "
-            f"{', '.join(TEXT_COLUMNS)}; row {number} of {origin} is "
-            f"{str(dict(row))[:100]}: rename a column, or leave the row out"
-        )
+def _from_row(row: Any, origin: str, number: int) -> SourceFile | None:
+    """The file of a row of a table; None for one that has no text."""
+    if not isinstance(row, Mapping):
+        return None
+    texts = (row.get(column) for column in TEXT_COLUMNS)
+    text = next((t for t in texts if isinstance(t, str | bytes)), None)
+    if text is None:
+        return None
+    if isinstance(text, str):
+        text = text.encode("utf-8", errors="surrogatepass")
     return SourceFile(
         str(row.get("repo_name") or origin),
         "",
         str(row.get("license") or ""),
         str(row.get("path") or f"{number:09d}.py"),
-        text.encode("utf-8", errors="surrogatepass"),
+        text,
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
@@ -32,6 +33,24 @@ def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ConfigError(
             f"seed must be an int of 0 to 4294967295; got {seed!r}"
+        )
+
+
+def check_torch() -> None:
+    """Check what other code of this process may have set for all of torch.
+
+    Raises:
+        ConfigError: nothing could be learnt, or not in fp32.
+    """
+    if (dtype := torch.get_default_dtype()) != torch.float32:
+        raise ConfigError(
+            f"torch's default dtype must be float32; it is {dtype}: "
+            "torch.set_default_dtype(torch.float32)"
+        )
+    if not torch.is_grad_enabled():
+        raise ConfigError(
+            "training needs gradients; torch.no_grad or inference_mode is "
+            "on: make and run the trainer outside of it"
         )
 
 
@@ -130,6 +149,11 @@ def check_model(
             f"the weights of policy and reference must be loaded, as floating-"
             f"point numbers; those of {kind} are on the meta device, or "
             "quantised: load it by stylerl.lm.models.load_causal_lm"
+        )
+    if any(weight.is_inference() for weight in model.parameters()):
+        raise ConfigError(
+            "policy and reference must be loaded outside of "
+            f"torch.inference_mode; {kind} was not: load it again"
         )
     check_finite(model)
     check_logits(model)

@@ -131,6 +131,7 @@ class PPOTrainer:
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
         """
+        preconditions.check_torch()
         self.ranks = Ranks()
         preconditions.check_kinds(config, tokenizer, seed)
         functions.check(grader, "grader", "prompts", "completions", "finished")
@@ -190,8 +191,9 @@ class PPOTrainer:
         """
         config = self.config
         bare = policy.model if isinstance(policy, PolicyWithValue) else policy
-        for model in filter(None, (bare, reference)):
-            preconditions.check_model(model, self.tokenizer)
+        for model in (bare, reference):
+            if model is not None:
+                preconditions.check_model(model, self.tokenizer)
         # Adam's steps are smaller than bf16 resolves: what is trained is
         # fp32.
         if not isinstance(policy, PolicyWithValue):
@@ -292,6 +294,7 @@ class PPOTrainer:
         Raises:
             TrainingError: a gradient is not finite.
         """
+        preconditions.check_torch()
         return self.learner.update(batch)
 
     def save(self) -> None:
@@ -332,15 +335,17 @@ class PPOTrainer:
 
     def _restore(self, found: checkpoint.Checkpoint) -> None:
         """Take up the state of a checkpoint."""
-        changed = "it was made by another version"
-        if found.state.get("format") == FORMAT:
-            before = found.state["identity"]
-            changed = identity.differences(before, self._identity)
-        if changed:
+        rule = f"checkpoints in {self.checkpoints} must be of this run"
+        if found.state.get("format") != FORMAT:
             raise ConfigError(
-                f"checkpoints in {self.checkpoints} must be of this run; "
-                f"{changed}: change it back, remove the folder or name "
-                "another one"
+                f"{rule}; it was made by another version of stylerl: remove "
+                "the folder or name another one"
+            )
+        before = found.state["identity"]
+        if changed := identity.differences(before, self._identity):
+            raise ConfigError(
+                f"{rule}; {changed}: change it back, remove the folder or "
+                "name another one"
             )
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]

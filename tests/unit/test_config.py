@@ -19,7 +19,9 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.kl_coef", -1, "ppo.kl_coef must be at least 0; got -1.0"),
         ("ppo.kl_coef", float("nan"), "ppo.kl_coef must be a finite number"),
         ("ppo.kl_coef", float("inf"), "ppo.kl_coef must be a finite number"),
-        ("ppo.kl_coef", "1e-5", "write 1.0e-5"),
+        ("ppo.kl_coef", "1e-5x", "must be float; got '1e-5x'"),
+        ("ppo.updates", "2.5", "must be int; got 2.5"),
+        ("base.revision", 1234, "must be str; got 1234: quote it"),
         ("ppo.gae_lambda", 1.5, "ppo.gae_lambda must be at most 1; got 1.5"),
         ("ppo.learning_rate", 0, "must be above 0; got 0.0"),
         ("ppo.batch_size", 1.5, "ppo.batch_size must be int; got 1.5"),
@@ -80,6 +82,24 @@ def test_settings_made_in_code_have_the_declared_types():
     )
     assert type(made.kl_coef) is type(made.reward["linter"]) is float
     assert made.prompt_texts == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        *(("2e-05", 2e-5), ("1E-3", 1e-3), ("1.e-3", 1e-3), (".5e+0", 0.5)),
+        *(("0.00002", 2e-5), ("1", 1.0), ("1.0e-3", 1e-3)),
+    ],
+)
+def test_a_number_is_one_in_each_spelling(tmp_path, written, value):
+    """DVC writes 2e-05, which YAML 1.1 takes for a text."""
+    path = tmp_path / "params.yaml"
+    path.write_text(f"ppo: {{learning_rate: {written}}}\n")
+    assert config.load(path).ppo.learning_rate == value
+    path.write_text(f"ppo: {{reward: {{linter: {written}}}}}\n")
+    assert config.load(path).ppo.reward == {"linter": value}
+    path.write_text("ppo: {updates: 2e1}\n")
+    assert config.load(path).ppo.updates == 20
 
 
 def test_override_changes_one_value_and_keeps_the_rest():

@@ -53,7 +53,7 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
     }
     return PPOTrainer(
         PPOConfig(**settings),
-        policy=model or build_llama(len(tokenizer)),
+        policy=build_llama(len(tokenizer)) if model is None else model,
         tokenizer=tokenizer,
         grader=judging,
         prompts=PROMPTS if prompts is None else prompts,
@@ -702,6 +702,42 @@ def test_what_is_of_another_kind_is_named(changes, message):
 def test_a_policy_that_is_wrapped_is_one_clear_error(tiny_lm):
     with pytest.raises(ConfigError, match="got a Sequential: .* unwrap"):
         make(torch.nn.Sequential(tiny_lm))
+
+
+def built_in_inference_mode():
+    with torch.inference_mode():
+        return build_llama(320)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (built_in_inference_mode, "outside of torch.inference_mode; Llama"),
+        (lambda: torch.compile(build_llama(320)), "got a OptimizedModule"),
+    ],
+)
+def test_a_policy_that_cannot_be_trained_here(model, message):
+    with pytest.raises(ConfigError, match=message):
+        make(model())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_another_default_dtype_is_one_clear_error(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        with pytest.raises(ConfigError, match="default dtype must be float32"):
+            make()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_training_without_gradients_is_one_clear_error(mode):
+    trainer = make()
+    with mode(), pytest.raises(ConfigError, match="needs gradients"):
+        make()
+    with torch.no_grad(), pytest.raises(ConfigError, match="needs gradients"):
+        next(iter(trainer))
 
 
 def test_a_tokenizer_without_eos_is_one_clear_error():
