@@ -245,7 +245,8 @@ def _judge(options: argparse.Namespace) -> int:
       stylerl judge --config setup.cfg src     by your own rules
       stylerl judge --engine ruff --config pyproject.toml src
 
-    exit code: 0 clean, 1 violations, 2 usage or unreadable input
+    exit code: 0 clean, 1 violations, 2 usage, unreadable input,
+    or a linter that failed
     """
     from stylerl.cli import judge_command
 

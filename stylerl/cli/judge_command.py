@@ -238,9 +238,13 @@ def as_json(path: str, verdict: Verdict) -> str:
 
 
 def exit_code(judged: Sequence[Judged]) -> int:
-    """0 clean, 1 violations, 2 unreadable input."""
+    """0 clean, 1 violations, 2 unreadable input, or a linter that failed.
+
+    What does not parse has a violation that says so.
+    """
     verdicts = [file.verdict for file in judged if file.verdict]
-    if len(verdicts) < len(judged):
+    failed = (not v.parsed and not v.violations for v in verdicts)
+    if len(verdicts) < len(judged) or any(failed):
         return 2
     return int(not all(verdict.compliant for verdict in verdicts))
 

@@ -39,6 +39,7 @@ from stylerl.storage import read_json, replacing, write_json, writing
 
 PAD_TOKEN = "<|pad|>"
 SPACED = "    x  = 1\n\n\ty\n"  # what a tokenizer of code keeps
+ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 def load_tokenizer(
@@ -404,11 +405,22 @@ def check_logits(model: PreTrainedModel, source: str | Path = "") -> None:
     """Check that logits are the output embedding of the last states.
 
     Sampling and scoring compute them so, where they are needed; some
-    families scale or cap them on top.
+    families scale or cap them on top.  Between the tokens nothing but keys
+    and values is kept, so that layers of attention alone will do.
 
     Raises:
-        ModelError: the model does.
+        ModelError: the model does otherwise.
     """
+    text = model.config.get_text_config()
+    kinds = {*(getattr(text, "layer_types", None) or ())} - ATTENTION
+    if getattr(model, "_is_stateful", False):
+        kinds.add("a state of its own")
+    if kinds:
+        raise ModelError(
+            "every layer must be one of attention; "
+            f"{source or type(model).__name__} has {', '.join(sorted(kinds))}"
+            ": choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
+        )
     for name in ("logits_scaling", "logit_scale", "final_logit_softcapping"):
         value = getattr(model.config, name, None)
         if value not in (None, 1):

@@ -122,6 +122,17 @@ def test_an_unreadable_file_is_exit_code_2_and_the_rest_is_judged(
     )
 
 
+def test_a_linter_that_fails_is_exit_code_2(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "zero.cfg").write_text("[flake8]\nindent-size = 0\n")
+    (project / "one.py").write_text("if True:\n    x = 1\n")
+    assert run("one.py", "--config", "zero.cfg") == 2
+    assert "flake8 failed: ZeroDivisionError" in capsys.readouterr().out
+    (project / "broken.py").write_text("x = (\n")
+    assert run("broken.py") == 1
+
+
 def test_select_counts_what_it_names(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,12 +16,17 @@ from transformers import (
     GPT2LMHeadModel,
     GraniteConfig,
     GraniteForCausalLM,
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     PreTrainedTokenizerFast,
 )
 
 from stylerl.errors import DiskError, ModelError
 from stylerl.lm.models import (
     bf16_copy,
+    check_logits,
     encode_code,
     encode_prompt,
     load_causal_lm,
@@ -56,6 +61,40 @@ def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
     assert torch.allclose(model(IDS).logits, embedded / 8, atol=1e-5)
     save_model(model, tokenizer, tmp_path / "m")
     with pytest.raises(ModelError, match=r"logits_scaling: 8\.0"):
+        load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (
+            lambda: Lfm2ForCausalLM(
+                Lfm2Config(
+                    **bases.DECODER,
+                    vocab_size=320,
+                    layer_types=["conv", "full_attention"],
+                )
+            ),
+            "has conv",
+        ),
+        (
+            lambda: MambaForCausalLM(
+                MambaConfig(
+                    vocab_size=320, hidden_size=32, num_hidden_layers=1
+                )
+            ),
+            "has a state of its own",
+        ),
+    ],
+)
+def test_a_model_that_keeps_more_than_attention_is_refused(
+    model, named, tokenizer, tmp_path
+):
+    """By the trainer, and before it where it is loaded."""
+    with pytest.raises(ModelError, match=f"one of attention; .*{named}"):
+        check_logits(model())
+    save_model(model(), tokenizer, tmp_path / "m")
+    with pytest.raises(ModelError, match="attention"):
         load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
 
 
