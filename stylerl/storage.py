@@ -143,7 +143,7 @@ def read_json_lines(
         DataError: it cannot be read, or a line is no such object.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; {remedy}") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
@@ -96,8 +97,11 @@ class TextReward:
                 map(_completion, completions, texts), done, strict=True
             )
         ]
-        given = [columns.get(n) or [None] * count for n in Origin._fields]
-        origins = [Origin(*row) for row in zip(*given, strict=True)]
+        named = [columns.get(name) for name in Origin._fields]
+        given = [[None] * count if c is None else c for c in named]
+        origins = [
+            Origin(*map(_plain, row)) for row in zip(*given, strict=True)
+        ]
         scores = [0.0] * count
         means: dict[str, float] = {}
         for rows in _rounds(texts, origins):
@@ -203,6 +207,13 @@ def verifiers_reward(
         return score
 
     return stylerl
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: a data frame has 4.0 for 4, and NaN for None."""
+    if pd.isna(value):
+        return None
+    return int(value) if isinstance(value, float) else value
 
 
 def _rounds(prompts: list[str], origins: list[Origin]) -> list[list[int]]:

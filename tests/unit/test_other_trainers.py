@@ -3,6 +3,7 @@
 import pickle
 import textwrap
 
+import pandas as pd
 import pytest
 
 import stylerl.reward
@@ -128,6 +129,17 @@ def test_a_completion_is_judged_in_the_file_of_its_row():
         solution=["of no interest"] * 4,
     )
     assert found == pytest.approx([0.45, 1.0, 1.0, 0.45])
+
+
+def test_the_columns_may_be_a_data_frames():
+    """Which has NaN for None, and so 9.0 for 9."""
+    frame = pd.DataFrame(
+        {"file_text": [FILE, None, FILE], "line": [IN_CLASS, None, AT_MODULE]}
+    )
+    assert frame["line"].dtype == float
+    columns = {name: frame[name] for name in frame}
+    found = trl_reward(LINTER)([PROMPT] * 3, [LONG] * 3, **columns)
+    assert found == pytest.approx([0.45, 1.0, 1.0])
 
 
 def test_the_files_name_is_what_per_file_ignores_look_at(tmp_path):

@@ -67,7 +67,7 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
     ]
     file = tmp_path / "pairs.jsonl"
     lines = (json.dumps(row, ensure_ascii=False) for row in rows)
-    file.write_text("\n\n".join(lines))
+    file.write_text("\ufeff" + "\n\n".join(lines))  # a BOM, as Windows has it
     assert preferences.read_pairs(file) == [
         Pair("p", "x", "y"),
         Pair("q", "x\u2028", "y"),
