@@ -158,7 +158,7 @@ class FilterConfig(Section):
 class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
-    snippets: int = setting(2400, "snippets to label", ge=1, le=MANY)
+    snippets: int = setting(2600, "snippets to label", ge=1, le=MANY)
     corrupt_share: float = setting(
         0.5,
         "share of snippets whose body is corrupted",
