@@ -64,11 +64,12 @@ def token_offsets(
 
     The tokens are those that were sampled; their text is never encoded
     again.  Where several tokens encode one character, the first of them
-    owns it, and the others are empty and start after it.
+    owns it, and the others are empty and start after it; so is the eos that
+    ends the text, and is no part of it.
     """
-    prefixes = (
-        len(decode(tokenizer, list(ids[:end]))) for end in range(len(ids) + 1)
-    )
+    written = len(ids) - (ids[-1] == tokenizer.eos_token_id)
+    ends = (min(end, written) for end in range(len(ids) + 1))
+    prefixes = (len(decode(tokenizer, list(ids[:end]))) for end in ends)
     # A prefix that ends within a character decodes to a replacement sign,
     # so its length may fall again when the character is complete.
     bounds = list(accumulate(prefixes, max))

@@ -54,15 +54,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkout's files that are named, and what the stage wrote of them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "own_rewards", raising=False)
+    monkeypatch.delitem(sys.modules, "named_rewards", raising=False)
     Path("style.cfg").write_text(STYLE + LOCAL)
     Path("local_plugin.py").write_text(PLUGIN)
-    Path("own_rewards.py").write_text("def one(p, c):\n    return [1.0] * 2\n")
+    Path("named_rewards.py").write_text(
+        "def one(p, c):\n    return [1.0] * 2\n"
+    )
     Path("saved/model").mkdir(parents=True)
     Path("saved/model/config.json").write_text("{}")
     changes = {
         "judge.config": "style.cfg",
-        "ppo.reward": {"linter": 1, "saved/model": 1, "own_rewards:one": 1},
+        "ppo.reward": {"linter": 1, "saved/model": 1, "named_rewards:one": 1},
     }
     params = config.override(config.Params(), changes)
     Path("params.yaml").write_text(config.render(params))
@@ -79,7 +81,7 @@ def edits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
         "local plugin": lambda: append("local_plugin.py", "X = 1\n"),
         "pycodestyle": lambda: upgrade("pycodestyle", monkeypatch),
         "flake8": lambda: upgrade("flake8", monkeypatch),
-        "reward function": lambda: append("own_rewards.py", "X = 1\n"),
+        "reward function": lambda: append("named_rewards.py", "X = 1\n"),
         "reward model": lambda: append("saved/model/config.json", " "),
     }
 

@@ -104,7 +104,7 @@ def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
     [
         ({"E501": -1}, "judge.weights.E501 must be at least 0; got -1.0"),
         ({"E501": float("nan")}, "judge.weights.E501 must be a finite number"),
-        ({"E501": "1"}, "judge.weights.E501 must be float; got '1'"),
+        ({"E501": "x"}, "judge.weights.E501 must be float; got 'x'"),
         ({"e501 ": 1}, "judge.weights knows no 'e501 '"),
         ({"E9": 1, "N8": 1}, "none begins with N8: leave it out, or select"),
         ({"E226": 1}, "none begins with E226"),  # ignored by default
