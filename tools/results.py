@@ -98,7 +98,7 @@ def headline() -> str:
     table = [line for line in lines[2:] if line.startswith(shown)]
     return "\n".join(
         [
-            f"**{summary.headline(metrics)}**",
+            summary.bold_headline(metrics),
             "",
             f"{source()}. {summary.basis(metrics)}{unmeasured(metrics)}",
             "",

@@ -79,7 +79,7 @@ def measured(run: Run) -> str:
     table = next(block for block in text if block.startswith("| metric |"))
     return "\n\n".join(
         [
-            f"**{summary.headline(run.metrics)}**",
+            summary.bold_headline(run.metrics),
             summary.basis(run.metrics),
             table,
             f"{summary.external_linters(run.metrics)} "

@@ -59,7 +59,7 @@ def render(evidence: Evidence) -> str:
     if alarms:
         headline += f" Alarms: {', '.join(alarms)}."
     page = templates.load(TEMPLATE).render(
-        headline=headline,
+        headline=summary.first_sentence(headline),
         external_linters=summary.external_linters(metrics),
         long_bodies=display.rename(summary.long_bodies(metrics), metrics),
         basis=summary.basis(metrics),

@@ -123,6 +123,19 @@ def headline(metrics: Metrics) -> str:
     return words
 
 
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of a headline, and the rest: what is large on a page
+    is read, where it is short."""
+    first, stop, rest = text.partition(". ")
+    return first + stop.strip(), rest
+
+
+def bold_headline(metrics: Metrics) -> str:
+    """The headline as Markdown, its first sentence bold."""
+    first, rest = first_sentence(headline(metrics))
+    return f"**{first}** {rest}".strip()
+
+
 def _points(metric: Metric, gain: Metrics) -> str:
     """A difference in points with its interval, as part of a sentence."""
     value = show(metric, gain[metric.key], signed=True)
@@ -272,7 +285,7 @@ def markdown(metrics: Metrics) -> str:
     for metric in measured(metrics):
         cells = [metric.label, *show_models(metric, metrics)]
         table.append([*cells, show_gain(metric, gain)])
-    parts = [f"**{headline(metrics)}**", external_linters(metrics)]
+    parts = [bold_headline(metrics), external_linters(metrics)]
     parts += [long_bodies(metrics), basis(metrics), markdown_table(table)]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -139,6 +140,15 @@ def test_the_headline_says_what_happened(after, gain, words):
     changed = {"compliance": after, "standardised_compliance": after}
 
     assert summary.headline(metrics(changed, gain)) == words
+
+
+def test_the_first_sentence_alone_is_bold():
+    shown = summary.bold_headline(metrics({}, {"compliance_low": 0.01}))
+    bold, rest = re.fullmatch(r"\*\*(.*\.)\*\*(.*)", shown).groups()
+    assert bold.startswith("PPO cut non-compliance by")
+    assert f"{bold}{rest}" == summary.headline(
+        metrics({}, {"compliance_low": 0.01})
+    )
 
 
 @pytest.mark.parametrize(
