@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess, weight_of
 from stylerl.judge.positions import offset
-from stylerl.judge.verdict import style_score
+from stylerl.judge.verdict import Verdict, style_score
 from stylerl.reward import gaming
 from stylerl.reward.functions import TokenReward
 
@@ -50,23 +50,24 @@ def grade(
         ConfigError: flake8 refuses the configuration.
     """
     verdicts = judge.completions(prompts, completions, desc="ppo: judge")
-    found = []
-    for prompt, text, done, verdict in zip(
-        prompts, completions, finished, verdicts, strict=True
-    ):
-        body = gaming.body_of(prompt, text)
-        found.append(
-            Grade(
-                prompt,
-                text,
-                assess(prompt, done, verdict),
-                assess(prompt, True, verdict),
-                body is not None,
-                gaming.count_statements(body or []),
-                body is not None and gaming.is_trivial(body),
-            )
-        )
-    return found
+    rows = zip(prompts, completions, finished, verdicts, strict=True)
+    return [grade_of(*row) for row in rows]
+
+
+def grade_of(
+    prompt: str, completion: str, finished: bool, verdict: Verdict
+) -> Grade:
+    """Grade one completion by the verdict on it."""
+    body = gaming.body_of(prompt, completion)
+    return Grade(
+        prompt,
+        completion,
+        assess(prompt, finished, verdict),
+        assess(prompt, True, verdict),
+        body is not None,
+        gaming.count_statements(body or []),
+        body is not None and gaming.is_trivial(body),
+    )
 
 
 def style(graded: Grade, weights: Mapping[str, float]) -> float:

@@ -15,7 +15,7 @@ from stylerl.judge import Judge
 from stylerl.judge.names import resolved_names
 from stylerl.judge.outcome import assess
 from stylerl.judge.place import Place
-from stylerl.reward import gaming
+from stylerl.reward.grade import grade_of
 
 
 def judge_completions(
@@ -50,10 +50,11 @@ def judge_completions(
     for row, (place, _, text), verdict, later in zip(
         rows, mended, verdicts, second, strict=True
     ):
-        result = assess(row["prompt"], row["finished"], verdict)
-        fixed = assess(row["prompt"], row["finished"], later)
+        prompt, judged, done = row["prompt"], row["judged"], row["finished"]
+        graded = grade_of(prompt, judged, done, verdict)
+        result = graded.assessment
+        fixed = assess(prompt, done, later)
         known = None if place is None else place.known
-        body = gaming.body_of(row["prompt"], row["judged"])
         found.append(
             {
                 "outcome": str(result.outcome),
@@ -65,15 +66,15 @@ def judge_completions(
                 "texts": [each.text for each in result.violations],
                 "fixed_outcome": str(fixed.outcome),
                 "fixed_codes": [each.code for each in fixed.violations],
-                "reformatted": fixer.changed_share(row["judged"], text),
-                "statements": gaming.count_statements(body or []),
-                "trivial": body is not None and gaming.is_trivial(body),
-                "names": _resolved(known, row["prompt"], row["judged"]),
+                "reformatted": fixer.changed_share(judged, text),
+                "statements": graded.statements,
+                "trivial": graded.trivial,
+                "names": _resolved(known, prompt, judged),
             }
         )
-    judged = pd.DataFrame(found, index=table.index)
+    told = pd.DataFrame(found, index=table.index)
     external = external_linters.lint(table, judge)
-    columns = [table.drop(columns="judged"), judged, external]
+    columns = [table.drop(columns="judged"), told, external]
     return pd.concat(columns, axis=1)
 
 
