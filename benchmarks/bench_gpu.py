@@ -27,6 +27,7 @@ import argparse
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -361,8 +362,7 @@ def main() -> int:
         "# On a GPU",
         "",
         f"{datetime.date.today()}, {bench_ppo.hardware()}: "
-        "`python benchmarks/bench_gpu.py "
-        f"{'--toy ' if args.toy else ''}--seconds {args.seconds:g}`",
+        f"`python benchmarks/bench_gpu.py {shlex.join(sys.argv[1:])}`",
         "",
     ]
     parts = {

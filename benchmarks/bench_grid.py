@@ -2,7 +2,7 @@
 
     python benchmarks/bench_grid.py WORK --seeds 0-2 --jobs 8 \\
         default: response:ppo.credit=response \\
-        "test<default:evaluate.split=test,skill.tests=humaneval"
+        "test<default:evaluate.split=test;skill.tests=humaneval"
 
 Run it in a repository where artifacts/filter and artifacts/base are at hand.
 An entry is NAME[<PARENT]:KEY=VALUE[;KEY=VALUE...]: a parameter of params.yaml,
@@ -13,8 +13,8 @@ which all entries share.  Settings are chosen on validation prompts, so entries
 evaluate on these and leave `skill` out unless they say otherwise.
 
 Each job is given its share of the cores.  What is in WORK already is not
-made again.  WORK/grid.jsonl gets a line for each entry and seed as it ends;
-the table of them is printed, and again with `--table` alone.  DVC, Prefect
+made again, so that without entries the table alone is printed.
+WORK/grid.jsonl gets a line for each entry and seed as it ends.  DVC, Prefect
 and MLflow are not asked.
 """
 
@@ -325,15 +325,17 @@ def main() -> int:
     parser.add_argument("work", type=Path)
     parser.add_argument("entries", nargs="*", type=entry)
     parser.add_argument("--seeds", default="0-2", help="FIRST-LAST")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--set", action="append", default=[])
-    args = parser.parse_args()
+    parser.add_argument("--jobs", type=int, default=1, help="at once")
+    parser.add_argument(
+        "--set", action="append", default=[], help="KEY=VALUE of every entry"
+    )
+    args = parser.parse_intermixed_args()
     first, _, last = args.seeds.partition("-")
     seeds = list(range(int(first), int(last or first) + 1))
     args.work.mkdir(parents=True, exist_ok=True)
     changes = dict(each.split("=", 1) for each in args.set)
     grid = Grid(args.work, args.jobs, changes)
-    sound = run(grid, seeds, args.entries)
+    sound = not args.entries or run(grid, seeds, args.entries)
     if (args.work / "grid.jsonl").exists():
         print(table(args.work))
     return 0 if sound else 1

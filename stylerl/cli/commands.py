@@ -169,7 +169,7 @@ def _collect(options: argparse.Namespace) -> None:
         files = sources.path_files(Path(options.where), skipped)
     elif options.source == "hub":
         name = options.where or sources.HUB_DATASET
-        files = sources.hub_files(name, options.limit)
+        files = sources.hub_files(name, options.limit, skipped)
     else:
         # requirements.lock names the packages
         checkout.enter("stylerl collect", instead="--source path or hub")

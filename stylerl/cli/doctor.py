@@ -224,7 +224,7 @@ def check_model(name: str) -> Finding:
 def check_tokenizer(name: str) -> Finding:
     """The tokenizer keeps every character, and pad is not eos."""
     tokenizer = models.load_tokenizer(name)
-    ids = tokenizer.encode(WHITESPACE, add_special_tokens=False)
+    ids = models.encode_code(tokenizer, WHITESPACE)
     back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     if back != WHITESPACE:
         return Finding(

@@ -239,7 +239,7 @@ def path_files(
     name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
         yield from _folder_files(path, counted)
-    elif name.endswith(".py") and path.is_file():
+    elif path.suffix == ".py" and path.is_file():
         yield SourceFile(path.stem, "", "", path.name, path.read_bytes())
     elif name.endswith((".jsonl", ".json", ".parquet")) and path.is_file():
         rows = _parquet_rows if name.endswith(".parquet") else _json_rows
@@ -254,15 +254,12 @@ def path_files(
 def _table_files(
     rows: Iterator[Any], path: Path, skipped: Skipped
 ) -> Iterator[SourceFile]:
-    origin, texts = path.name.partition(".")[0], 0
+    texts = 0
     try:
-        for number, row in enumerate(rows):
-            if file := _from_row(row, origin, number):
-                texts += 1
-                yield file
-            else:
-                skipped["rows without text"] += 1
-    except (OSError, EOFError, ValueError) as error:
+        for file in _with_text(rows, path.name.partition(".")[0], skipped):
+            texts += 1
+            yield file
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         raise DataError(
             f"cannot read {path}: {error}; it must be JSON lines, or a "
             "parquet table"
@@ -272,6 +269,17 @@ def _table_files(
             f"{path} must hold texts in one of the columns "
             f"{', '.join(TEXT_COLUMNS)}; no row does: rename a column"
         )
+
+
+def _with_text(
+    rows: Iterable[Any], origin: str, skipped: Skipped
+) -> Iterator[SourceFile]:
+    """The files of a table's rows; those that have none are counted."""
+    for number, row in enumerate(rows):
+        if file := _from_row(row, origin, number):
+            yield file
+        else:
+            skipped["rows without text"] += 1
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
@@ -382,24 +390,28 @@ def _git(folder: Path, *arguments: str) -> str | None:
 # --- hub: streamed through `datasets` --------------------------------------
 
 
-def hub_files(name: str = HUB_DATASET, limit: int = 0) -> Iterator[SourceFile]:
+def hub_files(
+    name: str = HUB_DATASET, limit: int = 0, skipped: Skipped | None = None
+) -> Iterator[SourceFile]:
     """Stream the first `limit` files (0: all) of a hub data set.
 
-    `name` is a repository on the hub or a local folder in its format.
+    `name` is a repository on the hub or a local folder in its format;
+    `skipped` counts the rows without a text.
 
     Raises:
-        DataError: the hub cannot be reached, there is no text column, or
-            `limit` is out of range.
+        DataError: the hub cannot be reached, or `limit` is out of range.
     """
     if not 0 <= limit <= sys.maxsize:
         raise DataError(
             "--limit must be 0, for all, or more, and at most "
             f"{sys.maxsize}; got {limit}"
         )
-    yield from itertools.islice(_dataset_files(name), limit or None)
+    counted = Counter() if skipped is None else skipped
+    files = _dataset_files(name, counted)
+    yield from itertools.islice(files, limit or None)
 
 
-def _dataset_files(name: str) -> Iterator[SourceFile]:
+def _dataset_files(name: str, skipped: Skipped) -> Iterator[SourceFile]:
     require("pipeline", "datasets")
     import datasets  # 2 s to import, and only this source needs it
 
@@ -407,9 +419,7 @@ def _dataset_files(name: str) -> Iterator[SourceFile]:
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
             name, split="train", streaming=True
         )
-        for number, row in enumerate(rows):
-            if file := _from_row(row, name, number):
-                yield file
+        yield from _with_text(rows, name, skipped)
     except StopIteration as error:
         raise DataError(
             f"the data set {name!r} must have a row; it is empty"

@@ -23,7 +23,7 @@ from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
 from stylerl import config, storage
 from stylerl.errors import DataError, StylerlError
-from stylerl.pipeline import child, graph, named, process, stage_runs
+from stylerl.pipeline import child, fingerprints, graph, process, stage_runs
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
@@ -118,8 +118,10 @@ def stale() -> set[str]:
         raise StageFailure(
             f"DVC cannot tell what is up to date: {error}"
         ) from error
-    if status.get(named.STAGE) == ALWAYS and not named.changed(config.load()):
-        del status[named.STAGE]
+    if status.get(fingerprints.STAGE) == ALWAYS and not fingerprints.changed(
+        config.load()
+    ):
+        del status[fingerprints.STAGE]
     return set(status)
 
 

@@ -101,7 +101,7 @@ class Sampler:
             response_lengths=torch.tensor([*map(len, sampled.ids)]),
             reward_parts=rollouts.reward_parts(graded.reward, len(texts)),
             monitored=rollouts.as_columns(
-                graded.watched, len(texts), "monitor"
+                graded.monitored, len(texts), "monitor"
             ),
             token_rewards=assign_to_tokens(
                 self.tokenizer, sampled.ids, tokens

@@ -51,10 +51,7 @@ from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
-from stylerl.ppo.rollouts import (
-    Rollouts,
-    validation_metrics,
-)
+from stylerl.ppo.rollouts import Rollouts, validation_metrics
 from stylerl.ppo.sampler import Sampler
 from stylerl.reward import functions
 from stylerl.reward.functions import Grader

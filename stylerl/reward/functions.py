@@ -32,7 +32,7 @@ class Feedback(NamedTuple):
 
     reward: Sequence[float] | Named  # named parts are summed
     tokens: Sequence[Sequence[TokenReward]] | None = None  # parts of it
-    watched: Named = {}  # logged, and never rewarded
+    monitored: Named = {}  # logged, and never rewarded
 
 
 # Prompts, completions, and which ended before the token limit.  One with a

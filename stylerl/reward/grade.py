@@ -2,7 +2,7 @@
 
 `grade` makes a Grade of each completion from the judge's verdict and the
 text.  The style reward, what of it single tokens lost, and the numbers that
-are watched are functions of the grades.
+are monitored are functions of the grades.
 """
 
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ def token_rewards(
     ]
 
 
-def watched(grades: Sequence[Grade]) -> dict[str, list[float]]:
+def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:
     """Named numbers, one a completion each; docs/ppo-log.md defines them.
 
     The linter's verdict, and each way to game a style reward.

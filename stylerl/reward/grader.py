@@ -15,14 +15,13 @@ a short one is no matter of the reward: a constraint keeps the length
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stylerl.judge import Judge
 from stylerl.reward import functions
 from stylerl.reward.functions import Feedback, RewardFunction
-from stylerl.reward.grade import Grade, grade, style, token_rewards, watched
+from stylerl.reward.grade import Grade, grade, monitored, style, token_rewards
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
 LINTER = "linter"
@@ -45,9 +44,9 @@ class StyleGrader:
     def __call__(
         self, prompts: list[str], completions: list[str], finished: list[bool]
     ) -> Feedback:
-        """What a batch is worth, part by part, and what is watched."""
+        """What a batch is worth, part by part, and what is monitored."""
         grades = grade(self.judge, prompts, completions, finished)
-        numbers = watched(grades)
+        numbers = monitored(grades)
         if self.monitor:
             numbers["predicted_compliance"] = self.monitor(grades)
         tokens = None
@@ -92,7 +91,9 @@ def style_grader(
     weights: Mapping[str, float],
     models: Path,
     load: Callable[[Path], Learned],
-    **options: Any,
+    *,
+    monitor: Learned | None = None,
+    credit: bool = True,
 ) -> StyleGrader:
     """The grader that `ppo.reward` describes.
 
@@ -101,7 +102,8 @@ def style_grader(
         weights: by the names of the module's docstring.
         models: the folder of the reward models that have a name.
         load: makes style of a reward model's folder.
-        options: fields of StyleGrader.
+        monitor: the reward model whose P(compliant) is logged.
+        credit: whether tokens are charged what the linter's part lost.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -112,7 +114,7 @@ def style_grader(
         for name in weights
         if name != LINTER and name not in own
     }
-    return StyleGrader(judge, weights, learned, own, **options)
+    return StyleGrader(judge, weights, learned, own, monitor, credit)
 
 
 def folder_of(name: str, models: Path) -> Path:

@@ -101,16 +101,16 @@ def folder(
 def stale() -> set[str]:
     """The stages that DVC would run, those after them left out.
 
-    `named` is always changed, and here its command writes what it wrote.
+    `fingerprint` is always changed, and here its command writes what it wrote.
     """
-    return set(yaml.safe_load(dvc("status", "--json"))) - {"named"}
+    return set(yaml.safe_load(dvc("status", "--json"))) - {"fingerprint"}
 
 
 def executed() -> list[str]:
-    """The stages that ran, in order, but for `named`, which always does."""
+    """The stages that ran, in order, but for `fingerprint`, which always does."""
     log = Path("executed")
     names = log.read_text().split() if log.exists() else []
-    return [name for name in names if name != "named"]
+    return [name for name in names if name != "fingerprint"]
 
 
 def keys() -> dict[str, str]:

@@ -15,7 +15,7 @@ from stylerl.config import JudgeConfig
 from stylerl.evaluation.display import TABLE
 from stylerl.judge import Judge
 from stylerl.ppo import PPOConfig, PPOTrainer, health
-from stylerl.reward.grade import grade, watched
+from stylerl.reward.grade import grade, monitored
 from tools import reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,7 +122,7 @@ def test_every_statistic_of_ppo_is_defined_once() -> None:
         tokenizer=tokenizer,
         grader=grader(
             lambda p, texts: {"style": [float(len(t)) for t in texts]},
-            lambda *batch: watched(grade(judge, *batch)),
+            lambda *batch: monitored(grade(judge, *batch)),
         ),
         prompts=["x"],
         validation=["y"],

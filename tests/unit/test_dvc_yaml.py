@@ -249,13 +249,13 @@ def test_the_order_of_the_stages() -> None:
     names = [stage.name for stage in STAGES]
     assert sorted(names) == sorted(
         [
-            "filter", "named", "label", "base", "sft", "reward", "ppo",
+            "filter", "fingerprint", "label", "base", "sft", "reward", "ppo",
             "skill", "evaluate", "report",
         ]
     )  # fmt: skip
     for before, after in [
         ("filter", "label"),
-        ("named", "label"),
+        ("fingerprint", "label"),
         ("label", "sft"),
         ("base", "sft"),
         ("sft", "reward"),

@@ -10,7 +10,7 @@ from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
 from stylerl.reward import functions, scorers
 from stylerl.reward.functions import by_reward
-from stylerl.reward.grade import grade, style, watched
+from stylerl.reward.grade import grade, monitored, style
 from stylerl.reward.grader import (
     StyleGrader,
     folder_of,
@@ -252,7 +252,7 @@ def test_what_is_no_reward_makes_no_grader(reward):
 def test_the_watch_shows_the_rate_of_each_game(judge):
     texts = [HONEST, *(GAMES[name] for name in GAMES)]
     count = len(texts)
-    seen = watched(grade(judge, [PROMPT] * count, texts, [True] * count))
+    seen = monitored(grade(judge, [PROMPT] * count, texts, [True] * count))
     table = {
         name: {key: values[at] for key, values in seen.items()}
         for at, name in enumerate(["honest", *GAMES])
@@ -276,18 +276,18 @@ def test_a_reward_model_that_is_watched_promises(judge):
     texts = [HONEST, HONEST * 2]
     batch = [PROMPT] * 2, texts, [True, True]
     watching = StyleGrader(judge, {"linter": 1.0}, {}, {}, monitor=learned)
-    seen = watching(*batch).watched
+    seen = watching(*batch).monitored
     assert seen["predicted_compliance"] == [len(text) / 100 for text in texts]
     alone = StyleGrader(judge, {"linter": 1.0}, {}, {})(*batch)
-    assert "predicted_compliance" not in alone.watched
+    assert "predicted_compliance" not in alone.monitored
 
 
 def test_a_cut_completion_does_not_comply_and_is_paid_as_one_that_ended(judge):
     """The trainer's penalty for the cut is beside that."""
     grader = StyleGrader(judge, {"linter": 1.0}, {}, {})
     found = grader([PROMPT], [HONEST], [False])
-    assert found.watched["compliance"] == [0.0]
-    assert found.watched["score"] == [1.0]
+    assert found.monitored["compliance"] == [0.0]
+    assert found.monitored["score"] == [1.0]
     assert found.reward == {"style": [1.0]}
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from stylerl import config
 from stylerl.errors import ConfigError
-from stylerl.pipeline import graph, named, stage_task
+from stylerl.pipeline import fingerprints, graph, stage_task
 
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = "[flake8]\nselect = E,W,F\n"
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = config.override(config.Params(), changes)
     Path("params.yaml").write_text(config.render(params))
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    named.write(params)
+    fingerprints.write(params)
 
 
 def edits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
@@ -107,38 +107,38 @@ def test_an_edit_reaches_the_stages_that_depend_on_it(
     kind: str, readers: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params, before = config.load(), keys()
-    assert not named.changed(params)
+    assert not fingerprints.changed(params)
     edits(monkeypatch)[kind]()
-    assert named.changed(params)
-    named.write(params)
-    assert not named.changed(params)
+    assert fingerprints.changed(params)
+    fingerprints.write(params)
+    assert not fingerprints.changed(params)
     after = keys()
     assert {name for name in after if after[name] != before[name]} == readers
 
 
 def test_a_comment_in_the_configuration_changes_nothing() -> None:
     append("style.cfg", "# a comment\n")
-    assert not named.changed(config.load())
+    assert not fingerprints.changed(config.load())
 
 
 def test_what_was_never_written_has_changed() -> None:
-    (named.FOLDER / "reward.json").unlink()
-    assert named.changed(config.load())
+    (fingerprints.FOLDER / "reward.json").unlink()
+    assert fingerprints.changed(config.load())
 
 
 def test_dvc_and_the_flow_see_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real repository with the stage, and one that reads what it wrote."""
-    command = f"{sys.executable} -m tasks.named"
+    command = f"{sys.executable} -m tasks.fingerprint"
     stages = {
-        "named": {
+        "fingerprint": {
             "cmd": command,
             "always_changed": True,
             "params": ["judge", "ppo.reward"],
-            "outs": [str(named.FOLDER / "judge.json")],
+            "outs": [str(fingerprints.FOLDER / "judge.json")],
         },
         "label": {
-            "cmd": "echo ran >> log && cp artifacts/named/judge.json label",
-            "deps": [str(named.FOLDER / "judge.json")],
+            "cmd": "echo ran >> log && cp artifacts/fingerprint/judge.json label",
+            "deps": [str(fingerprints.FOLDER / "judge.json")],
             "outs": ["label"],
         },
     }
@@ -160,7 +160,7 @@ def test_dvc_and_the_flow_see_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     dvc("repro", "-q")
     assert Path("log").read_text() == "ran\n"
     append("style.cfg", "[flake8:x]\nignore = E501\n")
-    assert stage_task.stale.fn() == {"named"}
+    assert stage_task.stale.fn() == {"fingerprint"}
     assert "label" in dvc("repro")
     assert Path("log").read_text() == "ran\nran\n"
     assert stage_task.stale.fn() == set()
@@ -170,4 +170,4 @@ def test_a_function_of_the_reward_must_be_there() -> None:
     changes = {"ppo.reward": {"no_such_module:one": 1}}
     params = config.override(config.load(), changes)
     with pytest.raises(ConfigError, match="no_such_module"):
-        named.digests(params)
+        fingerprints.digests(params)

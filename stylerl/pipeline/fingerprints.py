@@ -3,8 +3,8 @@
 The file that `judge.config` names, the versions of flake8, ruff and their
 plugins, the code of local plugins, and what `ppo.reward` names beyond the
 stage `reward`: functions of the user's own, and reward models saved
-elsewhere.  The stage `named` writes digests of them; the stages that use them
-depend on what it wrote.
+elsewhere.  The stage `fingerprint` writes digests of them; the stages that
+use them depend on what it wrote.
 
 DVC cannot tell whether they have changed, so dvc.yaml calls the stage always
 changed, and `dvc repro` runs it each time, in a second.  The flow asks
@@ -20,8 +20,8 @@ from stylerl.judge import Judge
 from stylerl.pipeline import graph
 from stylerl.reward.functions import load, source
 
-STAGE = "named"
-FOLDER = Path("artifacts/named")
+STAGE = "fingerprint"
+FOLDER = Path("artifacts/fingerprint")
 
 
 def digests(params: Params) -> dict[str, dict[str, Any]]:
