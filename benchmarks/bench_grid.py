@@ -313,8 +313,9 @@ def row(kept: dict[str, Any]) -> dict[str, Any]:
             chosen[key] = 100 * ppo[key]
     chosen["median"] = ppo["length_median"]
     chosen["median SFT"] = sft["length_median"]
-    before = sft["statements"] or math.nan
-    chosen["statements"] = 100 * (ppo["statements"] / before - 1)
+    # Of a model whose every completion fails to parse, some are missing.
+    before, after = (m.get("statements") or math.nan for m in (sft, ppo))
+    chosen["statements"] = 100 * (after / before - 1)
     chosen["kl"] = ppo["kl"]
     return chosen
 

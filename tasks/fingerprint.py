@@ -1,4 +1,4 @@
-"""Stage `fingerprint`: what parameters name, by content -> artifacts/fingerprint."""
+"""Stage `fingerprint`: what params.yaml names -> digests of its content."""
 
 from stylerl import config
 from stylerl.pipeline import fingerprints, process

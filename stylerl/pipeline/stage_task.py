@@ -118,9 +118,8 @@ def stale() -> set[str]:
         raise StageFailure(
             f"DVC cannot tell what is up to date: {error}"
         ) from error
-    if status.get(fingerprints.STAGE) == ALWAYS and not fingerprints.changed(
-        config.load()
-    ):
+    always = status.get(fingerprints.STAGE) == ALWAYS
+    if always and not fingerprints.changed(config.load()):
         del status[fingerprints.STAGE]
     return set(status)
 

@@ -14,6 +14,7 @@ from stylerl import config
 from stylerl.errors import ConfigError
 from stylerl.pipeline import fingerprints, graph, stage_task
 
+WRITTEN = str(fingerprints.FOLDER / "judge.json")
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = "[flake8]\nselect = E,W,F\n"
 PLUGIN = """\
@@ -134,11 +135,11 @@ def test_dvc_and_the_flow_see_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:
             "cmd": command,
             "always_changed": True,
             "params": ["judge", "ppo.reward"],
-            "outs": [str(fingerprints.FOLDER / "judge.json")],
+            "outs": [WRITTEN],
         },
         "label": {
-            "cmd": "echo ran >> log && cp artifacts/fingerprint/judge.json label",
-            "deps": [str(fingerprints.FOLDER / "judge.json")],
+            "cmd": f"echo ran >> log && cp {WRITTEN} label",
+            "deps": [WRITTEN],
             "outs": ["label"],
         },
     }

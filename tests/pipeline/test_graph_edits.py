@@ -107,7 +107,8 @@ def stale() -> set[str]:
 
 
 def executed() -> list[str]:
-    """The stages that ran, in order, but for `fingerprint`, which always does."""
+    """The stages that ran, in order; `fingerprint`, which always does, is
+    left out."""
     log = Path("executed")
     names = log.read_text().split() if log.exists() else []
     return [name for name in names if name != "fingerprint"]
