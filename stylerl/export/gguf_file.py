@@ -1,10 +1,9 @@
 """A GGUF file of a model, and a Modelfile: for llama.cpp and Ollama.
 
-Llama and GPT-2 shapes with a byte-level BPE are written.  Two things differ
-between the formats.  llama.cpp turns the pair of rows (2i, 2i + 1) of a head
-where transformers turns (i, i + d/2), so the rows of q and k change places;
-and GPT-2's layers hold (in, out), where GGUF wants (out, in).  What a file
-cannot say, such as another activation, is refused.
+Llamas with a byte-level BPE are written.  llama.cpp turns the pair of rows
+(2i, 2i + 1) of a head where transformers turns (i, i + d/2), so the rows of q
+and k change places.  What a file cannot say, such as another activation, is
+refused.
 
 The `gguf` package writes the container: pip install 'stylerl[gguf]'.
 """
@@ -23,39 +22,28 @@ from stylerl import storage
 from stylerl.errors import ModelError, require
 from stylerl.lm.models import load_causal_lm, load_tokenizer
 
-KINDS = {  # of a matrix; vectors are always f32
+EXACT = {  # the kinds of a matrix, the smallest first; vectors are f32
     "bf16": torch.bfloat16,
     "f16": torch.float16,
     "f32": torch.float32,
 }
-LAYER = re.compile(r"(?:model\.layers|transformer\.h)\.(\d+)\.(.+)")
-NAMES = {  # a layer's weight and bias, in transformers and in GGUF
-    "llama": {
-        "model.embed_tokens": "token_embd",
-        "input_layernorm": "attn_norm",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "post_attention_layernorm": "ffn_norm",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-        "model.norm": "output_norm",
-        "lm_head": "output",
-    },
-    "gpt2": {
-        "transformer.wte": "token_embd",
-        "transformer.wpe": "position_embd",
-        "ln_1": "attn_norm",
-        "attn.c_attn": "attn_qkv",
-        "attn.c_proj": "attn_output",
-        "ln_2": "ffn_norm",
-        "mlp.c_fc": "ffn_up",
-        "mlp.c_proj": "ffn_down",
-        "transformer.ln_f": "output_norm",
-        "lm_head": "output",
-    },
+# and rounded, 32 weights to a scale, as SmolLM2's own file is; q4_0, which
+# has no offset, parted from transformers eight times as early
+KINDS = (*EXACT, "q8_0", "q4_1")
+LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
+NAMES = {  # of a weight, in transformers and in GGUF
+    "model.embed_tokens": "token_embd",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "model.norm": "output_norm",
+    "lm_head": "output",
 }
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # GGUF's types of tokens
 
@@ -82,9 +70,9 @@ def export(
     tokenizer = load_tokenizer(name)
     model = load_causal_lm(name, tokenizer=tokenizer)
     path = folder / f"{Path(name).resolve().name}.gguf"
-    kind = write(model, tokenizer, path, kind)
     context = model.config.max_position_embeddings
     text = modelfile(path.name, tokenizer, context, sampling)
+    kind = write(model, tokenizer, path, kind)
     storage.write_text(folder / "Modelfile", text)
     return path, kind
 
@@ -121,9 +109,11 @@ def write(
         _add_vocabulary(writer, tokenizer, len(weights["token_embd.weight"]))
         for name, tensor in weights.items():
             chosen = kind if tensor.ndim > 1 else "f32"
+            if kind == "q4_1" and name == "token_embd.weight":
+                chosen = "q8_0"  # it is the output as well
             writer.add_tensor(
                 name,
-                _cast(name, tensor, chosen).view(torch.uint8).numpy(),
+                _data(name, tensor, chosen),
                 raw_dtype=GGMLQuantizationType[chosen.upper()],
             )
         writer.write_header_to_file()
@@ -155,11 +145,11 @@ def _converted(name: str, tensor: Tensor, config: Any) -> tuple[str, Tensor]:
     block = ""
     if layer := LAYER.fullmatch(stem):
         block, stem = f"blk.{layer[1]}.", layer[2]
-    ours = NAMES[config.model_type].get(stem)
+    ours = NAMES.get(stem)
     if ours is None:
         raise ModelError(
-            f"GGUF has a place for each weight of a stock {config.model_type}"
-            f"; {name} is none: save the model without it"
+            f"GGUF has a place for each weight of a stock Llama; {name} is "
+            "none: save the model without it"
         )
     if ours in ("attn_q", "attn_k"):
         query = ours == "attn_q"
@@ -167,12 +157,6 @@ def _converted(name: str, tensor: Tensor, config: Any) -> tuple[str, Tensor]:
             config.num_attention_heads if query else config.num_key_value_heads
         )
         tensor = interleaved(tensor, heads)
-    if config.model_type == "gpt2":
-        if block and tensor.ndim == 2:
-            tensor = tensor.T.contiguous()
-        if ours == "attn_qkv" and config.scale_attn_by_inverse_layer_idx:
-            tensor = tensor.clone()
-            tensor[: config.n_embd] /= int(block.split(".")[1]) + 1
     return f"{block}{ours}.{part}", tensor
 
 
@@ -190,42 +174,49 @@ def exact_kind(weights: Any) -> str:
     matrices = [tensor for tensor in weights if tensor.ndim > 1]
     return next(
         kind
-        for kind, dtype in KINDS.items()
+        for kind, dtype in EXACT.items()
         if all(torch.equal(m.to(dtype).float(), m) for m in matrices)
     )
 
 
-def _cast(name: str, tensor: Tensor, kind: str) -> Tensor:
-    """The tensor in a kind; raises ModelError where that is too narrow."""
-    cast = tensor.to(KINDS[kind]).contiguous()
+def _data(name: str, tensor: Tensor, kind: str) -> Any:
+    """A tensor's bytes in a kind, as an array.
+
+    Raises:
+        ModelError: the kind is too narrow for it, or cannot be cut into it.
+    """
+    from gguf import GGMLQuantizationType, quants
+
+    if kind not in EXACT:
+        try:
+            chosen = GGMLQuantizationType[kind.upper()]
+            return quants.quantize(tensor.numpy(), chosen)
+        except quants.QuantError as error:
+            raise ModelError(
+                f"each row of a matrix must be of whole blocks for {kind}; "
+                f"{name} is not ({error}): take --dtype bf16"
+            ) from error
+    cast = tensor.to(EXACT[kind]).contiguous()
     if not cast.isfinite().all():
         raise ModelError(
             f"each weight must fit into {kind}; {name} reaches "
             f"{tensor.abs().max():g}: take --dtype bf16 or f32"
         )
-    return cast
+    return cast.view(torch.uint8).numpy()
 
 
 def _check(config: Any) -> None:
     """Raise ModelError for what llama.cpp's graph of the shape lacks."""
-    facts: dict[str, tuple[Any, Any]] = {}  # what is, and what must be
-    if config.model_type == "llama":
-        rope = config.rope_parameters["rope_type"]
-        facts = {
-            "hidden_act": (config.hidden_act, "silu"),
-            "rope_type": (rope, "default"),
-        }
-    elif config.model_type == "gpt2":
-        facts = {
-            "activation_function": (config.activation_function, "gelu_new"),
-            "scale_attn_weights": (config.scale_attn_weights, True),
-            "add_cross_attention": (config.add_cross_attention, False),
-        }
-    else:
+    if config.model_type != "llama":
         raise ModelError(
-            f"a GGUF file is written of {' or '.join(NAMES)} models; this is "
-            f"{config.model_type}: use llama.cpp's own converter"
+            f"a GGUF file is written of a Llama; this is {config.model_type}: "
+            "use llama.cpp's own converter"
         )
+    rope = config.rope_parameters["rope_type"]
+    facts = {  # what is, and what must be
+        "hidden_act": (config.hidden_act, "silu"),
+        "rope_type": (rope, "default"),
+    }
     for name, (found, wanted) in facts.items():
         if found != wanted:
             raise ModelError(
@@ -240,10 +231,6 @@ def _describe(writer: Any, config: Any) -> None:
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_head_count(config.num_attention_heads)
-    if config.model_type == "gpt2":
-        writer.add_feed_forward_length(config.n_inner or 4 * config.n_embd)
-        writer.add_layer_norm_eps(config.layer_norm_epsilon)
-        return
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
@@ -337,13 +324,22 @@ def modelfile(
         tokenizer: whose eos ends a completion.
         context: of the model, tokens.
         sampling: temperature and max_new_tokens.
+
+    Raises:
+        ModelError: a name that Ollama's parser would read otherwise.
     """
+    eos = str(tokenizer.eos_token)
+    if not file.isprintable() or '"""' in eos or not eos.isprintable():
+        raise ModelError(
+            "a Modelfile holds printable names on one line, and an eos "
+            f"without three quotes; got {file!r} and {eos!r}: rename it"
+        )
     lines = [
         f"FROM ./{file}",
         'TEMPLATE """{{ .Prompt }}"""',
         f"PARAMETER temperature {sampling['temperature']}",
         f"PARAMETER num_predict {sampling['max_new_tokens']}",
         f"PARAMETER num_ctx {context}",
-        f'PARAMETER stop """{tokenizer.eos_token}"""',
+        f'PARAMETER stop """{eos}"""',
     ]
     return "\n".join(lines) + "\n"

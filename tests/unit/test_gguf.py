@@ -5,13 +5,14 @@ logits.  What needs the gguf package is skipped where it is missing;
 tools/check_gguf.py asks llama.cpp itself.
 """
 
+import copy
 import json
 from pathlib import Path
 
 import bases
 import pytest
 import torch
-from conftest import build_gpt2, build_llama, build_tokenizer
+from conftest import build_tokenizer
 from test_adapters import adapted
 from tokenizers import pre_tokenizers
 from torch.nn import functional
@@ -74,35 +75,11 @@ def llama_logits(w, config):
     return norm(x, "output_norm") @ output.T
 
 
-def gpt2_logits(w, config):
-    def norm(x, name):
-        pair = w[f"{name}.weight"], w[f"{name}.bias"]
-        eps = config.layer_norm_epsilon
-        return functional.layer_norm(x, x.shape[-1:], *pair, eps)
-
-    def linear(x, name):
-        return functional.linear(x, w[f"{name}.weight"], w[f"{name}.bias"])
-
-    x = w["token_embd.weight"][IDS] + w["position_embd.weight"][: len(IDS)]
-    for n in range(config.n_layer):
-        at = f"blk.{n}"
-        y = linear(norm(x, f"{at}.attn_norm"), f"{at}.attn_qkv")
-        q, k, v = (heads_of(t, config.n_head) for t in y.chunk(3, -1))
-        x = x + linear(attend(q, k, v), f"{at}.attn_output")
-        y = linear(norm(x, f"{at}.ffn_norm"), f"{at}.ffn_up")
-        y = functional.gelu(y, approximate="tanh")
-        x = x + linear(y, f"{at}.ffn_down")
-    return norm(x, "output_norm") @ w["token_embd.weight"].T
-
-
-FORWARD = {"llama": llama_logits, "gpt2": gpt2_logits}
-
-
 def parts(model):
     """Its weights as GGUF has them, its logits by them, and its own."""
     weights = dict(gguf_file.tensors(model))
     with torch.no_grad():
-        found = FORWARD[model.config.model_type](weights, model.config)
+        found = llama_logits(weights, model.config)
         return weights, found, model(input_ids=IDS[None]).logits[0]
 
 
@@ -117,13 +94,12 @@ def test_rows_of_a_head_change_places() -> None:
     assert bias.tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
-def test_llama_cpps_order_gives_the_same_logits(tiny_lm) -> None:
-    """GPT-2's test model divides attention by the layer's number, which the
-    weights of q must hold; both tie their output, so the file has none."""
-    for vector in tiny_lm.parameters():
+def test_llama_cpps_order_gives_the_same_logits(tiny_llama) -> None:
+    """Its output is tied, so the file has none."""
+    for vector in tiny_llama.parameters():
         if vector.ndim == 1:  # biases of 0 and norms of 1 would hide a swap
             torch.nn.init.normal_(vector, mean=0.5, std=0.3)
-    weights, found, wanted = parts(tiny_lm)
+    weights, found, wanted = parts(tiny_llama)
     assert "output.weight" not in weights
     assert torch.allclose(found, wanted, atol=1e-4)
 
@@ -158,35 +134,23 @@ def test_merged_adapters_leave_as_weights(
 
 
 @pytest.mark.parametrize(
-    ("build", "changes", "words"),
+    ("changes", "words"),
     [
-        (build_llama, {"model_type": "qwen2"}, "llama or gpt2 models"),
-        (build_llama, {"hidden_act": "gelu"}, "hidden_act silu"),
+        ({"model_type": "qwen2"}, "of a Llama; this is qwen2"),
+        ({"hidden_act": "gelu"}, "hidden_act silu"),
         (
-            build_llama,
             {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}},
             "rope_type default",
-        ),
-        (
-            build_gpt2,
-            {"activation_function": "relu"},
-            "activation_function gelu_new",
-        ),
-        (
-            build_gpt2,
-            {"scale_attn_weights": False},
-            "scale_attn_weights True",
         ),
     ],
 )
 def test_what_llama_cpp_computes_otherwise_is_refused(
-    build, changes, words, tokenizer
+    changes, words, tiny_llama
 ) -> None:
-    model = build(len(tokenizer))
     for name, value in changes.items():
-        setattr(model.config, name, value)
+        setattr(tiny_llama.config, name, value)
     with pytest.raises(ModelError, match=words):
-        dict(gguf_file.tensors(model))
+        dict(gguf_file.tensors(tiny_llama))
 
 
 def test_a_weight_of_ones_own_is_refused(tiny_llama) -> None:
@@ -235,14 +199,14 @@ def written(model, tokenizer, folder, kind=None):
     return chosen, fields, reader.tensors
 
 
-@pytest.mark.parametrize("kind", gguf_file.KINDS)
+@pytest.mark.parametrize("kind", gguf_file.EXACT)
 def test_the_file_holds_every_weight(
-    kind, tiny_lm, tokenizer, tmp_path
+    kind, tiny_llama, tokenizer, tmp_path
 ) -> None:
     from_file = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-    chosen, fields, found = written(tiny_lm, tokenizer, tmp_path, kind)
+    chosen, fields, found = written(tiny_llama, tokenizer, tmp_path, kind)
     assert chosen == kind
-    wanted = dict(gguf_file.tensors(tiny_lm))
+    wanted = dict(gguf_file.tensors(tiny_llama))
     assert [t.name for t in found] == [*wanted]
     for each in found:
         tensor = wanted[each.name]
@@ -252,11 +216,55 @@ def test_the_file_holds_every_weight(
         dtype = getattr(torch, from_file[each.tensor_type.name])
         data = torch.from_numpy(each.data.copy()).view(dtype)
         assert torch.equal(data.reshape(tensor.shape), tensor.to(dtype))
-    shape = tiny_lm.config.model_type
-    assert fields["general.architecture"] == shape
-    assert fields[f"{shape}.block_count"] == 2
-    assert fields[f"{shape}.attention.head_count"] == 2
-    assert fields[f"{shape}.context_length"] == 256
+    assert fields["general.architecture"] == "llama"
+    assert fields["llama.block_count"] == 2
+    assert fields["llama.attention.head_count"] == 2
+    assert fields["llama.context_length"] == 256
+
+
+# A block of 32 weights has one scale, in f16.  Its largest weight is 127 steps
+# of q8_0; 15 steps of q4_1 lie between its least and its greatest.  A weight
+# is off by half a step, and by the rounding of what is in f16: 2**-11 of 127
+# steps, or of 15 and of the least weight, which is as much again.
+@pytest.mark.parametrize(("kind", "worst"), [("q8_0", 0.57), ("q4_1", 0.52)])
+def test_a_rounded_weight_is_near(
+    kind, worst, tiny_llama, tokenizer, tmp_path
+) -> None:
+    from gguf import quants
+
+    _, _, found = written(tiny_llama, tokenizer, tmp_path, kind)
+    wanted = dict(gguf_file.tensors(tiny_llama))
+    for each in found:
+        if wanted[each.name].ndim == 1:
+            continue
+        blocks = wanted[each.name].reshape(-1, 32)
+        if each.name == "token_embd.weight" or kind == "q8_0":
+            assert each.tensor_type.name == "Q8_0"
+            step, most = blocks.abs().amax(-1, keepdim=True) / 127, 0.57
+        else:
+            assert each.tensor_type.name == "Q4_1"
+            least, greatest = blocks.aminmax(dim=-1, keepdim=True)
+            step, most = (greatest - least) / 15, worst
+        data = quants.dequantize(each.data, each.tensor_type)
+        off = (torch.from_numpy(data).reshape(-1, 32) - blocks).abs()
+        assert (off <= most * step).all()
+
+
+@pytest.mark.parametrize("name", ["a\nFROM b.gguf", "a\r.gguf", "a\x00b"])
+def test_a_name_that_a_modelfile_cannot_hold_is_refused(
+    name, tokenizer
+) -> None:
+    sampling = {"temperature": 0.8, "max_new_tokens": 160}
+    with pytest.raises(ModelError, match="printable names on one line"):
+        gguf_file.modelfile(name, tokenizer, 512, sampling)
+
+
+def test_an_end_that_a_modelfile_cannot_hold_is_refused(tokenizer) -> None:
+    sampling = {"temperature": 0.8, "max_new_tokens": 160}
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.eos_token = 'a"""b'
+    with pytest.raises(ModelError, match="eos without three quotes"):
+        gguf_file.modelfile("m.gguf", tokenizer, 512, sampling)
 
 
 def test_the_file_holds_the_tokenizer(tiny_llama, tokenizer, tmp_path) -> None:
