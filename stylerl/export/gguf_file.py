@@ -28,7 +28,7 @@ EXACT = {  # the kinds of a matrix, the smallest first; vectors are f32
     "f32": torch.float32,
 }
 # and rounded, 32 weights to a scale, as SmolLM2's own file is; q4_0, which
-# has no offset, parted from transformers eight times as early
+# has no offset, parted from transformers six times as early
 KINDS = (*EXACT, "q8_0", "q4_1")
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 NAMES = {  # of a weight, in transformers and in GGUF
