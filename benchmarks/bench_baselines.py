@@ -69,7 +69,6 @@ SMALL = {  # that it runs, not what it shows
     "ppo.prompts": 32,
     "evaluate.prompts": 12,
     "evaluate.samples": 1,
-    "evaluate.bootstrap": 500,
 }
 
 

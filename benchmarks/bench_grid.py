@@ -44,7 +44,6 @@ OWN = ("ppo", "skill", "evaluate")  # of an entry
 FIRST = {"evaluate": "evaluate", "skill": "skill"}  # others begin with ppo
 CHOICE = {
     "evaluate.split": "valid",
-    "evaluate.best_of": "1",
     "skill.tests": "none",
 }
 GAINS = {

@@ -8,8 +8,7 @@ Functions of the installed packages, half of them corrupted, are judged
 2. by the flake8 command, started once for each snippet, as the notebook
    this project grew from did; on a sample, and extrapolated;
 3. by one flake8 command over a folder of them all, `-j1` and `-j` several;
-4. by the judge with ruff as its engine, under rules of the same families, all
-   at once and 64 a call, as PPO judges a batch.
+4. by the judge with ruff as its engine, under rules of the same families.
 
 Every verdict of 1 is compared with that of 2 and 3 in the same run; one
 difference, and nothing is written (bench_judge_ruff.py does so for 4).
@@ -53,7 +52,6 @@ FORMAT = "--format=%(path)s\t%(row)d\t%(col)d\t%(code)s\t%(text)s"
 CONFIG = JudgeConfig()
 TURNS = 3  # of the judge and of the command over the folder
 ROUNDS = 3  # of the profile over all snippets
-CALL = 64  # snippets that PPO judges at once
 RUFF = """preview = true
 line-length = 79
 [lint]
@@ -99,8 +97,8 @@ def main() -> None:
             many, again = time_judge(names, snippets, options.jobs)
             folder_one, theirs = time_folder(folder, len(names), 1)
             folder_many, last = time_folder(folder, len(names), options.jobs)
-            ruffs = time_ruff(folder, names, snippets)
-            turns.append([one, many, folder_one, folder_many, *ruffs])
+            ruff = time_ruff(folder, names, snippets)
+            turns.append([one, many, folder_one, folder_many, ruff])
             for findings in (again, theirs, last):
                 compare(ours, findings, names)
         single = time_single(folder, names[: options.single], ours)
@@ -166,26 +164,15 @@ def time_judge(
     return speed, dict(zip(names, found, strict=True))
 
 
-def time_ruff(
-    folder: str, names: list[str], snippets: list[bytes]
-) -> list[Speed]:
-    """The judge with ruff, on one core: all at once, and CALL a call."""
+def time_ruff(folder: str, names: list[str], snippets: list[bytes]) -> Speed:
+    """The judge with ruff, on one core."""
     path = Path(folder, "ruff.toml")
     path.write_text(RUFF)
     files = [*zip(snippets, names, strict=True)]
-    speeds = []
-    for words, size in (("", len(files)), (f", {CALL} a call", CALL)):
-
-        def work(size: int = size) -> None:
-            judge = Judge(JudgeConfig(engine="ruff", config=str(path)))
-            for start in range(0, len(files), size):
-                deque(judge.judge_files(files[start : start + size], 1), 0)
-
-        _, clock, cpu = timed(work)
-        name = f"judge with ruff, jobs=1{words}"
-        speeds.append(Speed(name, len(files), clock, cpu))
+    judge = Judge(JudgeConfig(engine="ruff", config=str(path)))
+    _, clock, cpu = timed(lambda: deque(judge.judge_files(files, 1), 0))
     path.unlink()
-    return speeds
+    return Speed("judge with ruff, jobs=1", len(files), clock, cpu)
 
 
 def time_single(folder: str, names: list[str], ours: Findings) -> Speed:
@@ -297,7 +284,7 @@ def report(
     ours: Findings,
 ) -> str:
     """The results as Markdown."""
-    one, many, folder_one, folder_many, ruff, calls = speeds
+    one, many, folder_one, folder_many, ruff = speeds
     found = sum(map(len, ours.values()))
     clean = sum(not violations for violations in ours.values())
     total = sum(shares.values())
@@ -330,8 +317,7 @@ def report(
         f"by the clock {folder_one.clock / one.clock:.2f} and "
         f"{folder_many.clock / many.clock:.2f} times.",
         f"- (c) With ruff the judge takes {ruff.cpu / one.cpu:.2f} of what it "
-        f"takes with flake8, {calls.cpu / one.cpu:.2f} at {CALL} snippets a "
-        f"call: {1000 * calls.cpu / calls.sources * CALL:.0f} ms of CPU each.",
+        "takes with flake8.",
         "",
         "Where a process of the judge spends its time "
         f"({total} samples; pycodestyle's and pyflakes' own: {own:.1%}):",

@@ -71,11 +71,7 @@ def rlhf(
             results = run_stages(parent, probe.result())
             metrics: dict[str, Any] = storage.read_json(METRICS)
             lineage = record(parent, metrics, results, judge)
-            sampling = {
-                "temperature": settings.evaluate.temperature,
-                "max_new_tokens": settings.evaluate.max_new_tokens,
-            }
-            decision = promote(parent, metrics, results, lineage, sampling)
+            decision = promote(parent, metrics, results, lineage)
     publish(parent, metrics, decision, results)
     return {**metrics, "promotion": decision.text if decision else None}
 
@@ -172,16 +168,14 @@ def promote(
     metrics: dict[str, Any],
     results: dict[str, dict[str, Any]],
     lineage: dict[str, str],
-    sampling: dict[str, Any],
 ) -> Decision | None:
     """Register the policy, and make it champion if the gate holds.
 
-    None where MLflow could not be asked.  It is served as it was evaluated,
-    by the settings `sampling`, unless asked otherwise.
+    None where MLflow could not be asked.
     """
     ppo, evaluation = results["ppo"], results["evaluate"]["run"]
     version = registry.register(
-        ppo["run"], POLICY, ppo["outs"][POLICY], lineage, sampling
+        ppo["run"], POLICY, ppo["outs"][POLICY], lineage
     )
     parent.log_tag("model_version", version or "")
     if not version or not evaluation:

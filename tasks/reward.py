@@ -73,8 +73,8 @@ def _datasets(
     settings, seed = params.reward, params.seed
     labels = storage.read_table(LABELS)
     train_set = dataset.train_set(labels, judge, settings, seed)
-    eval_set = dataset.eval_set(labels, judge, settings, seed)
-    answers = preferences.load(Path(settings.preferences))
+    eval_set = dataset.eval_set(labels, judge, seed)
+    answers = preferences.load(preferences.FILE)
     train_set.pairs.extend(preferences.learnable(answers))
     return train_set, eval_set
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from stylerl import config, storage
 from stylerl.config import Params
+from stylerl.evaluation.measurement.bootstrap import RESAMPLES
 from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
 from stylerl.lm.sampling import fits_all
@@ -77,11 +78,15 @@ def _measure(
 ) -> dict[str, Any]:
     """Sample, try out, and write the table; the metrics."""
     table = measure.complete(
-        sources(params), asked, params.skill, params.evaluate, params.seed
+        sources(params),
+        asked,
+        params.skill,
+        params.evaluate.temperature,
+        params.seed,
     )
     table = measure.try_out(table, asked, judge, sandbox.runner())
     storage.write_table(COMPLETIONS, table)
-    found = measure.metrics(table, params.evaluate.bootstrap, params.seed)
+    found = measure.metrics(table, RESAMPLES, params.seed)
     return {"problems": len(asked), "samples": params.skill.samples, **found}
 
 

@@ -34,13 +34,11 @@ CHAT = ["<|im_start|>", "<|im_end|>"]
 LITTLE: dict[str, object] = {  # parameters of a flow of seconds
     "filter.valid_share": 0.3,
     "filter.test_share": 0.3,
-    "label.corrupt_share": 0.2,
-    "label.snippets": 160,
+    "label.snippets": 260,
     "sft.snippets": 16,
     "sft.batch_size": 8,
     "reward.labels": 24,
     "reward.pairs": 8,
-    "reward.held_out": 8,
     "ppo.prompts": 4,
     "ppo.updates": 2,
     "ppo.batch_size": 4,
@@ -51,9 +49,7 @@ LITTLE: dict[str, object] = {  # parameters of a flow of seconds
     "evaluate.prompts": 4,
     "evaluate.samples": 1,
     "skill.tests": "none",
-    "evaluate.best_of": 1,
     "evaluate.max_new_tokens": 8,
-    "evaluate.bootstrap": 100,
 }
 DECODER = {
     "hidden_size": 32,

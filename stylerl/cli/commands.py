@@ -331,7 +331,7 @@ def _prefer(options: argparse.Namespace) -> None:
     """Say which of two completions is better, to teach the reward.
 
     Show a prompt and two completions, take A, B or a tie and how sure you
-    are, and save each answer at once to reward.preferences. The pairs of
+    are, and save each answer at once to preferences.jsonl. The pairs of
     which the reward model is least sure come first; q keeps what was
     answered, and the next session resumes there. `stylerl run` then learns
     from the answers.

@@ -56,7 +56,7 @@ def run(annotator: str, source: Path | None, pool: int, web: bool) -> None:
     """
     _check(annotator, pool, web)
     params, console = workspace.settings(), Console()
-    path = Path(params.reward.preferences)
+    path = preferences.FILE
     say = partial(console.print, markup=False, highlight=False)
     if lost := preferences.repair(path):
         say(
@@ -88,7 +88,7 @@ def agreement() -> None:
         ConfigError: params.yaml breaks a rule.
         DataError: there are no answers, or one cannot be read.
     """
-    path = Path(workspace.settings().reward.preferences)
+    path = preferences.FILE
     Console().print(report(preferences.load(path)))
 
 

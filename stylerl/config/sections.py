@@ -99,9 +99,6 @@ class JudgeConfig(Section):
         ge=0,
         le=1000,
     )
-    time_limit: float = setting(
-        10.0, "seconds the engine may spend on one source", gt=0, le=3600
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,9 +119,8 @@ class FilterConfig(Section):
         "what a snippet is: every function of a file, or the file whole",
         choices=("function", "file"),
     )
-    min_chars: int = setting(60, "shortest snippet, characters", ge=1, le=MANY)
     max_chars: int = setting(
-        1000, "longest snippet, characters", ge=1, le=MANY
+        1000, "longest snippet, characters", ge=100, le=MANY
     )
     max_files: int = setting(
         0,
@@ -141,11 +137,6 @@ class FilterConfig(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.min_chars > self.max_chars:
-            raise ConfigError(
-                "filter.min_chars must be at most filter.max_chars, "
-                f"{self.max_chars}; got {self.min_chars}: change either"
-            )
         if self.valid_share + self.test_share >= 1:
             raise ConfigError(
                 "filter.valid_share and filter.test_share must leave a share "
@@ -159,12 +150,6 @@ class LabelConfig(Section):
     """Snippets, some with corrupted style, and flake8's verdict on each."""
 
     snippets: int = setting(2600, "snippets to label", ge=1, le=MANY)
-    corrupt_share: float = setting(
-        0.5,
-        "share of snippets whose body is corrupted",
-        ge=0,
-        le=1,
-    )
 
 
 @dataclass(frozen=True)
@@ -232,19 +217,11 @@ class RewardConfig(Section):
     base: str = setting("artifacts/sft", "folder of the model to start from")
     labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
-    held_out: int = setting(
-        200, "held-out labels, and minimal pairs, to measure on", ge=1
-    )
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
     batch_size: int = setting(16, "texts an optimiser step", ge=1, le=LARGE)
     learning_rate: float = setting(1e-3, "peak of AdamW's rate", gt=0, le=1)
     max_tokens: int = setting(
         256, "texts are cut to this length", ge=8, le=LARGE
-    )
-    preferences: str = setting(
-        "preferences.jsonl",
-        "what people answered to `stylerl prefer`: pairs that the pairwise "
-        "model also learns",
     )
 
     def __post_init__(self) -> None:
@@ -270,7 +247,7 @@ class PPOConfig(Section):
         {"linter": 2.5},
         "the parts of the reward and their weights: linter, classifier, "
         "pairwise or the folder of a reward model, or MODULE:FUNCTION; "
-        "stylerl/reward/composite.py says what each is worth",
+        "stylerl/reward/grade.py says what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,
@@ -463,27 +440,8 @@ class EvaluateConfig(Section):
         (), "literal prompts; empty draws them from the split", text=True
     )
     samples: int = setting(2, "completions a prompt and model", ge=1)
-    best_of: int = setting(
-        4,
-        "completions of SFT that the reward model chooses from, beside the "
-        "choice from `samples`; 1 asks for none",
-        ge=1,
-    )
     max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
     temperature: float = setting(0.6, "of sampling", ge=0.01, le=100)
-    precision: str = setting(
-        "auto",
-        "of sampling and of log-probabilities: bf16 or fp32; auto takes bf16 "
-        "where that is faster",
-        choices=("auto", "bf16", "fp32"),
-    )
-    batch_size: int = setting(
-        64, "completions sampled at once", ge=1, le=LARGE
-    )
-    bootstrap: int = setting(
-        2000, "resamples for the intervals", ge=100, le=100_000
-    )
-
     sampling = property(_sampling)
 
 

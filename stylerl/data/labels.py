@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LABELLED = ("train", "valid")
 VALID_SHARE = 0.1  # of the labels; the rest is for training
+CORRUPT_SHARE = 0.5  # of the snippets whose body is corrupted
 
 
 def label(
@@ -46,7 +47,7 @@ def label(
     """
     drawn = draw(snippets, config.snippets, seed).to_dict("records")
     corrupted = [
-        _corrupted(row, config.corrupt_share, seed)
+        _corrupted(row, CORRUPT_SHARE, seed)
         for row in tqdm(drawn, desc="corrupt_style", unit=" snippets")
     ]
     table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)

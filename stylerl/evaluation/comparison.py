@@ -10,17 +10,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement import metrics
+from stylerl.evaluation.measurement.bootstrap import RESAMPLES
 
 MODELS = ("sft", "ppo")
-RESAMPLES = EvaluateConfig.bootstrap
-PASSING = {  # change no completion of SFT's or PPO's
-    "batch_size",
-    "best_of",
-    "bootstrap",
-}
 
 
 class Difference(NamedTuple):
@@ -85,7 +79,7 @@ def check_comparable(before: pd.DataFrame, after: pd.DataFrame) -> None:
 
 def _differences(before: Any, after: Any) -> Iterator[str]:
     """Each setting in which two evaluations differ, and its two values."""
-    for key in sorted((before.keys() | after.keys()) - PASSING):
+    for key in sorted(before.keys() | after.keys()):
         values = before.get(key), after.get(key)
         if values[0] != values[1]:
             yield f"{key}, {values[0]} and {values[1]}"

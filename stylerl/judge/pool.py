@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
+from stylerl.judge import worker_process
 from stylerl.judge.verdict import Verdict
 from stylerl.judge.worker_process import (
     TIMEOUT_CODES,
@@ -213,7 +214,7 @@ class _Run:
         elif worker.pending:
             task = worker.pending.popleft()
             if code in TIMEOUT_CODES:
-                limit = self._pool.config.time_limit
+                limit = worker_process.TIME_LIMIT
                 reason = f"{NOT_DONE} within {limit:g} s"
                 self._answers[task.number] = Verdict((), False, reason)
             elif task.retried:

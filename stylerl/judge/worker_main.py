@@ -9,7 +9,7 @@ the other end of the socket closes.
 
 Messages are marshalled tuples, one a frame of multiprocessing's Connection:
 
-1. in:  (sys.path, the fields of JudgeConfig)
+1. in:  (sys.path, the fields of JudgeConfig, seconds for a source)
 2. out: ("ready", what flake8 made of them) or ("refused", why)
 3. in:  (source, path), any number of times, each answered in turn by
    out: (violations, parsed, reason)
@@ -49,11 +49,10 @@ def main(descriptor: int) -> None:
     warnings.simplefilter("ignore")
     pipe = Connection(descriptor)
     try:
-        path, fields = marshal.loads(pipe.recv_bytes())
+        path, fields, limit = marshal.loads(pipe.recv_bytes())
         sys.path[:] = path
         engine = start(pipe, fields)
         if engine is not None:
-            limit = fields["time_limit"]
             gc.freeze()  # flake8 itself is no garbage
             gc.set_threshold(GARBAGE)
             restrict_memory()

@@ -30,6 +30,7 @@ TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
 MAX_PENDING = 16  # sources
 MAX_PENDING_BYTES = 32 * 1024
 
+TIME_LIMIT = 10.0  # seconds that flake8 may spend on one source
 EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 
 
@@ -59,7 +60,8 @@ class Worker:
         self.options: dict[str, list[str]] = {}  # when it is ready
         self.pending: deque[Task] = deque()
         self._bytes = 0
-        self._send((module_path(), dataclasses.asdict(config)))
+        fields = dataclasses.asdict(config)
+        self._send((module_path(), fields, TIME_LIMIT))
 
     def has_room(self, task: Task) -> bool:
         """Whether the task can be sent without waiting."""

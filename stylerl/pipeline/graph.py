@@ -37,7 +37,7 @@ class Stage:
 def load_stages(root: Path = Path()) -> list[Stage]:
     """The stages, each after the stages whose outputs it reads.
 
-    A dependency may be a value of params.yaml: `${reward.preferences}`.
+    A dependency may be a value of params.yaml: `${sft.base}`.
 
     Raises:
         ConfigError: there is no dvc.yaml in `root`, or no such parameter.

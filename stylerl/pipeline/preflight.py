@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stylerl.config import Params
-from stylerl.errors import DataError, ModelError
+from stylerl.errors import ModelError
 
 
 def check_files(params: Params) -> str:
@@ -12,7 +12,7 @@ def check_files(params: Params) -> str:
     Raises:
         ConfigError: the judge's configuration, a plugin or a function of
             the reward is missing.
-        DataError: the preferences cannot be read, or are no regular file.
+        DataError: the preferences cannot be read.
         ModelError: a folder to start from holds no model.
     """
     from stylerl.judge import Judge
@@ -23,13 +23,7 @@ def check_files(params: Params) -> str:
     for name in params.ppo.reward:
         if ":" in name:
             functions.load(name)
-    answers = Path(params.reward.preferences)
-    if answers.exists() and not answers.is_file():
-        raise DataError(
-            f"reward.preferences must be a regular file; {answers} is none: "
-            "name another"
-        )
-    preferences.load(answers)
+    preferences.load(preferences.FILE)
     for key, base in (
         ("sft.base", params.sft.base),
         ("reward.base", params.reward.base),

@@ -4,18 +4,15 @@ Speaks to MLflow through tracking.py, and by best effort as it does: a registry
 that does not answer costs no run.
 """
 
-import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from stylerl.errors import DataError
 from stylerl.evaluation.promotion import ALREADY, Decision, Table
-from stylerl.pipeline import serving, store, tracking
+from stylerl.pipeline import store, tracking
 
 MODEL = "stylerl"
 CHAMPION = "champion"  # the alias of the version to serve
@@ -32,34 +29,28 @@ def register(
     folder: str,
     digest: str,
     tags: Mapping[str, str],
-    defaults: Mapping[str, Any] | None = None,
 ) -> str | None:
-    """Register a policy that can be served; its version.
+    """Register a policy, a copy of its folder; the version.
 
-    A digest that samples alike is registered once: a later run of the same
-    bytes gets the version that is there.  The alias is `promote`'s to move.
+    A digest is registered once: a later run of the same bytes gets the
+    version that is there.  The alias is `promote`'s to move.
 
     Args:
         run_id: the run that made the policy.
         folder: its folder.
         digest: of the folder.
         tags: of the version.
-        defaults: how it samples unless asked otherwise, see serving.PARAMS.
     """
-    params = {**serving.PARAMS, **(defaults or {})}
-    sampling = hashlib.sha256(json.dumps(params).encode()).hexdigest()
 
     def find_or_add() -> str | None:
         client = tracking.connect()
         known = client.search_model_versions(
-            f"name = '{MODEL}' and tags.digest = '{digest}' "
-            f"and tags.sampling = '{sampling}'"
+            f"name = '{MODEL}' and tags.digest = '{digest}'"
         )
         if known:
             return str(known[0].version)
-        same = {"digest": digest, "sampling": sampling}
-        labels = {**same, "folder": folder, **tags}
-        return _add(client, run_id, folder, labels, params)
+        labels = {"digest": digest, "folder": folder, **tags}
+        return _add(client, run_id, folder, labels)
 
     return store.asked(find_or_add, None)
 
@@ -122,18 +113,14 @@ def _add(
     run_id: str | None,
     folder: str,
     labels: dict[str, str],
-    params: Mapping[str, Any],
 ) -> str:
     if not client.search_registered_models(f"name = '{MODEL}'"):
         client.create_registered_model(MODEL, description=ABOUT)
     model = client.create_logged_model(
         tracking.experiment(client), "ppo", source_run_id=run_id, tags=labels
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch, MODEL)
-        tracking.save_pyfunc(path, serving, folder, params)
-        with store.moving(path):
-            client.log_model_artifacts(model.model_id, str(path))
+    with store.moving(Path(folder)):
+        client.log_model_artifacts(model.model_id, folder)
     client.finalize_logged_model(model.model_id, "READY")
     version = client.create_model_version(
         MODEL,

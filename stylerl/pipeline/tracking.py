@@ -7,7 +7,6 @@ MLFLOW_TRACKING_URI names a server.
 """
 
 import functools
-import importlib.metadata
 import json
 import logging
 import os
@@ -19,10 +18,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import stylerl
 from stylerl import storage
 from stylerl.errors import DataError, require
 from stylerl.pipeline import process, reach
@@ -50,7 +47,6 @@ UI_LAYOUT = {
     "mlflow.note.content": "One run for each run of the flow, and below it "
     "one for each stage. The registered model has the policies.",
 }
-SERVED_WITH = ("torch", "transformers", "tokenizers", "safetensors", "pandas")
 LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
 
 
@@ -243,61 +239,6 @@ def completions(run: str) -> "pd.DataFrame":
             f"`stylerl run` evaluated has: {error}"
         )
         raise DataError(reach.shown(message)) from error
-
-
-def save_pyfunc(
-    path: Path, loader: ModuleType, folder: str, params: Mapping[str, Any]
-) -> None:
-    """Write a model that `mlflow models serve` can load, without pickle.
-
-    It takes a column `prompt` and gives `completion` and `finished`.  The
-    code goes with it: it answers as it did when it was saved, whatever
-    becomes of the library in the meantime.
-
-    Args:
-        path: the new folder.
-        loader: a module of a package whose `_load_pyfunc(folder)` gives an
-            object with `predict(prompts, params)`.
-        folder: what the loader is to load.
-        params: what may be given beside the prompts, and the defaults:
-            numbers and lists of texts.
-    """
-    from mlflow import pyfunc
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
-
-    types = {int: "long", float: "double"}
-    specs = [
-        ParamSpec(name, "string", value, shape=(-1,))
-        if isinstance(value, list)
-        else ParamSpec(name, types[type(value)], value)
-        for name, value in params.items()
-    ]
-    completion = ColSpec("string", "completion")
-    finished = ColSpec("boolean", "finished")
-    pyfunc.save_model(
-        str(path),
-        loader_module=loader.__name__,
-        data_path=folder,
-        code_paths=[str(Path(str(stylerl.__file__)).parent)],
-        signature=ModelSignature(
-            Schema([ColSpec("string", "prompt")]),
-            Schema([completion, finished]),
-            ParamSchema(specs),
-        ),
-        input_example={"prompt": ["def add(a, b):"]},
-        pip_requirements=[
-            f"{name}=={importlib.metadata.version(name)}"
-            for name in SERVED_WITH
-        ],
-    )
-
-
-def refusal(message: str) -> Exception:
-    """What a served model raises so that MLflow answers 400 with a message."""
-    from mlflow.exceptions import MlflowException
-
-    return MlflowException.invalid_parameter_value(message)
 
 
 def connect() -> "MlflowClient":

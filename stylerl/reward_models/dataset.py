@@ -17,6 +17,7 @@ from stylerl.reward_models.preference_pair import Preference
 if TYPE_CHECKING:
     from stylerl.judge import Judge
 
+HELD_OUT = 200  # labels, and as many minimal pairs, to measure on
 UNPARSABLE_SHARE = 0.1  # of the labels, and of the pairs, to learn from
 MINIMAL_PAIRS = 4  # of the eval set, for each unparsable pair
 
@@ -61,17 +62,16 @@ def train_set(
 def eval_set(
     labels: pd.DataFrame,
     judge: "Judge",
-    config: RewardConfig,
     seed: int,
 ) -> RewardDataset:
     """From the validation split; unparsable pairs have the rule E999."""
     valid = labels[labels["split"] == "valid"]
     rng = random.Random(f"{seed}:damage")
-    count = config.held_out // MINIMAL_PAIRS
+    count = HELD_OUT // MINIMAL_PAIRS
     return RewardDataset(
-        valid.head(config.held_out),
+        valid.head(HELD_OUT),
         [
-            *pairs.minimal(valid, judge, config.held_out, seed),
+            *pairs.minimal(valid, judge, HELD_OUT, seed),
             *pairs.unparsable(valid, judge, count, rng),
         ],
     )

@@ -22,6 +22,7 @@ from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.reward_models.preference_pair import Preference
 
+FILE = Path("preferences.jsonl")  # a dependency of the stage `reward`
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
 TEXTS = {"prompt": str, "a": str, "b": str}
 
@@ -168,7 +169,7 @@ def load(path: Path) -> list[Answer]:
         DataError: the file is missing, or a line is no answer.
     """
     remedy = (
-        "`stylerl prefer` writes it (reward.preferences) and takes off a "
+        "`stylerl prefer` writes it and takes off a "
         f"last line that was cut short; `echo > {path}` makes one for none"
     )
     rows = storage.read_json_lines(path, TEXTS, remedy)

@@ -71,7 +71,7 @@ def train_classifier(
         raise DataError(
             "the classifier needs compliant and violating labels; got "
             f"{int(labels['compliant'].sum())} compliant of {len(labels)}: "
-            "set label.corrupt_share between 0 and 1, or raise label.snippets"
+            "raise label.snippets"
         )
     model, tokenizer = new_scorer(config, seed)
     adapters = _adapt(model, seed)
@@ -134,7 +134,7 @@ def train_pairwise(
     if not pairs:
         raise DataError(
             "the pairwise model needs compliant snippets to make pairs of; "
-            "got none: raise label.snippets, or lower label.corrupt_share"
+            "got none: raise label.snippets"
         )
     model, tokenizer = new_scorer(config, seed)
     adapters = _adapt(model, seed)

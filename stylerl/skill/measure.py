@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from stylerl.config import EvaluateConfig, SkillConfig
+from stylerl.config import SkillConfig
 from stylerl.evaluation.measurement.bootstrap import (
     paired_intervals,
     spread,
@@ -48,7 +48,7 @@ def complete(
     sources: Mapping[str, Source],
     problems: Sequence[Problem],
     config: SkillConfig,
-    sampling_of: EvaluateConfig,
+    temperature: float,
     seed: int,
 ) -> pd.DataFrame:
     """What each model writes: columns `model, problem, sample, completion,
@@ -59,10 +59,10 @@ def complete(
     """
     tables = []
     for name, source in sources.items():
-        loaded = load_model(source, sampling_of.precision)
-        for numbers, temperature in (
+        loaded = load_model(source)
+        for numbers, heat in (
             ([GREEDY], 0.0),
-            ([*range(config.samples)], sampling_of.temperature),
+            ([*range(config.samples)], temperature),
         ):
             tables.append(
                 _sampled(
@@ -70,9 +70,8 @@ def complete(
                     loaded,
                     problems,
                     numbers,
-                    temperature=temperature,
+                    temperature=heat,
                     new=new_tokens(config),
-                    batch_size=sampling_of.batch_size,
                     seed=seed,
                 )
             )
@@ -87,7 +86,6 @@ def _sampled(
     *,
     temperature: float,
     new: int,
-    batch_size: int,
     seed: int,
 ) -> pd.DataFrame:
     """One model's rows, all samples of a problem together."""
@@ -99,7 +97,6 @@ def _sampled(
         temperature=temperature,
         seed=seed,
         rows=[(n + 1) * STREAMS + place for place, n in rows],
-        batch_size=batch_size,
         desc=f"skill: sample {name}",
     )
     texts = [

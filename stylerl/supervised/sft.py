@@ -154,7 +154,7 @@ def compliant_snippets(
             raise DataError(
                 f"fine-tuning needs compliant snippets in the {split} "
                 f"split; got none among {len(labels)} labels: raise "
-                "label.snippets, or lower label.corrupt_share"
+                "label.snippets"
             )
     return snippets
 

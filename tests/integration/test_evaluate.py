@@ -1,7 +1,6 @@
 """Evaluation and report: what they write; same inputs, same bytes."""
 
 from contextlib import contextmanager
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -78,9 +77,7 @@ def prepare(folder, tokenizer):
     changes = {
         "evaluate.prompts": 6,
         "evaluate.samples": 2,
-        "evaluate.best_of": 3,
         "evaluate.max_new_tokens": 12,
-        "evaluate.bootstrap": 100,
     }
     params = config.override(Params(), changes)
     storage.write_text(folder / "params.yaml", config.render(params))
@@ -113,15 +110,15 @@ def test_what_the_stage_leaves_behind(workspace, log, monkeypatch):
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
-        "best_of_2", "best_of_3", "linter_best_of_2", "linter_best_of_3",
+        "best_of_2", "best_of_4", "linter_best_of_2", "linter_best_of_4",
         "gain", "gain_sft", "skill",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
     assert counts == {
         "base": 12, "sft": 12, "ppo": 12, "human": 6,
-        "best_of_2": 6, "best_of_3": 4,
-        "linter_best_of_2": 6, "linter_best_of_3": 4,
+        "best_of_2": 6, "best_of_4": 4,
+        "linter_best_of_2": 6, "linter_best_of_4": 4,
     }  # fmt: skip
     assert completions.attrs["judge"] == log.tags["judge"]
     assert completions.attrs["max_new_tokens"] == 12
@@ -161,18 +158,6 @@ def test_a_run_without_updates_has_no_curves(workspace, log):
 
     assert "Learning curves" not in report.REPORT.read_text()
     assert log.files[-1] == report.REPORT
-
-
-def test_one_sample_leaves_nothing_to_choose_from(workspace, log):
-    params = config.override(
-        config.load(), {"evaluate.samples": 1, "evaluate.best_of": 1}
-    )
-    storage.write_text(Path("params.yaml"), config.render(params))
-
-    evaluate.main()
-
-    metrics = storage.read_json(evaluate.METRICS)
-    assert not [name for name in metrics if "best_of" in name]
 
 
 def test_a_stage_that_fails_leaves_nothing(workspace, log):

@@ -26,10 +26,6 @@ CONFIG = EvaluateConfig(
     prompts=6,
     samples=2,
     max_new_tokens=12,
-    batch_size=8,
-    bootstrap=100,
-    best_of=4,
-    precision="fp32",
 )
 
 
@@ -108,13 +104,12 @@ def test_an_evaluation_repeats_itself(result, sources, table, judge):
     pd.testing.assert_frame_equal(again.rules, result.rules)
 
 
-def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources):
+def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources, monkeypatch):
     # Against a plain forward pass over prompt and sampled tokens, at the
     # sampling temperature; position p predicts the token at p + 1.
     text = "def f(a):\n"
-    config = EvaluateConfig(
-        samples=1, max_new_tokens=5, temperature=0.7, precision="fp32"
-    )
+    monkeypatch.setattr(generations, "multiplies_bf16", lambda: False)
+    config = EvaluateConfig(samples=1, max_new_tokens=5, temperature=0.7)
     base, sft = (
         generations.load_model(sources[name]) for name in ("base", "sft")
     )
@@ -259,7 +254,6 @@ def test_literal_prompts_are_evaluated_literally(sources, table, judge):
         prompt_texts=("def add(a, b):", "class Person:"),
         samples=1,
         max_new_tokens=4,
-        bootstrap=100,
     )
 
     found = evaluation.evaluate(sources, table, judge, config, seed=0)

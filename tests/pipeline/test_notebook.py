@@ -43,12 +43,10 @@ LITTLE = {  # sizes only; what makes the notebook the notebook stays
     "sft.snippets": 12,
     "reward.labels": 24,
     "reward.pairs": 8,
-    "reward.held_out": 8,
     "ppo.max_new_tokens": 12,
     "skill.tests": "none",
     "evaluate.samples": 2,
     "evaluate.max_new_tokens": 12,
-    "evaluate.bootstrap": 100,
 }
 
 

@@ -26,7 +26,7 @@ def test_the_best_of_n_is_the_first_of_the_best_rewarded():
         ]
     )
 
-    table = baselines.choose(rows, EvaluateConfig(samples=2, best_of=4))
+    table = baselines.choose(rows, EvaluateConfig(samples=2))
 
     chosen = table.groupby("model")["completion"].apply(list)
     assert chosen["best_of_2"] == ["a1", "b0"]
@@ -50,7 +50,7 @@ def test_the_linter_chooses_what_complies_then_what_has_the_best_score():
         ]
     )
 
-    table = baselines.choose(rows, EvaluateConfig(samples=2, best_of=4))
+    table = baselines.choose(rows, EvaluateConfig(samples=2))
 
     chosen = table.set_index("model")["completion"]
     assert chosen["linter_best_of_2"] == "a1"

@@ -9,7 +9,13 @@ from stylerl.config import FilterConfig
 from stylerl.data import corpus, sources
 from stylerl.errors import DataError
 
-SMALL = FilterConfig(min_chars=14, max_chars=200)
+SMALL = FilterConfig(max_chars=200)
+
+
+@pytest.fixture(autouse=True)
+def short_snippets(monkeypatch):
+    """Those cut in this process are shorter than real ones."""
+    monkeypatch.setattr(corpus, "MIN_CHARS", 14)
 
 
 def cut(source, config=SMALL):
@@ -113,9 +119,9 @@ def test_a_declared_encoding_and_windows_line_ends_are_read():
 
 
 def test_a_whole_file_has_no_prompt():
-    config = FilterConfig(unit="file", min_chars=1, max_chars=50)
-    extraction = corpus.extract(b"x = 1\n\n\n", config)
-    assert extraction.snippets == [corpus.Snippet("x = 1\n", -1, 1)]
+    config = FilterConfig(unit="file", max_chars=100)
+    extraction = corpus.extract(b"first = second\n\n\n", config)
+    assert extraction.snippets == [corpus.Snippet("first = second\n", -1, 1)]
 
 
 def write_corpus(folder, files):
@@ -129,7 +135,11 @@ def write_corpus(folder, files):
 
 
 def function(number, spaces=4):
-    return f"def f{number}(a):\n{' ' * spaces}return a + {number}\n"
+    indent = " " * spaces
+    return (
+        f"def function_{number}(argument):\n{indent}total = argument\n"
+        f"{indent}return total + {number}\n"
+    )
 
 
 def test_duplicates_are_kept_once_whatever_their_spacing(tmp_path):
@@ -153,7 +163,7 @@ def test_no_group_and_no_text_stands_in_two_splits(tmp_path, distributions):
         for d in range(distributions)
         for f in range(30)
     ]
-    config = FilterConfig(min_chars=10, test_share=0.3, valid_share=0.3)
+    config = FilterConfig(test_share=0.3, valid_share=0.3)
     table, counts = corpus.filter_corpus(
         write_corpus(tmp_path / "data", files), config
     )
@@ -183,7 +193,7 @@ def test_a_new_distribution_moves_no_other(tmp_path):
 def test_max_files_draws_the_same_files_each_time(tmp_path):
     files = [("d", f"f{n}.py", function(n)) for n in range(20)]
     path = write_corpus(tmp_path / "data", files)
-    config = FilterConfig(min_chars=10, max_files=5)
+    config = FilterConfig(max_files=5)
     first, counts = corpus.filter_corpus(path, config)
     again, _ = corpus.filter_corpus(path, config)
     assert counts["files"] == len(first) == 5
@@ -192,7 +202,7 @@ def test_max_files_draws_the_same_files_each_time(tmp_path):
 
 def test_a_corpus_without_a_usable_snippet_says_what_was_dropped(tmp_path):
     path = write_corpus(tmp_path / "data", [("d", "f.py", "x = 1\n")])
-    with pytest.raises(DataError, match="widen filter.min_chars"):
+    with pytest.raises(DataError, match="raise filter.max_chars"):
         corpus.filter_corpus(path, SMALL)
 
 
@@ -215,8 +225,8 @@ def test_a_missing_corpus_says_how_to_build_it(tmp_path):
         (
             "file",
             {"snippet: too short": 9999},
-            "9,999 of 12,203 files were left out: too short; "
-            "filter.min_chars is 60",
+            "9,999 of 12,203 files were left out: too short; no parameter "
+            "holds them",
         ),
         (
             "function",

@@ -170,7 +170,6 @@ def test_what_is_no_parameter_file(
         ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
         ("base: {model: a/b/c}", "must be smollm2, tiny or OWNER/NAME"),
         ("pretrain: {hidden: 96}", "unknown parameter 'pretrain'"),
-        ("filter: {min_chars: 1001}", "at most filter.max_chars, 1000; got"),
         ("filter: {valid_share: .5, test_share: .5}", "a share to train on"),
         (
             "ppo: {updates: 1000000000000}",

@@ -13,7 +13,7 @@ from stylerl.data import labels
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 
-CONFIG = LabelConfig(snippets=60, corrupt_share=0.5)
+CONFIG = LabelConfig(snippets=60)
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +107,6 @@ def test_another_seed_draws_others(judge: Judge) -> None:
     assert drawn[0] != drawn[1]
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 60)])
-def test_corrupt_share_at_its_bounds(
-    share: float, expected: int, judge: Judge
-) -> None:
-    config = dataclasses.replace(CONFIG, corrupt_share=share)
-    table = labels.label(_snippets(), config, judge, seed=0)
-    assert (table["rules"].map(len) > 0).sum() == expected
-
-
 def test_fewer_snippets_than_asked_for_are_all_taken() -> None:
     # Of 100 labels 10 would be valid and 90 train; there are 2 and 4.
     drawn = labels.draw(_snippets(4, 2, 9), 100, seed=0)
@@ -159,9 +150,11 @@ def test_summary_counts() -> None:
     }
 
 
-def test_summary_of_labels_without_corrupted_ones(judge: Judge) -> None:
-    config = dataclasses.replace(CONFIG, corrupt_share=0.0)
-    table = labels.label(_snippets(), config, judge, seed=0)
+def test_summary_of_labels_without_corrupted_ones(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "CORRUPT_SHARE", 0.0)
+    table = labels.label(_snippets(), CONFIG, judge, seed=0)
     found = labels.summary(table, judge.identity)
     assert found["corrupted"] == {"snippets": 0}
     assert found["as_found"]["compliance"] == 1.0

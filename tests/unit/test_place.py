@@ -92,9 +92,10 @@ FOUR, FIVE, SIX = "def four(x):", "def five(x):", "def six(x):"
 
 def place(file: str, header: str, path: str = "m.py") -> tuple[str, Place]:
     """The prompt and the place of the function with a header."""
-    found = corpus.extract(
-        file.encode(), FilterConfig(min_chars=1, max_chars=9999)
-    ).snippets
+    config = FilterConfig(max_chars=9999)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "MIN_CHARS", 1)
+        found = corpus.extract(file.encode(), config).snippets
     snippet = next(s for s in found if s.text.startswith(header))
     head = snippet.text[: snippet.body_start]
     around = File(file.split("\n"), path)

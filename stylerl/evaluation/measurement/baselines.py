@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
 from stylerl.evaluation.measurement.generations import (
+    BEST_OF,
     REFERENCE,
     Generations,
     Source,
@@ -72,7 +73,7 @@ def written_by_humans(
 def choose(judged: pd.DataFrame, config: EvaluateConfig) -> pd.DataFrame:
     """The judged table with each best of n in the place of EXTRA's rows.
 
-    n is `evaluate.samples` and `evaluate.best_of`; the keys are
+    n is `evaluate.samples` and BEST_OF; the keys are
     `linter_best_of_N`, and `best_of_N` by the classifier where it was asked.
     """
     pool = judged[judged["model"].isin([REFERENCE, EXTRA])]
@@ -84,7 +85,7 @@ def choose(judged: pd.DataFrame, config: EvaluateConfig) -> pd.DataFrame:
     chosen = [
         best_of(pool.assign(rank=rank), n).assign(model=f"{name}_{n}")
         for name, rank in ranks.items()
-        for n in sorted({config.samples, config.best_of} - {1})
+        for n in sorted({config.samples, BEST_OF} - {1})
     ]
     kept = judged[judged["model"] != EXTRA]
     return pd.concat([kept, *chosen], ignore_index=True)

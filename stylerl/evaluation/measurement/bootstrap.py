@@ -16,6 +16,7 @@ from stylerl.errors import DataError
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
+RESAMPLES = 2000  # the ends of an interval then stand within a tenth of it
 DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 

@@ -7,7 +7,6 @@ baselines, judges all of it, and measures it.  docs/metrics.md defines each
 metric.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from stylerl.evaluation.measurement import (
     standardised,
     verdicts,
 )
+from stylerl.evaluation.measurement.bootstrap import RESAMPLES
 from stylerl.evaluation.measurement.generations import Source
 from stylerl.evaluation.measurement.metrics import (
     compare_with_sft,
@@ -113,7 +113,7 @@ def evaluate_models(
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
         sources, prompts, texts,
-        dataclasses.replace(config, best_of=1), seed, first,
+        config, seed, first, 0,
     )  # fmt: skip
     tokenizer = models.load_tokenizer(*sources[first])
     human = baselines.written_by_humans(prompts, tokenizer)
@@ -154,7 +154,7 @@ def _measure(
 ) -> Evaluation:
     """Everything that judged completions tell."""
     metrics = _compute_all_metrics(completions, bits_per_byte, config, seed)
-    rules = tabulate_rules(completions, config.bootstrap, seed)
+    rules = tabulate_rules(completions, RESAMPLES, seed)
     return Evaluation(completions, metrics, rules)
 
 
@@ -181,12 +181,12 @@ def _compute_all_metrics(
     }
     for name in each.keys() - set(MODELS):
         each[name] |= compare_with_sft(
-            rows[name], rows["sft"], config.bootstrap, seed
+            rows[name], rows["sft"], RESAMPLES, seed
         )
     pairs = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
     gains = {
         key: compute_gains(
-            rows[after], rows[before], config.bootstrap, seed, rows["sft"]
+            rows[after], rows[before], RESAMPLES, seed, rows["sft"]
         )
         for key, (after, before) in pairs.items()
         if before in rows

@@ -19,13 +19,14 @@ from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.lm import models, sampling
 from stylerl.lm.context import PromptEncoder, context_of
-from stylerl.lm.precision import computes_in_bf16
+from stylerl.lm.precision import multiplies_bf16
 
 if TYPE_CHECKING:
     from stylerl.evaluation.measurement.heldout import Prompt
 
 REFERENCE = "sft"  # what KL is measured against
-BEST_OF_PROMPTS = 50  # the first ones; what is chosen from costs sampling
+BEST_OF = 4  # samples of SFT's to choose from, beside evaluate.samples,
+BEST_OF_PROMPTS = 50  # of the first prompts: each costs sampling
 STREAMS = 2**32  # random streams a sample number has, one a prompt
 
 
@@ -58,11 +59,12 @@ def generate_completions(
     config: EvaluateConfig,
     seed: int,
     reference: str = REFERENCE,
+    best_of: int = BEST_OF,
 ) -> Generations:
     """Let every model complete the prompts and read the human texts.
 
     Each prompt is completed `config.samples` times, the first
-    BEST_OF_PROMPTS by `reference` up to `config.best_of` times, from
+    BEST_OF_PROMPTS by `reference` up to `best_of` times, from
     which KL is measured, and whose tokens are counted.  Columns:
     `model, prompt_id, sample, prompt, completion, judged` (without a line
     that was cut), `finished, tokens, kl`.
@@ -76,7 +78,7 @@ def generate_completions(
             "evaluation needs at least one prompt; got none: raise "
             "evaluate.prompts, or write some in evaluate.prompt_texts"
         )
-    known = load_model(sources[reference], config.precision)
+    known = load_model(sources[reference])
     complete = partial(
         complete_prompts, reference=known, config=config, seed=seed
     )
@@ -84,7 +86,7 @@ def generate_completions(
     for name, source in sources.items():
         loaded = known
         if name != reference:
-            loaded = load_model(source, config.precision)
+            loaded = load_model(source)
         numbers = range(config.samples)
         tables.append(complete(name, loaded, prompts, numbers))
         bits[name] = bits_per_byte(
@@ -94,16 +96,16 @@ def generate_completions(
         reference,
         known,
         prompts[:BEST_OF_PROMPTS],
-        range(config.samples, config.best_of),
+        range(config.samples, best_of),
     )
     completions = pd.concat(tables, ignore_index=True)
     return Generations(completions, extra_samples, bits)
 
 
-def load_model(source: Source, precision: str = "fp32") -> LoadedModel:
+def load_model(source: Source) -> LoadedModel:
     """Load a model and its tokenizer onto the GPU, if there is one.
 
-    `precision` is that of evaluate.precision, for all that is computed.
+    All of it is computed in bf16 where that is faster, and in fp32 elsewhere.
 
     Raises:
         ModelError: it cannot be found or loaded.
@@ -111,7 +113,7 @@ def load_model(source: Source, precision: str = "fp32") -> LoadedModel:
     name, revision = source
     tokenizer = models.load_tokenizer(name, revision)
     model: Any = models.load_causal_lm(name, revision, tokenizer)
-    if computes_in_bf16(precision):
+    if multiplies_bf16():
         models.cast_weights(model, torch.bfloat16)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return LoadedModel(model.to(device), tokenizer)
@@ -149,7 +151,6 @@ def complete_prompts(
             number * STREAMS + place
             for number, place in zip(samples, places, strict=True)
         ],
-        batch_size=config.batch_size,
         encode=PromptEncoder(
             ours,
             context_of(reference.model),
