@@ -59,16 +59,16 @@ def main(folders: list[str]) -> int:
     same = True
     print(
         "| model | file | prompts encoded alike | completed alike "
-        "| tokens before they part | margins, largest first |"
+        "| tokens before they part | largest margin |"
     )
-    print("|---|---|---:|---:|---:|---|")
+    print("|---|---|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as scratch:
         for model, kind, found in checks(folders, Path(scratch)):
-            margins = sorted(found.margins, reverse=True)
+            margin = f"{max(found.margins):.3f}" if found.margins else ""
             print(
                 f"| {model} | {kind} | {found.encoded}/{PROMPTS} "
                 f"| {found.same}/{PROMPTS} | {found.tokens}/{found.of} "
-                f"| {', '.join(f'{margin:.3f}' for margin in margins)} |",
+                f"| {margin} |",
                 flush=True,
             )
             same &= found.encoded == PROMPTS
