@@ -127,7 +127,10 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(
-    path: Path, kinds: Mapping[str, type], remedy: str
+    path: Path,
+    kinds: Mapping[str, type],
+    remedy: str,
+    aliases: Mapping[str, str] | None = None,
 ) -> list[tuple[str, dict[str, Any]]]:
     """The objects of a JSON lines file, each after "FILE, line N".
 
@@ -138,6 +141,7 @@ def read_json_lines(
         path: the file.
         kinds: keys that every object must have, and the types of the values.
         remedy: what to do where the file is not as it must be.
+        aliases: what other programs call some of the keys.
 
     Raises:
         DataError: it cannot be read, or a line is no such object.
@@ -163,6 +167,9 @@ def read_json_lines(
             raise DataError(
                 f"{where} must be a JSON object; got {line[:60]!r}; {remedy}"
             )
+        for alias, name in (aliases or {}).items():
+            if alias in row:
+                row.setdefault(name, row[alias])
         for name, kind in kinds.items():
             if not isinstance(row.get(name), kind):
                 raise DataError(

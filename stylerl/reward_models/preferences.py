@@ -25,6 +25,7 @@ from stylerl.reward_models.preference_pair import Preference
 FILE = Path("preferences.jsonl")  # a dependency of the stage `reward`
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
 TEXTS = {"prompt": str, "a": str, "b": str}
+TRL = {"chosen": "a", "rejected": "b"}  # as its preference data calls them
 
 
 class Choice(StrEnum):
@@ -95,6 +96,8 @@ def is_swapped(pair: Pair, annotator: str, seed: int) -> bool:
 def read_pairs(path: Path) -> list[Pair]:
     """Pairs of a JSONL file with `prompt`, `a` and `b` on each line.
 
+    TRL's `chosen` and `rejected` are read as `a` and `b`, and asked again.
+
     Equal pairs count once; equal completions leave nothing to prefer, and
     are passed over.
 
@@ -102,7 +105,7 @@ def read_pairs(path: Path) -> list[Pair]:
         DataError: the file is missing, or a line is not such an object.
     """
     remedy = "write one object a line, with prompt, a and b"
-    rows = storage.read_json_lines(path, TEXTS, remedy)
+    rows = storage.read_json_lines(path, TEXTS, remedy, TRL)
     pairs = dict.fromkeys(Pair.of(*_pair(row)) for _, row in rows)
     return [pair for pair in pairs if pair.a != pair.b]
 
@@ -165,6 +168,9 @@ def repair(path: Path) -> str:
 def load(path: Path) -> list[Answer]:
     """The answers of a file; an annotator's last one to a pair counts.
 
+    A row of TRL's, with `chosen` and `rejected`, is an answer that is
+    certain, of the annotator TRL unless it names another.
+
     Raises:
         DataError: the file is missing, or a line is no answer.
     """
@@ -172,7 +178,7 @@ def load(path: Path) -> list[Answer]:
         "`stylerl prefer` writes it and takes off a "
         f"last line that was cut short; `echo > {path}` makes one for none"
     )
-    rows = storage.read_json_lines(path, TEXTS, remedy)
+    rows = storage.read_json_lines(path, TEXTS, remedy, TRL)
     answers = [_answer(*row) for row in rows]
     return list({(a.annotator, a.pair.id): a for a in answers}.values())
 
@@ -268,6 +274,14 @@ def _unlike(counts: Counter[Choice]) -> int:
 
 def _answer(where: str, record: Mapping[str, Any]) -> Answer:
     pair = _pair(record)
+    if "chosen" in record:
+        ordered = Pair.of(*pair)
+        return Answer(
+            str(record.get("annotator") or "TRL"),
+            ordered,
+            Choice.A if ordered.a == pair.a else Choice.B,
+            max(CONFIDENCE),
+        )
     name, choice, sure = map(record.get, ("annotator", "choice", "confidence"))
     rules = (
         ("pair", record.get("pair") == pair.id, "the digest of the texts"),

@@ -175,6 +175,26 @@ def test_a_line_that_is_no_answer(
         preferences.load(file)
 
 
+def test_preferences_of_trl_are_answers(tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    rows = [
+        {"prompt": "p", "chosen": "y", "rejected": "x"},
+        {"prompt": "q", "chosen": "x", "rejected": "y", "annotator": "ann"},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = preferences.load(file)
+    assert answers == [
+        Answer("TRL", Pair("p", "x", "y"), Choice.B, 3),
+        Answer("ann", Pair("q", "x", "y"), Choice.A, 3),
+    ]
+    learnt = preferences.learnable(answers)
+    assert [pair.chosen for pair in learnt] == ["py", "qx"]
+    assert preferences.read_pairs(file) == [answer.pair for answer in answers]
+    file.write_text('{"chosen": "py", "rejected": "px"}\n')
+    with pytest.raises(DataError, match="must have prompt, a, b; its prompt"):
+        preferences.load(file)
+
+
 def test_no_file_of_answers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.jsonl does not exist"):
         preferences.load(tmp_path / "absent.jsonl")
