@@ -27,7 +27,7 @@ def metadata() -> dict:
 
 
 def test_the_readme_is_one_page() -> None:
-    assert len(README) <= 120
+    assert len(README) <= 100
 
 
 @pytest.mark.parametrize("command", ["make run", "make test"])
