@@ -41,7 +41,7 @@ def versions(config: JudgeConfig) -> dict[str, str]:
                 f"is not installed: pip install {name}"
             ) from error
         modules = [p.module for p in plugin.entry_points if p.group in GROUPS]
-        code = plugin_code.digests(modules, whole=True)
+        code = plugin_code.digests(modules)
         found[name] = f"{plugin.version} {digest(code)}"
     return found
 
