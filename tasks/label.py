@@ -10,6 +10,7 @@ from stylerl.pipeline import process, stage_runs
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 FILES = Path("artifacts/filter/files.parquet")
 LABELS = Path("artifacts/label/labels.parquet")
+REMOVED = Path("artifacts/label/fixer.json")
 METRICS = Path("metrics/label.json")
 
 
@@ -21,14 +22,11 @@ def main() -> None:
         run.log_tag("judge", judge.identity)
         snippets = storage.read_table(SNIPPETS)
         drawn = labels.draw(snippets, params.label.snippets, params.seed)
-        table = labels.label(
-            snippets,
-            params.label,
-            judge,
-            params.seed,
-            places.places(FILES, drawn),
-        )
+        where = places.places(FILES, drawn)
+        table = labels.label(snippets, params.label, judge, params.seed, where)
         storage.write_table(LABELS, table)
+        removed = labels.fixer_shares(table, judge, where)
+        storage.write_json(REMOVED, removed)
         metrics = labels.summary(table, judge.identity)
         storage.write_json(METRICS, metrics)
         run.log_metrics(

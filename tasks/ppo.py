@@ -23,6 +23,7 @@ from stylerl.ppo.ranks import Ranks
 
 FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
+REMOVED = Path("artifacts/label/fixer.json")
 SFT = Path("artifacts/sft")
 CHECKPOINTS = Path("checkpoints/ppo")
 FOLDER = Path("artifacts/ppo")
@@ -89,6 +90,7 @@ def make_trainer(params: config.Params) -> PPOTrainer:
         labels,
         checkpoints=CHECKPOINTS / _key()[:16],
         places=places.places_of_labels(FILTER, labels),
+        removed=storage.read_json(REMOVED),
     )
 
 

@@ -260,6 +260,14 @@ class PPOConfig(Section):
         "how far it drifts from the linter; none logs none",
         choices=("none", "classifier", "pairwise"),
     )
+    fixable_weight: float = setting(
+        1.0,
+        "what a violation that the fixer removes (ruff, its safe fixes and "
+        "format) weighs in the style reward and its charges; one that it "
+        "leaves weighs 1",
+        ge=0,
+        le=1,
+    )
     baseline: str = setting(
         "group",
         "what an advantage is measured from: in a group of completions of "

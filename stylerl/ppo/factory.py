@@ -28,6 +28,7 @@ from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import grader, scorers
+from stylerl.reward.grade import lighter
 
 REWARD_MODELS = Path("artifacts/reward")
 VALIDATION_PROMPTS = 48  # a few seconds of sampling each time
@@ -41,6 +42,7 @@ def build_trainer(
     reward_models: str | Path = REWARD_MODELS,
     checkpoints: str | Path | None = None,
     places: Mapping[str, Place] | None = None,
+    removed: Mapping[str, float] | None = None,
 ) -> PPOTrainer:
     """Put models, prompts and reward together.
 
@@ -53,6 +55,8 @@ def build_trainer(
         checkpoints: a folder to resume from; None keeps none.
         places: where prompts stand, by prompt; completions of others are
             judged as files of their own.
+        removed: of each rule the share that the fixer removes, for
+            ppo.fixable_weight; none removes nothing.
 
     Raises:
         ConfigError: the parameters do not fit together.
@@ -87,6 +91,9 @@ def build_trainer(
             settings.reward,
             reward_models,
             learned,
+            rules=lighter(
+                params.judge.weights, removed or {}, settings.fixable_weight
+            ),
             monitor=monitor,
             credit=_credits(settings),
         ),

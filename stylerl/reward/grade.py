@@ -73,12 +73,32 @@ def grade_of(
 def style(graded: Grade, weights: Mapping[str, float]) -> float:
     """The style reward, 0 to 1: half for the score, half for compliance.
 
-    The score is that of as many violations as they weigh (`judge.weights`);
-    compliance is none at all.  What does not parse has 0.
+    The score is that of as many violations as they weigh; compliance is 1
+    less what the heaviest weighs, and 0 at the least.  What does not parse
+    has 0.
     """
     if not graded.parsed:
         return 0.0
     return _style(graded.as_ended, weights)
+
+
+def lighter(
+    weights: Mapping[str, float], removed: Mapping[str, float], weight: float
+) -> dict[str, float]:
+    """`weights`, with less for what a fixer removes.
+
+    Args:
+        weights: by rule prefix, as `judge.weights`.
+        removed: of each rule the share that the fixer removes.
+        weight: of a violation that it always removes.
+    """
+    return {
+        **weights,
+        **{
+            rule: weight_of(rule, weights) * (1 - share * (1 - weight))
+            for rule, share in removed.items()
+        },
+    }
 
 
 def token_rewards(
@@ -86,25 +106,22 @@ def token_rewards(
 ) -> list[TokenReward]:
     """What of `factor` times the style reward single tokens have lost.
 
-    What a completion misses is shared by its violations: of the score by what
-    they weigh, of compliance equally.  What has no place is left to the last
-    action: a name that nothing uses, and all of a text that does not parse,
-    whose one violation need not be where it broke.
+    What a completion misses is shared by its violations, by what they weigh.
+    What has no place is left to the last action: a name that nothing uses,
+    and all of a text that does not parse, whose one violation need not be
+    where it broke.
     """
     found = graded.as_ended
     if not found.parsed or not found.violations:
         return []
-    count = len(found.violations)
-    equal = -factor * (1 - _style(found, weights)) / count
-    # The score's part of it, to be shared by weight instead.
-    part = -factor * (1 - _weighed_score(found, weights)) / 2
+    missed = factor * (1 - _style(found, weights))
     own = [weight_of(each.code, weights) for each in found.violations]
-    total = sum(own) or 1.0  # of none, the score misses nothing
+    total = sum(own) or 1.0  # where none weighs, nothing is missed
     text = graded.prompt + graded.completion
     return [
         TokenReward(
             offset(text, violation) - len(graded.prompt),
-            equal + part * (weight / total - 1 / count),
+            -missed * weight / total,
         )
         for violation, weight in zip(found.violations, own, strict=True)
         if not violation.code.startswith(UNUSED)
@@ -136,14 +153,8 @@ def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:
 
 
 def _style(found: Assessment, weights: Mapping[str, float]) -> float:
-    compliant = found.outcome is Outcome.COMPLIANT
-    return 0.5 * _weighed_score(found, weights) + 0.5 * compliant
-
-
-def _weighed_score(found: Assessment, weights: Mapping[str, float]) -> float:
-    """The style score by the weights of `judge.weights`."""
     if not found.parsed:
         return 0.0
-    return style_score(
-        sum(weight_of(each.code, weights) for each in found.violations)
-    )
+    own = [weight_of(each.code, weights) for each in found.violations]
+    compliance = 1 - min(1.0, max(own, default=0.0))
+    return 0.5 * style_score(sum(own)) + 0.5 * compliance

@@ -38,6 +38,7 @@ class StyleGrader:
     own: Mapping[str, RewardFunction]  # the parts that are functions
     monitor: Learned | None = None  # its P(compliant) is logged
     credit: bool = True  # tokens are charged what the linter's part lost
+    rules: Mapping[str, float] | None = None  # in place of `judge.weights`
 
     whole_lines = True  # a line that was cut is no style
 
@@ -51,9 +52,16 @@ class StyleGrader:
             numbers["predicted_compliance"] = self.monitor(grades)
         tokens = None
         if self.charges:
-            rules, factor = self.judge.config.weights, self.weights[LINTER]
-            tokens = [token_rewards(each, rules, factor) for each in grades]
+            factor = self.weights[LINTER]
+            tokens = [
+                token_rewards(each, self._rules, factor) for each in grades
+            ]
         return Feedback(self.parts(grades), tokens, numbers)
+
+    @property
+    def _rules(self) -> Mapping[str, float]:
+        """What violations weigh, by rule prefix."""
+        return self.judge.config.weights if self.rules is None else self.rules
 
     @property
     def charges(self) -> bool:
@@ -81,7 +89,7 @@ class StyleGrader:
     def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """A style part; 0 for what does not parse."""
         if name == LINTER:
-            return [style(each, self.judge.config.weights) for each in grades]
+            return [style(each, self._rules) for each in grades]
         scores = zip(self.learned[name](grades), grades, strict=True)
         return [score if each.parsed else 0.0 for score, each in scores]
 
@@ -92,6 +100,7 @@ def style_grader(
     models: Path,
     load: Callable[[Path], Learned],
     *,
+    rules: Mapping[str, float] | None = None,
     monitor: Learned | None = None,
     credit: bool = True,
 ) -> StyleGrader:
@@ -102,6 +111,7 @@ def style_grader(
         weights: by the names of the module's docstring.
         models: the folder of the reward models that have a name.
         load: makes style of a reward model's folder.
+        rules: what violations weigh; by default `judge.weights`.
         monitor: the reward model whose P(compliant) is logged.
         credit: whether tokens are charged what the linter's part lost.
 
@@ -114,7 +124,7 @@ def style_grader(
         for name in weights
         if name != LINTER and name not in own
     }
-    return StyleGrader(judge, weights, learned, own, monitor, credit)
+    return StyleGrader(judge, weights, learned, own, monitor, credit, rules)
 
 
 def folder_of(name: str, models: Path) -> Path:

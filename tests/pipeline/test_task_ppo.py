@@ -59,6 +59,7 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     storage.write_table(tmp_path / ppo.LABELS, labels())
+    storage.write_json(tmp_path / ppo.REMOVED, {"E225": 1.0})
     found, files = each_a_file(labels())
     storage.write_table(ppo.FILTER / "snippets.parquet", found)
     storage.write_table(ppo.FILTER / "files.parquet", files)

@@ -11,7 +11,7 @@ from stylerl.judge.pool import shared_pool
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
-from stylerl.reward.grade import grade, style, token_rewards
+from stylerl.reward.grade import grade, lighter, style, token_rewards
 from stylerl.reward.grader import StyleGrader
 
 PROMPT = "def f( x):"  # E201 is the prompt's own
@@ -75,12 +75,15 @@ def test_the_linter_rewards_tokens(judge, completion, expected, left):
     ("weights", "charges"),
     [
         # The longest prefix wins: E222 weighs 3 and E271 a half.  Of a score
-        # of 1 - 3.5 / 10 = 0.65 the style has half, so it misses 0.175, 6/7
-        # of it for E222, and 0.5 for compliance, a half of it for each.
-        ({"E222": 3, "E2": 0.5}, [-0.15 - 0.25, -0.025 - 0.25]),
-        # A rule that weighs nothing still is one that does not comply.
-        ({"E222": 0}, [-0.25, -0.05 - 0.25]),
-        ({"E": 0}, [-0.25, -0.25]),
+        # of 1 - 3.5 / 10 = 0.65 the style has half, and nothing of
+        # compliance: it misses 0.675, 6/7 of it for E222.
+        ({"E222": 3, "E2": 0.5}, [-0.675 * 6 / 7, -0.675 / 7]),
+        # A rule that weighs nothing costs nothing.
+        ({"E222": 0}, [0.0, -0.05 - 0.5]),
+        ({"E": 0}, [0.0, 0.0]),
+        # Half of a violation's worth, the heavier a quarter: 0.025 of the
+        # score's half and 0.125 of that of compliance, shared equally.
+        ({"E": 0.25}, [-0.075, -0.075]),
         # 40 violations' worth: the score is 0, no less.
         ({"E": 20}, [-0.5, -0.5]),
         ({"W": 9, "E22": 1}, [-0.3, -0.3]),
@@ -97,6 +100,18 @@ def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
     # What is measured stays as it was, and so does the judge.
     (verdict,) = weighing.verdicts([PROMPT + text])
     assert weighing.identity == judge.identity and not verdict.compliant
+
+
+def test_what_a_fixer_removes_weighs_less():
+    # Of E225 it removes all, of E501 4 in 10, of F841 none; weights apply.
+    removed = {"E225": 1.0, "E501": 0.4, "F841": 0.0}
+    assert lighter({"E5": 2.0}, removed, 0.25) == {
+        "E5": 2.0,
+        "E225": 0.25,
+        "E501": pytest.approx(2 * (1 - 0.4 * 0.75)),
+        "F841": 1.0,
+    }
+    assert {*lighter({}, removed, 1.0).values()} == {1.0}
 
 
 @pytest.mark.parametrize(

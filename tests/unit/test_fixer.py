@@ -6,8 +6,7 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
-from stylerl.evaluation.measurement import fixer
-from stylerl.judge import Judge
+from stylerl.judge import Judge, fixer
 from stylerl.judge.place import File, Place
 
 HEAD = "def f(a,b):"  # E231, and the prompt's own
@@ -19,6 +18,17 @@ def fixed(prompt, completion, **settings):
     judge = Judge(JudgeConfig(**settings))
     (found,) = fixer.fix([(None, prompt, completion)], judge)
     return found
+
+
+def test_what_the_fixer_removes_of_each_rule():
+    """Blanks are the format's to mend; a name that nothing uses stays."""
+    bodies = ["\n    x=1\n    return b\n", "\n    y=b\n    return  a\n"]
+    items = [(None, HEAD, body) for body in bodies] * 3
+    judge = Judge(JudgeConfig())
+    found = fixer.removed(items, judge)
+    # Twice E225 and F841 of three pairs each: six of a rule, and E271 of
+    # three alone, which are too few.
+    assert found == {"E225": 1.0, "F841": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from stylerl.evaluation.measurement import external_linters, fixer
-from stylerl.judge import Judge
+from stylerl.evaluation.measurement import external_linters
+from stylerl.judge import Judge, fixer
 from stylerl.judge.names import resolved_names
 from stylerl.judge.outcome import assess
 from stylerl.judge.place import Place

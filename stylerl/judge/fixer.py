@@ -16,17 +16,19 @@ import sys
 import tempfile
 import textwrap
 import tokenize
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from stylerl.errors import StylerlError, require
 from stylerl.judge import Judge
+from stylerl.judge.outcome import attribute
 from stylerl.judge.place import Place
 
 RULES = "E,W,F"  # whose safe fixes are made: what flake8 knows by itself
 CANNOT_PARSE = 2  # exit code of `ruff format`; the other files are formatted
+SEEN = 5  # violations of a rule, before anything is said of it
 Item = tuple[Place | None, str, str]  # where it stands, prompt, completion
 
 
@@ -55,6 +57,37 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
                 body = body_of(text, items[n][1])
                 found[n] = found[n] if body is None else body
     return found
+
+
+def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
+    """Of each rule, the share of its violations that the fixer removes.
+
+    Rules of fewer than SEEN violations are left out.
+
+    Raises:
+        StylerlError: ruff does not answer.
+    """
+
+    def count(items: Sequence[Item]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        verdicts = judge.in_place(items, desc="label: fixer")
+        for (_, prompt, _), verdict in zip(items, verdicts, strict=True):
+            own = attribute(prompt, True, verdict.violations).completion
+            found.update(violation.code for violation in own)
+        return found
+
+    fixed = [
+        (place, prompt, body)
+        for (place, prompt, _), body in zip(
+            items, fix(items, judge), strict=True
+        )
+    ]
+    before, after = count(items), count(fixed)
+    return {
+        rule: round(max(0.0, 1 - after[rule] / number), 3)
+        for rule, number in sorted(before.items())
+        if number >= SEEN
+    }
 
 
 def body_of(text: str, prompt: str) -> str | None:
