@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import flows.commands  # noqa: F401 - declares `run` and `serve`
 from stylerl import config, storage
 from stylerl.cli.commands import parser
 from stylerl.ppo import health

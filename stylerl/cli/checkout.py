@@ -5,11 +5,30 @@ files of a checkout, found in the working directory and nowhere else.
 """
 
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from stylerl.errors import StylerlError
 
 MARKS = ("dvc.yaml", "flows")
+COMMANDS = ("run", "serve")  # which a checkout adds
+
+
+def add_commands(arguments: Sequence[str]) -> None:
+    """Let a checkout add its commands.
+
+    Args:
+        arguments: of the command line.
+
+    Raises:
+        StylerlError: one of them is asked for, and this is no checkout.
+    """
+    if arguments and arguments[0] in COMMANDS:
+        enter(f"stylerl {arguments[0]}")
+    if all(Path(mark).exists() for mark in MARKS):
+        enter("stylerl")
+        import_module("flows.commands")
 
 
 def enter(command: str, instead: str = "") -> None:

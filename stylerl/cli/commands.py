@@ -1,123 +1,23 @@
-"""Every command of `stylerl`.  `stylerl COMMAND --help` explains each one.
+"""The commands of the library.  `stylerl COMMAND --help` explains each one.
 
-options.py says how a command is declared.
+options.py says how a command is declared; flows/commands.py adds those of a
+checkout, `run` and `serve`.
 """
 
 import argparse
 import getpass
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
 from stylerl.cli.options import CHANGES, changes, command, option, parser
-from stylerl.errors import DataError, StylerlError, require
+from stylerl.errors import DataError, require
 
 __all__ = ["parser"]  # of all commands, which are registered here
 DATA = Path("data")
 LOCK = Path("requirements.lock")
-
-
-def _enter(command: str) -> None:
-    """Enter the checkout, if the packages that its flows need are there."""
-    from stylerl.pipeline import workspace
-
-    checkout.enter(command)
-    require("pipeline", *workspace.TOOLS)
-
-
-@contextmanager
-def _prefect() -> Iterator[None]:
-    """A Prefect server, which has heard everything before it goes.
-
-    While it starts, what a run needs is imported: both take seconds.
-    """
-    from stylerl.pipeline import process, workspace
-    from stylerl.pipeline import server as api
-
-    workspace.check_writable(api.home())
-    with api.server(private=True) as wait_for_it:
-        with process.importing():
-            import_module("flows.rlhf")
-            from prefect.events.worker import EventsWorker
-            from prefect.logging.handlers import APILogWorker
-
-            from stylerl.pipeline import store, tracking
-
-            store.best_effort(tracking.connect)
-        wait_for_it()
-        try:
-            yield
-        except StylerlError:
-            raise
-        except Exception:  # of Prefect, say: did the disk fill up under it?
-            workspace.check_writable(api.home())
-            raise
-        finally:
-            APILogWorker.drain_all(timeout=10)
-            EventsWorker.drain_all(timeout=10)
-
-
-@command(
-    "run",
-    *CHANGES,
-)
-def _run(options: argparse.Namespace) -> None:
-    """Run the whole flow; what is up to date is not run again.
-
-    Run the flow: filter, label, sft, reward, ppo, evaluate, report. Only
-    what has changed since the last run is run again. The Prefect server of
-    `make serve`, or the one that PREFECT_API_URL names, is used; without
-    either the run has its own, and `make serve` shows it later.
-
-    examples:
-      stylerl run                          params.yaml as it is
-      stylerl run --preset smoke           two minutes, to see it run
-      stylerl run --set ppo.kl_coef=0.1    ppo runs again, and what follows
-    """
-    from rich.console import Console
-
-    from stylerl.pipeline import preflight, workspace
-    from stylerl.report import summary
-
-    _enter("stylerl run")
-    values = changes(options.set)
-    preflight.check_files(workspace.resolve(options.preset, values))
-    with _prefect():
-        from flows.rlhf import rlhf
-
-        metrics = rlhf(options.preset, values)
-    console = Console()
-    console.print(summary.headline(metrics))
-    console.print(summary.rich_table(metrics))
-    console.print(summary.external_linters(metrics))
-    console.print(summary.long_bodies(metrics), summary.basis(metrics))
-    if metrics["promotion"]:
-        console.print(metrics["promotion"], highlight=False, markup=False)
-    console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")
-    console.print("MLflow   make ui, then the link that it prints")
-
-
-@command("serve")
-def _serve(_: argparse.Namespace) -> None:
-    """Offer the flow as deployments of a Prefect server.
-
-    Serve the deployments rlhf/full and rlhf/smoke until Ctrl-C. A Prefect
-    server is started on http://127.0.0.1:4200 where none answers, and ends
-    with it.
-
-    examples, from another shell in the same folder:
-      prefect deployment run rlhf/full --watch
-      prefect deployment run rlhf/full -p preset=gpu
-    """
-    from stylerl.cli import serve
-
-    checkout.enter("stylerl serve")
-    serve.run()
 
 
 @command(

@@ -22,7 +22,7 @@ from stylerl.lm import models
 from stylerl.skill import sandbox
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
-EXTRAS = ("pipeline", "sandbox")  # of pyproject.toml; dev is ours
+EXTRAS = ("train", "pipeline", "sandbox")  # of pyproject.toml
 # What a tokenizer must give back.
 WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}

@@ -24,8 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # of any locale
             stream.reconfigure(errors="backslashreplace")
     try:
-        from stylerl.cli import commands
+        from stylerl.cli import checkout, commands
 
+        checkout.add_commands(sys.argv[1:] if arguments is None else arguments)
         options = commands.parser().parse_args(arguments)
         code = int(options.command(options) or 0)
         sys.stdout.flush()
@@ -36,6 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         silence()
         return READER_LEFT
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("stylerl", "flows"):
+            raise
+        say(
+            f"this needs {error.name}, which is not installed: "
+            "pip install 'stylerl[train]'"
+        )
+        return 2
     except (StylerlError, OSError) as error:
         if isinstance(error, OSError):  # it may be the output's
             silence()

@@ -1,8 +1,8 @@
 """The wheel, installed where there is no checkout and no pipeline.
 
-A fresh environment gets the wheel, and of this one's packages those that the
-wheel's base requirements lead to and no other: what `pip install stylerl`
-would bring, without the download.
+A fresh environment gets the wheel, and of this one's packages those that its
+requirements lead to and no other: what `pip install 'stylerl[train]'` would
+bring, or `pip install stylerl`, without the download.
 """
 
 import os
@@ -66,12 +66,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin/ of an environment with the wheel and its base."""
+    """The bin/ of an environment with the wheel and what trains."""
     folder = tmp_path_factory.mktemp("environment") / "venv"
+    return install(wheel, required(wheel, "", "train"), folder)
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin/ of an environment with the wheel and its base alone."""
+    folder = tmp_path_factory.mktemp("bare") / "venv"
+    return install(wheel, required(wheel, ""), folder)
+
+
+def install(wheel: Path, needed: list[Requirement], folder: Path) -> Path:
+    """Make an environment; its bin/."""
     command = [sys.executable, "-m", "venv", "--without-pip", folder]
     subprocess.run(command, check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for name in closure(base(wheel)):
+    for name in closure(needed):
         for file in metadata.files(name) or ():
             here = packages / file.parts[0]
             if file.parts[0] not in ("..", "__pycache__") and not (
@@ -92,19 +104,24 @@ def pip(*arguments: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def base(wheel: Path) -> list[Requirement]:
-    """What the wheel requires without any extra."""
+def required(wheel: Path, *extras: str) -> list[Requirement]:
+    """What the wheel requires, by an extra or, of "", without any."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith("/METADATA"))
         headers = Parser().parsestr(archive.read(name).decode())
-    required = map(Requirement, headers.get_all("Requires-Dist", []))
-    return [each for each in required if "extra" not in str(each.marker)]
+    return [
+        each
+        for each in map(Requirement, headers.get_all("Requires-Dist", []))
+        for extra in extras
+        if (not each.marker and not extra)
+        or (each.marker and extra and each.marker.evaluate({"extra": extra}))
+    ]
 
 
-def closure(required: list[Requirement]) -> set[str]:
+def closure(needed: list[Requirement]) -> set[str]:
     """The names of all distributions that these lead to."""
     found: set[tuple[str, str]] = set()
-    waiting = [(each, extra) for each in required for extra in all_of(each)]
+    waiting = [(each, extra) for each in needed for extra in all_of(each)]
     while waiting:
         requirement, extra = waiting.pop()
         key = (canonicalize_name(requirement.name), extra)
@@ -112,9 +129,9 @@ def closure(required: list[Requirement]) -> set[str]:
             continue
         found.add(key)
         for line in metadata.requires(key[0]) or ():
-            needed = Requirement(line)
-            if not needed.marker or needed.marker.evaluate({"extra": extra}):
-                waiting += [(needed, each) for each in all_of(needed)]
+            other = Requirement(line)
+            if not other.marker or other.marker.evaluate({"extra": extra}):
+                waiting += [(other, each) for each in all_of(other)]
     return {name for name, _ in found}
 
 
@@ -153,19 +170,26 @@ def test_the_wheel_holds_one_package(wheel: Path) -> None:
         assert {n for n in names if n.endswith(f".{suffix}")} == expected
 
 
-def test_the_base_brings_no_pipeline(wheel: Path) -> None:
-    names = closure(base(wheel))
+def test_what_trains_brings_no_pipeline(wheel: Path) -> None:
+    assert closure(required(wheel, "")) == {
+        *("flake8", "mccabe", "pycodestyle", "pyflakes", "pyyaml", "tqdm"),
+    }
+    names = closure(required(wheel, "", "train"))
     assert {"torch", "flake8", "transformers"} <= names
     assert (
         names & {*PIPELINE, "trl", "datasets", "distributed", "peft"} == set()
     )
 
 
-def test_judge(environment: Path, tmp_path: Path) -> None:
+def test_the_judge_needs_no_torch(bare: Path, tmp_path: Path) -> None:
     (tmp_path / "rough.py").write_text("x=1\n")
-    done = run(environment, tmp_path, "stylerl", "judge", "rough.py")
+    done = run(bare, tmp_path, "stylerl", "judge", "rough.py")
     assert done.returncode == 1, done.stderr
     assert "E225" in done.stdout
+    done = run(bare, tmp_path, "stylerl", "complete", "x", "--model", ".")
+    assert done.returncode == 2
+    assert done.stderr.endswith("pip install 'stylerl[train]'\n")
+    assert done.stderr.count("\n") == 1
 
 
 def test_complete(
@@ -223,7 +247,7 @@ def test_in_a_checkout_the_missing_extra_is_named(
     environment: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "dvc.yaml").touch()
-    (tmp_path / "flows").mkdir()
+    shutil.copytree(ROOT / "flows", tmp_path / "flows")
     commands = ["run --preset smoke", "serve"]
     assert refusals(environment, tmp_path, commands) == 2 * [
         "stylerl: this needs prefect, which is not installed: pip install "

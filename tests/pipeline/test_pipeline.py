@@ -37,9 +37,9 @@ from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
+from flows.commands import prefect_session, refuse_pooled
 from flows.rlhf import rlhf
 from stylerl import config, storage
-from stylerl.cli import commands, serve
 from stylerl.errors import (
     ConfigError,
     DataError,
@@ -618,7 +618,7 @@ def test_a_server_that_fails_may_have_no_room(
     monkeypatch.setattr("stylerl.pipeline.server.server", lambda **_: none)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        with pytest.raises(raised), commands._prefect():
+        with pytest.raises(raised), prefect_session():
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
             raise RuntimeError("500 Internal Server Error")
     finally:
@@ -766,12 +766,12 @@ def test_a_deployment_of_a_work_pool_is_not_served(
     server: pytest.MonkeyPatch,
 ) -> None:
     with get_client(sync_client=True) as client:
-        serve.refuse_pooled("rlhf/smoke")  # there is none
+        refuse_pooled("rlhf/smoke")  # there is none
         client.create_work_pool(WorkPoolCreate(name="pool", type="process"))
         flow = client.create_flow(rlhf)
         client.create_deployment(flow, "full", work_pool_name="pool")
         with pytest.raises(StylerlError, match="rlhf/full belongs to pool"):
-            serve.refuse_pooled("rlhf/full")
+            refuse_pooled("rlhf/full")
 
 
 def test_a_worker_of_a_work_pool_runs_the_flow(

@@ -1,0 +1,153 @@
+"""The commands that a checkout adds to `stylerl`: `run` and `serve`."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+from stylerl.cli.options import CHANGES, changes, command
+from stylerl.errors import StylerlError, require
+
+DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
+
+
+@command(
+    "run",
+    *CHANGES,
+)
+def _run(options: argparse.Namespace) -> None:
+    """Run the whole flow; what is up to date is not run again.
+
+    Run the flow: filter, label, sft, reward, ppo, evaluate, report. Only
+    what has changed since the last run is run again. The Prefect server of
+    `make serve`, or the one that PREFECT_API_URL names, is used; without
+    either the run has its own, and `make serve` shows it later.
+
+    examples:
+      stylerl run                          params.yaml as it is
+      stylerl run --preset smoke           two minutes, to see it run
+      stylerl run --set ppo.kl_coef=0.1    ppo runs again, and what follows
+    """
+    from rich.console import Console
+
+    from stylerl.pipeline import preflight, workspace
+    from stylerl.report import summary
+
+    require("pipeline", *workspace.TOOLS)
+    values = changes(options.set)
+    preflight.check_files(workspace.resolve(options.preset, values))
+    with prefect_session():
+        from flows.rlhf import rlhf
+
+        metrics = rlhf(options.preset, values)
+    console = Console()
+    console.print(summary.headline(metrics))
+    console.print(summary.rich_table(metrics))
+    console.print(summary.external_linters(metrics))
+    console.print(summary.long_bodies(metrics), summary.basis(metrics))
+    if metrics["promotion"]:
+        console.print(metrics["promotion"], highlight=False, markup=False)
+    console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")
+    console.print("MLflow   make ui, then the link that it prints")
+
+
+@contextmanager
+def prefect_session() -> Iterator[None]:
+    """A Prefect server, which has heard everything before it goes.
+
+    While it starts, what a run needs is imported: both take seconds.
+    """
+    from stylerl.pipeline import process, workspace
+    from stylerl.pipeline import server as api
+
+    workspace.check_writable(api.home())
+    with api.server(private=True) as wait_for_it:
+        with process.importing():
+            import_module("flows.rlhf")
+            from prefect.events.worker import EventsWorker
+            from prefect.logging.handlers import APILogWorker
+
+            from stylerl.pipeline import store, tracking
+
+            store.best_effort(tracking.connect)
+        wait_for_it()
+        try:
+            yield
+        except StylerlError:
+            raise
+        except Exception:  # of Prefect, say: did the disk fill up under it?
+            workspace.check_writable(api.home())
+            raise
+        finally:
+            APILogWorker.drain_all(timeout=10)
+            EventsWorker.drain_all(timeout=10)
+
+
+@command("serve")
+def _serve(_: argparse.Namespace) -> None:
+    """Offer the flow as deployments of a Prefect server.
+
+    Serve the deployments rlhf/full and rlhf/smoke until Ctrl-C. A Prefect
+    server is started on http://127.0.0.1:4200 where none answers, and ends
+    with it. A server on which the deployments belong to a work pool
+    (prefect.yaml) is left as it is.
+
+    examples, from another shell in the same folder:
+      prefect deployment run rlhf/full --watch
+      prefect deployment run rlhf/full -p preset=gpu
+      prefect deployment run rlhf/full -p 'params={"ppo.kl_coef": 0.1}'
+    """
+    from stylerl.pipeline import server as api
+    from stylerl.pipeline import workspace
+
+    require("pipeline", *workspace.TOOLS)
+    workspace.check_writable(api.home())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
+    try:
+        with api.server() as wait_for_it:
+            wait_for_it()
+            _serve_deployments()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+
+
+def _serve_deployments() -> None:
+    import prefect
+    from prefect.deployments.runner import RunnerDeployment
+
+    from flows.rlhf import rlhf
+
+    for name in DEPLOYMENTS:
+        refuse_pooled(f"{rlhf.name}/{name}")
+    deployments = (
+        RunnerDeployment.from_flow(rlhf, name, parameters={"preset": preset})
+        for name, preset in DEPLOYMENTS.items()
+    )
+    prefect.serve(*deployments, limit=1)
+
+
+def refuse_pooled(name: str) -> None:
+    """Raise StylerlError where a work pool has this deployment already.
+
+    Prefect would serve it all the same, and then not find its code.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    from stylerl.pipeline.server import url
+
+    with get_client(sync_client=True) as client:
+        try:
+            pool = client.read_deployment_by_name(name).work_pool_name
+        except ObjectNotFound:
+            return
+    if pool:
+        raise StylerlError(
+            f"a deployment may be served only where no work pool has it; "
+            f"{name} belongs to {pool} on {url()}: start `prefect worker "
+            f"start --pool {pool}`, or `prefect deployment delete {name}`"
+        )
