@@ -114,7 +114,7 @@ def test_an_extra_that_is_not_installed_fails_only_what_needs_it(monkeypatch):
 
     base = doctor.check_packages()
     assert base.status is Status.OK
-    assert "with sandbox" in base.detail
+    assert "with train, sandbox" in base.detail
     assert "not installed: stylerl[pipeline]" in base.detail
 
     checkout = doctor.check_packages(needed="pipeline")
