@@ -44,7 +44,7 @@ from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
 LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
-PART = 4  # labels, or pairs, at once on a CPU, for memory's sake
+PART = 4  # texts at once on a CPU, for memory's sake
 PULL = 0.01  # of the pairwise rewards towards 0
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 
@@ -156,7 +156,7 @@ def train_pairwise(
         trainer = RewardTrainer(
             model=model,
             args=Arguments(
-                **_arguments(config, seed, Path(scratch)),
+                **_arguments(config, seed, Path(scratch), texts=2),
                 max_length=None,
                 remove_unused_columns=False,  # "length" groups the batches
                 center_rewards_coefficient=PULL,
@@ -171,17 +171,18 @@ def train_pairwise(
 
 
 def _arguments(
-    config: RewardConfig, seed: int, scratch: Path
+    config: RewardConfig, seed: int, scratch: Path, texts: int = 1
 ) -> dict[str, Any]:
     """The shared settings; on a CPU, a step's batch in equal parts.
 
     The activations of a batch are most of the memory, and rows of like
-    length in small parts are padded less.
+    length, of so many texts each, in small parts are padded less.
     """
     settings = training.training_arguments(config, seed, scratch)
     if not torch.cuda.is_available():
         size = config.batch_size
-        rows = max(n for n in range(1, PART + 1) if size % n == 0)
+        parts = range(1, PART // texts + 1)
+        rows = max(n for n in parts if size % n == 0)
         settings["per_device_train_batch_size"] = rows
         settings["gradient_accumulation_steps"] = size // rows
     return settings
