@@ -1,4 +1,4 @@
-"""PPO by each reward, TRL's RLOO and RAFT, from one SFT on one budget.
+"""PPO by each reward, RLOO, RAFT, DPO and APO, from one SFT on one budget.
 
     python benchmarks/bench_baselines.py [--scale default|small]
                                          [--split test|valid]
@@ -15,11 +15,15 @@ the same number of episodes and the settings of params.yaml:
                  defaults where params.yaml has no such setting
     RAFT         of GENERATIONS completions of each prompt the best by the
                  reward of params.yaml, then SFT on these; again and again
+    DPO, APO     TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
+                 what SFT wrote and the same after the fixer
 
 RAFT (Dong et al., arXiv 2304.06767; as a baseline of RL, arXiv 2504.11343)
 takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
-asks what choosing is worth without a policy gradient.  RLOO (Ahmadian et al.,
-arXiv 2402.14740) compares GENERATIONS completions of a prompt, where PPO
+asks what choosing is worth without a policy gradient.  DPO (Rafailov et al.,
+arXiv 2305.18290) and APO (D'Oosterlinck et al., arXiv 2408.06266) learn to
+write as the fixer does, which is there at inference as well.  RLOO (Ahmadian
+et al., arXiv 2402.14740) compares GENERATIONS completions of a prompt, where PPO
 compares ppo.group_size by default.  The learning rate of both is PPO's and
 not tuned for them.  Each model is kept in checkpoints/baselines/ under the
 key of the stage `ppo`: a call trains what is missing there, and no more with
@@ -35,7 +39,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +52,7 @@ from stylerl.cli import evaluate_command
 from stylerl.config import Params
 from stylerl.data.places import places_of_labels
 from stylerl.evaluation.measurement.generations import LoadedModel
+from stylerl.judge import Judge, fixer
 from stylerl.lm import batching
 from stylerl.lm.models import save_model
 from stylerl.lm.sampling import Completions, generate, whole_lines
@@ -55,6 +60,7 @@ from stylerl.pipeline import graph
 from stylerl.ppo import PPOTrainer, formulas
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
+from stylerl.supervised.training import MergeAdapters
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 FILTER = Path("artifacts/filter")
@@ -62,6 +68,8 @@ LABELS = Path("artifacts/label/labels.parquet")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 MODELS, LOG = Path("checkpoints/baselines"), "log.json"
 GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
+PAIRS = 8  # of DPO's optimiser steps, which read two texts for each
+COLD = (0.2, 0.01)  # temperatures that people decode at, the second greedy
 STYLES = ("classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
     "ppo.updates": 2,
@@ -100,6 +108,11 @@ def main() -> None:
     folders = [SFT, POLICY, *(kept / name for name in contenders)]
     with tempfile.TemporaryDirectory() as scratch:
         found = evaluate_command.run(folders, params, Path(scratch))
+        for heat in COLD:  # what choosing a temperature is worth
+            cold = config.override(params, {"evaluate.temperature": heat})
+            found += f"\nAt temperature {heat}:\n\n" + evaluate_command.run(
+                [SFT, POLICY], cold, Path(scratch, str(heat))
+            )
     text = report(found, logs, params)
     print(text)
     storage.write_text(RESULTS, text)
@@ -132,6 +145,8 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
     return {f"PPO, {style}": by(style) for style in STYLES} | {
         "TRL RLOO": lambda: run_rloo(params),
         "RAFT": lambda: run_raft(params),
+        "DPO": lambda: run_dpo(params, "sigmoid"),
+        "APO": lambda: run_dpo(params, "apo_zero"),
     }
 
 
@@ -158,13 +173,11 @@ def run_rloo(params: Params) -> LoadedModel:
 
     settings, ours = params.ppo, untrained(params)
     tokenizer = ours.tokenizer
-    begin = tokenizer.bos_token or tokenizer.eos_token  # as encode_prompt
+    given = {as_given(ours, prompt): prompt for prompt in ours.prompts}
     minibatch = settings.batch_size // settings.num_minibatches
 
     def reward(prompts: list[str], **sampled: Any) -> list[float]:
-        return trl_rewards(
-            ours, [p.removeprefix(begin) for p in prompts], **sampled
-        )
+        return trl_rewards(ours, [given[p] for p in prompts], **sampled)
 
     # As many steps on as many episodes as ours.
     with tempfile.TemporaryDirectory() as folder:
@@ -172,9 +185,7 @@ def run_rloo(params: Params) -> LoadedModel:
             model=ours.policy.model,
             processing_class=tokenizer,
             reward_funcs=reward,
-            train_dataset=Dataset.from_dict(
-                {"prompt": [begin + prompt for prompt in ours.prompts]}
-            ),
+            train_dataset=Dataset.from_dict({"prompt": [*given]}),
             args=RLOOConfig(
                 output_dir=folder,
                 per_device_train_batch_size=minibatch,
@@ -193,20 +204,117 @@ def run_rloo(params: Params) -> LoadedModel:
                 warmup_steps=formulas.WARMUP,
                 max_grad_norm=MAX_GRAD_NORM,
                 adam_epsilon=ADAM_EPS,
-                gradient_checkpointing=False,
-                bf16=ours.compute.bf16,
-                use_cpu=not torch.cuda.is_available(),
-                seed=params.seed,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
+                **plain(params, ours),
             ),
+            callbacks=merging(ours),
         )
         trainer.train()
         model: Any = trainer.accelerator.unwrap_model(
             trainer.model, keep_fp32_wrapper=False
         )
     return LoadedModel(model.eval(), tokenizer)
+
+
+def as_given(ours: PPOTrainer, prompt: str) -> str:
+    """A prompt as our sampler gives it: begun, and below what is above it."""
+    return str(ours.tokenizer.decode(ours.sampler.encode(prompt)))
+
+
+def plain(params: Params, ours: PPOTrainer) -> dict[str, Any]:
+    """Settings of TRL's trainers that have no counterpart in ours."""
+    return {
+        "gradient_checkpointing": False,
+        "bf16": ours.compute.bf16,
+        "use_cpu": not torch.cuda.is_available(),
+        "seed": params.seed,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
+def merging(ours: PPOTrainer) -> list[MergeAdapters]:
+    """Let the model compute with its adapters after each step, if any."""
+    adapters = ours.policy.adapters
+    return [MergeAdapters(adapters)] if adapters else []
+
+
+def run_dpo(params: Params, loss: str) -> LoadedModel:
+    """TRL's trainer on what the model wrote and what the fixer made of it."""
+    from datasets import Dataset
+    from trl import DPOConfig, DPOTrainer
+
+    settings, ours = params.ppo, untrained(params)
+    tokenizer = ours.tokenizer
+    prompts = [p for p in ours.prompts for _ in range(GENERATIONS)]
+    sampled = generate(
+        ours.policy.model,
+        tokenizer,
+        prompts,
+        **settings.sampling,
+        seed=draws.seed_of(params.seed, "autofix"),
+        batch_size=settings.batch_size,
+        bf16=ours.compute.bf16,
+        encode=ours.sampler.encode,
+    )
+    written = [
+        pair
+        for *pair, done in zip(
+            prompts, sampled.texts, sampled.finished, strict=True
+        )
+        if done
+    ]
+    judge = ours.sampler.grader.judge
+    rows = autofix_pairs(written, judge)
+    given = {prompt: as_given(ours, prompt) for prompt in ours.prompts}
+    # As many steps as ours.
+    steps = settings.num_minibatches * settings.update_epochs
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = DPOTrainer(
+            model=ours.policy.model,
+            processing_class=tokenizer,
+            train_dataset=Dataset.from_list(
+                [row | {"prompt": given[row["prompt"]]} for row in rows]
+            ),
+            args=DPOConfig(
+                output_dir=folder,
+                loss_type=[loss],
+                per_device_train_batch_size=PAIRS,
+                max_steps=settings.updates * steps,
+                learning_rate=settings.learning_rate,
+                lr_scheduler_type="linear",
+                warmup_steps=formulas.WARMUP,
+                max_grad_norm=MAX_GRAD_NORM,
+                adam_epsilon=ADAM_EPS,
+                max_length=None,
+                precompute_ref_log_probs=True,
+                **plain(params, ours),
+            ),
+            callbacks=merging(ours),
+        )
+        trainer.train()
+        model: Any = trainer.accelerator.unwrap_model(
+            trainer.model, keep_fp32_wrapper=False
+        )
+    return LoadedModel(model.eval(), tokenizer)
+
+
+def autofix_pairs(
+    written: Sequence[Sequence[str]], judge: Judge
+) -> list[dict[str, str]]:
+    """Prompt, chosen and rejected of each completion that the fixer changes.
+
+    Args:
+        written: prompts and completions.
+        judge: with the places of the prompts.
+    """
+    items = [(judge.places.get(p), p, text) for p, text in written]
+    fixed = fixer.fix(items, judge)
+    return [
+        {"prompt": prompt, "chosen": better, "rejected": text}
+        for (prompt, text), better in zip(written, fixed, strict=True)
+        if better != text
+    ]
 
 
 def trl_rewards(
@@ -268,6 +376,7 @@ def run_raft(params: Params) -> LoadedModel:
             seed=draws.seed_of(params.seed, "raft", update),
             batch_size=settings.batch_size,
             bf16=ours.compute.bf16,
+            encode=ours.sampler.encode,
         )
         totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
         best = best_of_each(totals, GENERATIONS)
@@ -280,6 +389,7 @@ def run_raft(params: Params) -> LoadedModel:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
             optimizer.step()
+            ours.policy.merge()
             schedule.step()
     return LoadedModel(model.eval(), ours.tokenizer)
 
@@ -331,7 +441,7 @@ def report(
     )
     return "\n".join(
         [
-            "# PPO by each reward, TRL's RLOO, and RAFT",
+            "# PPO by each reward, RLOO, RAFT, DPO and APO",
             "",
             f"{datetime.date.today()}, {platform.machine()}, "
             f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "

@@ -94,13 +94,13 @@ def train_with_progress(
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_Progress(stage, log))
     if adapters is not None:
-        trainer.add_callback(_Merge(adapters))
+        trainer.add_callback(MergeAdapters(adapters))
     loss = float(trainer.train().training_loss)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss
 
 
-class _Merge(TrainerCallback):
+class MergeAdapters(TrainerCallback):
     """Lets the model compute with what its adapters have learnt."""
 
     def __init__(self, adapters: Adapters) -> None:

@@ -1,4 +1,4 @@
-"""RAFT, a baseline of the benchmarks: the choice, and the loss on it."""
+"""The rivals of the benchmarks: RAFT's choice and its loss, DPO's pairs."""
 
 import math
 
@@ -7,7 +7,8 @@ import torch
 from conftest import build_llama
 
 from benchmarks import bench_baselines as bench
-from stylerl.config import PPOConfig
+from stylerl.config import JudgeConfig, PPOConfig
+from stylerl.judge import Judge
 from stylerl.lm.sampling import Completions, generate, response_logprobs
 from stylerl.ppo import PPOTrainer, by_reward
 
@@ -56,6 +57,33 @@ def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
         trainer_state=None,
     )
     assert found == [3.0, 1.5, 0.0]
+
+
+def test_the_fixer_s_own_text_is_preferred() -> None:
+    judge = Judge(JudgeConfig())
+    written = [
+        ("def f(a):", "\n    return  a\n"),
+        ("def g(a):", "\n    return a\n"),  # as the fixer has it
+    ]
+    assert bench.autofix_pairs(written, judge) == [
+        {
+            "prompt": "def f(a):",
+            "chosen": "\n    return a\n",
+            "rejected": "\n    return  a\n",
+        }
+    ]
+
+
+def test_a_prompt_is_given_as_our_sampler_gives_it(tokenizer) -> None:
+    trainer = PPOTrainer(
+        PPOConfig(batch_size=4, num_minibatches=1),
+        policy=build_llama(len(tokenizer)),
+        tokenizer=tokenizer,
+        grader=by_reward(lambda prompts, texts: [0.0] * len(texts)),
+        prompts=["x = 1"],
+    )
+    text = bench.as_given(trainer, "x = 1")
+    assert tokenizer.encode(text) == trainer.sampler.encode("x = 1")
 
 
 def test_every_token_of_a_response_is_learnt_and_none_of_a_prompt(
