@@ -23,8 +23,8 @@ takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
 asks what choosing is worth without a policy gradient.  DPO (Rafailov et al.,
 arXiv 2305.18290) and APO (D'Oosterlinck et al., arXiv 2408.06266) learn to
 write as the fixer does, which is there at inference as well.  RLOO (Ahmadian
-et al., arXiv 2402.14740) compares GENERATIONS completions of a prompt, where PPO
-compares ppo.group_size by default.  The learning rate of both is PPO's and
+et al., arXiv 2402.14740) compares GENERATIONS completions of a prompt, where
+PPO compares ppo.group_size by default.  The learning rate of both is PPO's and
 not tuned for them.  Each model is kept in checkpoints/baselines/ under the
 key of the stage `ppo`: a call trains what is missing there, and no more with
 --train, so that two of them share the work of two cores.  `stylerl evaluate`
@@ -51,6 +51,7 @@ from stylerl import config, draws, storage
 from stylerl.cli import evaluate_command
 from stylerl.config import Params
 from stylerl.data.places import places_of_labels
+from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
 from stylerl.lm import batching
@@ -266,6 +267,8 @@ def run_dpo(params: Params, loss: str) -> LoadedModel:
     ]
     judge = ours.sampler.grader.judge
     rows = autofix_pairs(written, judge)
+    if not rows:
+        raise DataError("DPO needs pairs; the fixer changed no completion")
     given = {prompt: as_given(ours, prompt) for prompt in ours.prompts}
     # As many steps as ours.
     steps = settings.num_minibatches * settings.update_epochs
