@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,10 @@ REFUSALS = {
     errno.EROFS: "the disk is read-only; work in a folder of your own",
     errno.EACCES: "the folder does not permit it; work in one of your own",
     errno.EPERM: "the system does not permit it; work in a folder of your own",
+    errno.EEXIST: "a file stands where a folder must be; move it",
+    errno.ENOTDIR: "a file stands where a folder must be; move it",
+    errno.EISDIR: "a folder stands where a file must be; move it",
+    errno.EBUSY: "something is mounted there; take another place",
 }
 SQLITE = {
     "database or disk is full": errno.ENOSPC,
@@ -56,7 +61,9 @@ def replacing(path: Path) -> Iterator[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             yield scratch
             _flush(scratch)
-            if path.is_dir():
+            if path.is_symlink():  # what it leads to stays
+                path.unlink()
+            elif path.is_dir():
                 shutil.rmtree(path)
             os.replace(scratch, path)
     except BaseException:
@@ -66,6 +73,20 @@ def replacing(path: Path) -> Iterator[Path]:
             else:
                 scratch.unlink(missing_ok=True)
         raise
+
+
+def rehearse(path: Path) -> None:
+    """Try whether a file or folder can be written; nothing is left.
+
+    Raises:
+        DiskError: it cannot.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if os.path.ismount(path):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
 
 @contextmanager
@@ -161,7 +182,7 @@ def read_json_lines(
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise DataError(
@@ -169,12 +190,14 @@ def read_json_lines(
             )
         for alias, name in (aliases or {}).items():
             if alias in row:
-                row.setdefault(name, row[alias])
+                row[name] = row[alias]
         for name, kind in kinds.items():
             if not isinstance(row.get(name), kind):
+                called = {v: k for k, v in (aliases or {}).items() if k in row}
                 raise DataError(
-                    f"{where} must have {', '.join(kinds)}; its {name} must "
-                    f"be a {kind.__name__}, and is {row.get(name)!r}"
+                    f"{where} must have {', '.join(kinds)}; its "
+                    f"{called.get(name, name)} must be a {kind.__name__}, and "
+                    f"is {row.get(name)!r:.80}: {remedy}"
                 )
         found.append((where, row))
     return found

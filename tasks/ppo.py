@@ -57,7 +57,7 @@ def main() -> None:
             pass
         trainer.save_policy(FOLDER)
         return
-    models.rehearse_saving(SFT, FOLDER)
+    models.rehearse_saving(SFT, [FOLDER], [METRICS, UPDATES])
     with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
         run.log_tag("judge", Judge(params.judge).identity)
         trainer = make_trainer(params)

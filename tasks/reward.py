@@ -26,7 +26,9 @@ CALIBRATION = Path("metrics/reward_calibration.csv")
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
-    models.rehearse_saving(params.reward.base, CLASSIFIER)
+    models.rehearse_saving(
+        params.reward.base, [CLASSIFIER, PAIRWISE], [METRICS, CALIBRATION]
+    )
     judge = Judge(params.judge)
     with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
         run.log_tag("judge", judge.identity)

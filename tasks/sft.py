@@ -17,7 +17,7 @@ METRICS = Path("metrics/sft.json")
 def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
-    models.rehearse_saving(params.sft.base, FOLDER)
+    models.rehearse_saving(params.sft.base, [FOLDER], [METRICS])
     labels = storage.read_table(LABELS)
     above = {}
     if params.sft.context:

@@ -74,11 +74,13 @@ def _collect(options: argparse.Namespace) -> None:
         # requirements.lock names the packages
         checkout.enter("stylerl collect", instead="--source path or hub")
         files = sources.environment_files(LOCK, skipped)
-    count = sources.collect(files, options.source, DATA)
-    print(f"{count} files in {DATA}/")
-    for reason, number in skipped.most_common():
-        if number:
-            print(f"left out: {number} {reason}")
+    try:
+        count = sources.collect(files, options.source, DATA)
+        print(f"{count} files in {DATA}/")
+    finally:
+        for reason, number in skipped.most_common():
+            if number:
+                print(f"left out: {number} {reason}")
 
 
 @command(

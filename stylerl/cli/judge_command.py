@@ -225,11 +225,12 @@ def read(path: str) -> bytes:
 
 
 def as_json(path: str, verdict: Verdict) -> str:
-    """One line: path, parsed, compliant, score, violations."""
+    """One line: path, parsed and why not, compliant, score, violations."""
     return json.dumps(
         {
             "path": path,
             "parsed": verdict.parsed,
+            "reason": verdict.reason,
             "compliant": verdict.compliant,
             "score": verdict.score,
             "violations": [found._asdict() for found in verdict.violations],

@@ -189,6 +189,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         )
     allowed = typing.get_args(hint) or (hint,)
     value = _number(value, allowed)
+    if int in allowed and float not in allowed and type(value) is float:
+        value = int(value) if value.is_integer() else value  # DVC's 10.0
     if float in allowed and type(value) is int and abs(value) < 2**1023:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int

@@ -20,6 +20,7 @@ import os
 import re
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -259,7 +260,9 @@ def _table_files(
         for file in _with_text(rows, path.name.partition(".")[0], skipped):
             texts += 1
             yield file
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+    except (
+        *(OSError, EOFError, ValueError, RecursionError, zlib.error),
+    ) as error:
         raise DataError(
             f"cannot read {path}: {error}; it must be JSON lines, or a "
             "parquet table"
@@ -286,17 +289,26 @@ def _json_rows(path: Path) -> Iterator[Any]:
     """The values of JSON lines, or of one list; None for a line that is no
     JSON."""
     opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", errors="replace") as lines:
-        if lines.read(1) == "[":
-            lines.seek(0)
-            yield from json.load(lines)
-            return
+    with opened(path, "rb") as lines:
+        first = next(filter(bytes.strip, lines), b"").lstrip(b"\xef\xbb\xbf")
         lines.seek(0)
-        for line in filter(str.strip, lines):
+        if first.lstrip().startswith(b"[") and not _rows_of_lists(first):
+            yield from json.loads(lines.read())
+            return
+        for line in filter(bytes.strip, lines):
             try:
-                yield json.loads(line)
+                yield json.loads(line)  # in UTF-8, with a BOM or none
             except (ValueError, RecursionError):
                 yield None
+
+
+def _rows_of_lists(line: bytes) -> bool:
+    """Whether a line is a list, and none of objects: a row, not the table."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False
+    return not any(isinstance(each, dict) for each in row)
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:
@@ -310,7 +322,11 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
     commit = _git(folder, "rev-parse", "HEAD")
     if commit:
+        commit = commit.strip()
         names = _listed(folder)
+        changed = ("status", "--porcelain", "-uno", "--", ".")
+        if _git(folder, *changed):
+            commit += ", changed since"
         untracked = _listed(folder, "--others", "--exclude-standard")
         skipped["not tracked by git"] += len(untracked)
     else:
@@ -329,7 +345,7 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         if isinstance(content, str):
             skipped[content] += 1
         else:
-            origin = (root.name, (commit or "").strip(), "")
+            origin = (root.name, commit or "", "")
             yield SourceFile(*origin, name, content)
 
 
@@ -363,8 +379,13 @@ def _git(folder: Path, *arguments: str) -> str | None:
     another one has in the environment; its configuration runs nothing.
 
     Raises:
-        DataError: the folder is a checkout, and there is no git.
+        DataError: the folder is a checkout that cannot be read.
     """
+    places = (folder.resolve(), *folder.resolve().parents)
+    checkout = any(  # the file of a worktree, or a repository
+        (place / ".git").is_file() or (place / ".git/HEAD").exists()
+        for place in places
+    )
     own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     safe = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
     try:
@@ -377,13 +398,18 @@ def _git(folder: Path, *arguments: str) -> str | None:
             check=False,
         )
     except FileNotFoundError as error:
-        places = (folder.resolve(), *folder.resolve().parents)
-        if any((place / ".git").exists() for place in places):
+        if checkout:
             raise DataError(
                 f"{folder} is a git checkout, and there is no git on PATH: "
                 "install it, or copy the files elsewhere"
             ) from error
         return None
+    if done.returncode and checkout:
+        *_, said = done.stderr.strip().splitlines() or ["it gives no reason"]
+        raise DataError(
+            f"{folder} is a git checkout, and git cannot read its commit "
+            f"({said}): commit or mend it, or copy the files elsewhere"
+        )
     return done.stdout if done.returncode == 0 else None
 
 
@@ -425,7 +451,10 @@ def _dataset_files(name: str, skipped: Skipped) -> Iterator[SourceFile]:
             f"the data set {name!r} must have a row; it is empty"
         ) from error
     # ValueError: of a parser
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (
+        *(OSError, ValueError, TypeError),
+        datasets.exceptions.DatasetsError,
+    ) as error:
         raise DataError(
             f"cannot read the data set {name!r}: {error}; check the name and "
             "the network, or collect from --source path"
@@ -437,15 +466,22 @@ def _from_row(row: Any, origin: str, number: int) -> SourceFile | None:
     if not isinstance(row, Mapping):
         return None
     texts = (row.get(column) for column in TEXT_COLUMNS)
-    text = next((t for t in texts if isinstance(t, str | bytes)), None)
+    text = next((t for t in texts if t and isinstance(t, str | bytes)), None)
     if text is None:
         return None
     if isinstance(text, str):
         text = text.encode("utf-8", errors="surrogatepass")
     return SourceFile(
-        str(row.get("repo_name") or origin),
+        _name(row.get("repo_name")) or origin,
         "",
-        str(row.get("license") or ""),
-        str(row.get("path") or f"{number:09d}.py"),
+        _name(row.get("license")),
+        _name(row.get("path")) or f"{number:09d}.py",
         text,
     )
+
+
+def _name(value: Any) -> str:
+    """A row's value as text that can be written; "" for none."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value or "").encode(errors="replace").decode()

@@ -149,7 +149,8 @@ class Ruff:
         given = [path for path in paths if path != "-"]
         exclude = [f"--extend-exclude={p}" for p in self.settings.excluded]
         there = [os.path.abspath(path) for path in given]
-        done = self._run(["--show-files", *exclude, *there])
+        words = ["--show-files", "--no-force-exclude"]
+        done = self._run([*words, *exclude, *there])
         here = os.getcwd()
         found = {
             os.path.relpath(name, here) if name.startswith(here) else name

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.models import context_limit, encode_prompt
 
 
 def encode_document(
@@ -18,8 +18,7 @@ def encode_document(
 
 def token_limit(model: PreTrainedModel, limit: int) -> int:
     """`limit`, or the model's own context where that is shorter."""
-    context = getattr(model.config, "max_position_embeddings", None)
-    return min(limit, context or limit)
+    return min(limit, context_limit(model.config) or limit)
 
 
 def pad_right(

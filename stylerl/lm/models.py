@@ -10,6 +10,7 @@ hidden state works.
 """
 
 import copy
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from safetensors import safe_open
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -35,9 +38,16 @@ from transformers.activations import NewGELUActivation
 from transformers.utils import logging
 
 from stylerl.errors import DiskError, ModelError
-from stylerl.storage import read_json, replacing, write_json, writing
+from stylerl.storage import (
+    read_json,
+    rehearse,
+    replacing,
+    write_json,
+    writing,
+)
 
 PAD_TOKEN = "<|pad|>"
+NO_TEXT = "\U0010ffff"  # no character
 SPACED = "    x  = 1\n\n\ty\n"  # what a tokenizer of code keeps
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
@@ -186,36 +196,54 @@ def save_model(
         write_model(model, tokenizer, scratch, dtype)
 
 
-def rehearse_saving(source: str | Path, folder: Path) -> None:
-    """Try what can fail when a model is saved, before it is trained.
+def rehearse_saving(
+    source: str | Path, folders: Sequence[Path], files: Sequence[Path] = ()
+) -> None:
+    """Try what can fail when models are saved, before they are trained.
 
     Args:
         source: the folder of the model to start from.
-        folder: where the trained one will be written.
+        folders: where the trained ones will be written.
+        files: what else will be.
 
     Raises:
-        DiskError: there is no room for as many weights, or no folder can be
-            written there.
-        ModelError: the tokenizer cannot be loaded.
+        DiskError: there is no room for as many weights, or one of these
+            cannot be written.
+        ModelError: the tokenizer cannot be loaded, or not saved.
     """
-    if folder.exists() and not folder.is_dir():
-        raise DiskError(
-            f"{folder} must be a folder, for the model that is trained; it "
-            "is a file: remove it"
-        )
     tokenizer = load_tokenizer(source)
-    files = Path(source).expanduser().glob("*.safetensors")
-    needed = sum(file.stat().st_size for file in files)
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder.parent).free
-        with TemporaryDirectory(dir=folder.parent, suffix=".partial") as tried:
+    for path in (*folders, *files):
+        rehearse(path)
+    for folder in folders:
+        if folder.exists() and not folder.is_dir():
+            raise DiskError(
+                f"{folder} must be a folder, for the model that is trained; "
+                "it is a file: remove it"
+            )
+    parent = folders[0].parent
+    with (
+        writing(parent),
+        TemporaryDirectory(dir=parent, suffix=".partial") as tried,
+    ):
+        try:
             tokenizer.save_pretrained(tried)
+        except OSError:
+            raise
+        except Exception as error:  # as its files have it
+            raise ModelError(
+                f"a model's tokenizer must be one that can be saved; that of "
+                f"{source} is not ({error}): mend its files"
+            ) from error
+    weights = Path(source).expanduser().glob("*.safetensors")
+    # Twice: a file may hold bf16, and what is trained be fp32.
+    needed = 2 * len(folders) * sum(file.stat().st_size for file in weights)
+    free = shutil.disk_usage(parent).free
     if free < needed:
         raise DiskError(
-            f"a model like {source} takes {needed / 2**30:.2f} GiB; "
-            f"{folder.parent} has {free / 2**30:.2f} GiB left: make room, "
-            "`dvc gc --workspace` drops the results of earlier parameters"
+            f"what is trained from {source} takes up to "
+            f"{needed / 2**30:.2f} GiB; {parent} has {free / 2**30:.2f} GiB "
+            "left: make room, `dvc gc --workspace` drops the results of "
+            "earlier parameters"
         )
 
 
@@ -282,9 +310,19 @@ def positions(name: str | Path, revision: str = "main") -> int | None:
     Raises:
         ModelError: it cannot be found.
     """
-    config = _from_pretrained(AutoConfig, name, revision)
-    limit: int | None = getattr(config, "max_position_embeddings", None)
-    return limit
+    return context_limit(_from_pretrained(AutoConfig, name, revision))
+
+
+def context_limit(config: PreTrainedConfig) -> int | None:
+    """Tokens of a text: a model's positions, or its attention's window.
+
+    Beyond the window a token would not see all that is before it, which
+    neither sampler nor trainer computes.
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    if getattr(config, "use_sliding_window", True):
+        limits.append(getattr(config, "sliding_window", None))
+    return min(filter(None, limits), default=None)
 
 
 def encode_prompt(
@@ -307,10 +345,44 @@ def encode_code(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
     `return "<|im_end|>"` would otherwise hold the token that ends a text.
     """
-    ids: list[int] = tokenizer.encode(
-        text, add_special_tokens=False, split_special_tokens=True
-    )
-    return ids
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        ids: list[int] = tokenizer.encode(
+            text, add_special_tokens=False, split_special_tokens=True
+        )
+        return ids
+    if tokenizer not in _PLAIN:
+        _PLAIN[tokenizer] = _without_control(tokenizer.backend_tokenizer)
+    return list(_PLAIN[tokenizer].encode(text, add_special_tokens=False).ids)
+
+
+_PLAIN: WeakKeyDictionary[PreTrainedTokenizerBase, Tokenizer] = (
+    WeakKeyDictionary()
+)
+
+
+def _without_control(backend: Tokenizer) -> Tokenizer:
+    """A tokenizer's copy that knows no added token but blanks.
+
+    Some are not called special, as Phi-3's `</s>`, which takes the line end
+    after it along.  Those that the vocabulary has are dropped, others get a
+    name that no text has, so that each keeps its id.
+    """
+    parts = json.loads(backend.to_str())
+    known = {
+        token if isinstance(token, str) else token[0]
+        for token in parts["model"]["vocab"]
+    }
+    parts["added_tokens"] = [
+        token
+        if token["content"].isspace()
+        else token | {"content": f"{NO_TEXT}{token['id']}", "special": False}
+        for token in parts["added_tokens"]
+        if token["content"].isspace() or token["content"] not in known
+    ]
+    plain = Tokenizer.from_str(json.dumps(parts))
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:
@@ -351,6 +423,9 @@ def _load_model(
     shape = {} if whole else {"num_labels": 1}
     config = _from_pretrained(AutoConfig, name, revision, **shape)
     disable_dropout(config)
+    config.return_dict = True
+    if whole:  # how we sample is ours to say: the file is not read
+        options["generation_config"] = GenerationConfig()
     model: PreTrainedModel
     model, report = _from_pretrained(
         factory,
@@ -501,7 +576,8 @@ def _from_pretrained(
         said = str(error).strip() or type(error).__name__
         cause = said.splitlines()[0][:300]
         raise ModelError(
-            f"cannot load {name}: {cause}; run the stage that writes it again"
+            f"cannot load {name}: {cause}; if a stage wrote it, run that "
+            "again, else take a Llama, GPT-2, Qwen2 or StarCoder2 model"
             if local
             else f"cannot load {name} from the hub (not reachable, or no "
             f"such model at revision {revision}): give a local folder with "

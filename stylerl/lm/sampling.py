@@ -21,7 +21,7 @@ from stylerl.lm import models
 from stylerl.lm.decoding import decode_batch, draw_uniforms
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.memory import give_back
-from stylerl.lm.models import bf16_copy, encode_prompt
+from stylerl.lm.models import bf16_copy, context_limit, encode_prompt
 from stylerl.lm.packing import Group, pack, response_states
 
 PASS_TOKENS = 2048  # about so many a forward pass: more take memory, not time
@@ -212,7 +212,7 @@ def _check_context(
     lm: PreTrainedModel, prompts: list[list[int]], new: int
 ) -> None:
     """Raise ModelError where a completion could outgrow the positions."""
-    limit = getattr(lm.config, "max_position_embeddings", None)
+    limit = context_limit(lm.config)
     longest = max((len(ids) for ids in prompts), default=0)
     if limit is not None and longest + new > limit:
         raise ModelError(

@@ -162,7 +162,7 @@ def fitting_prompts(
     encode: Callable[[str], list[int]],
 ) -> list[str]:
     """The first prompts that leave the policy room to answer."""
-    limit = getattr(policy.config, "max_position_embeddings", None)
+    limit = models.context_limit(policy.config)
     if limit is None:
         return list(prompts)[:count]
     room = limit - settings.max_new_tokens

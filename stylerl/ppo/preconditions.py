@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import pandas as pd
@@ -46,6 +47,17 @@ def check_torch() -> None:
         raise ConfigError(
             f"torch's default dtype must be float32; it is {dtype}: "
             "torch.set_default_dtype(torch.float32)"
+        )
+    device = torch.get_default_device().type
+    if device == "meta":
+        raise ConfigError(
+            "torch's default device must hold numbers; it is meta: "
+            "torch.set_default_device(None)"
+        )
+    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+        raise ConfigError(
+            "ppo.precision says what is cast; torch.autocast is on: make and "
+            "run the trainer outside of it"
         )
     if not torch.is_grad_enabled():
         raise ConfigError(
@@ -150,6 +162,12 @@ def check_model(
             f"point numbers; those of {kind} are on the meta device, or "
             "quantised: load it by stylerl.lm.models.load_causal_lm"
         )
+    if any(_is_replaced(module) for module in model.modules()):
+        raise ConfigError(
+            f"a module of policy and reference must have its class's forward; "
+            f"one of {kind} has another, as of torch.compile or a hook: a "
+            "copy would go on calling the first model's; unwrap it"
+        )
     if any(weight.is_inference() for weight in model.parameters()):
         raise ConfigError(
             "policy and reference must be loaded outside of "
@@ -164,6 +182,30 @@ def check_model(
             f"has {tokens} (pad is {tokenizer.pad_token_id}), "
             f"{kind} {rows} rows: call "
             "stylerl.lm.models.fit_to_tokenizer(model, tokenizer)"
+        )
+
+
+def _is_replaced(module: torch.nn.Module) -> bool:
+    """Whether an instance has a forward that is no method of its own."""
+    forward = vars(module).get("forward")
+    return forward is not None and not isinstance(forward, MethodType)
+
+
+def check_reference(
+    policy: PreTrainedModel, reference: PreTrainedModel | None
+) -> None:
+    """Check that a reference stays where it is while the policy learns.
+
+    Raises:
+        ConfigError: they share weights.
+    """
+    if reference is None:
+        return
+    held = {weight.data_ptr() for weight in policy.parameters()}
+    if any(weight.data_ptr() in held for weight in reference.parameters()):
+        raise ConfigError(
+            "the reference must be a model of its own; it shares weights with "
+            "the policy: load it again, or give none, which takes a copy"
         )
 
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm.sampling import Completions, generate
-from stylerl.ppo import rollouts
+from stylerl.ppo import preconditions, rollouts
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
@@ -37,7 +37,12 @@ class Sampler:
     compute: Compute
 
     def episodes(self, every: Sequence[str], seed: int) -> Rollouts:
-        """One scored completion for each prompt, sampled by all ranks."""
+        """One scored completion for each prompt, sampled by all ranks.
+
+        Raises:
+            ConfigError: torch was set to what cannot be trained in.
+        """
+        preconditions.check_torch()
         rows = self.ranks.share(range(len(every)))
         mine = self._share([every[row] for row in rows], rows, seed)
         return rollouts.interleave(self.ranks.gather(mine))

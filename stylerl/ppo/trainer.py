@@ -191,6 +191,7 @@ class PPOTrainer:
         for model in (bare, reference):
             if model is not None:
                 preconditions.check_model(model, self.tokenizer)
+        preconditions.check_reference(bare, reference)
         # Adam's steps are smaller than bf16 resolves: what is trained is
         # fp32.
         if not isinstance(policy, PolicyWithValue):

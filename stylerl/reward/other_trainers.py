@@ -71,6 +71,9 @@ class TextReward:
     ) -> list[float]:
         """The sum of the parts for each completion, as in PPO.
 
+        Violations weigh what `judge.weights` says; `ppo.fixable_weight` is
+        the stage's.
+
         Args:
             prompts: texts, or conversations whose last message is the code to
                 continue, or has it in a fenced block.
@@ -89,7 +92,8 @@ class TextReward:
         done = [True] * count
         if self.ends and completion_ids is not None:
             done = [
-                not self.ends.isdisjoint([*ids][-1:]) for ids in completion_ids
+                not self.ends.isdisjoint(map(int, [*ids][-1:]))
+                for ids in completion_ids
             ]
         judged = [
             code if end else whole_lines(code)
@@ -134,18 +138,18 @@ class TextReward:
         judge = Judge(
             self.params.judge, places={p: at for p, at in placed.items() if at}
         )
-        graded = grader.style_grader(
+        parts = grader.style_grader(
             judge,
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
-        )
-        found = grade(judge, prompts, completions, [True] * len(prompts))
+        ).parts
+        grades = grade(judge, prompts, completions, [True] * len(prompts))
         complies = [
             float(each.assessment.outcome is Outcome.COMPLIANT)
-            for each in found
+            for each in grades
         ]
-        return graded.parts(found) | {"compliance": complies}
+        return parts(grades) | {"compliance": complies}
 
 
 def trl_reward(

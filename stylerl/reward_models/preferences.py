@@ -180,6 +180,7 @@ def load(path: Path) -> list[Answer]:
     )
     rows = storage.read_json_lines(path, TEXTS, remedy, TRL)
     answers = [_answer(*row) for row in rows]
+    answers = [a for a in answers if a.pair.a != a.pair.b]
     return list({(a.annotator, a.pair.id): a for a in answers}.values())
 
 

@@ -59,11 +59,13 @@ def test_json_is_one_object_a_line(
     assert clean == {
         "path": "src/clean.py",
         "parsed": True,
+        "reason": None,
         "compliant": True,
         "score": 1.0,
         "violations": [],
     }
     assert broken["parsed"] is False
+    assert broken["reason"].startswith("E999")
     assert broken["score"] == 0.0
     assert dirty["violations"][2] == {
         "row": 2,

@@ -12,12 +12,14 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
+    AddedToken,
     GPT2Config,
     GPT2LMHeadModel,
     GraniteConfig,
     GraniteForCausalLM,
     Lfm2Config,
     Lfm2ForCausalLM,
+    LlamaConfig,
     MambaConfig,
     MambaForCausalLM,
     PreTrainedTokenizerFast,
@@ -27,6 +29,7 @@ from stylerl.errors import DiskError, ModelError
 from stylerl.lm.models import (
     bf16_copy,
     check_logits,
+    context_limit,
     encode_code,
     encode_prompt,
     load_causal_lm,
@@ -402,20 +405,25 @@ def test_a_control_token_in_a_completion_is_seen(tokenizer):
     assert decode(tokenizer, ids) == "x" + tokenizer.pad_token
 
 
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"temperature": 0.9, "top_p": 0.6},  # as instruct models have it
+        {"num_return_sequences": 4},
+        {"max_new_tokens": -1},
+    ],
+)
 def test_a_base_whose_sampling_cannot_be_saved_is_saved(
-    llama_folder, tokenizer, tmp_path
+    llama_folder, tokenizer, tmp_path, sampling
 ):
-    """As instruct models have it: temperature and top_p without do_sample."""
     shutil.copytree(llama_folder, tmp_path / "m")
     file = tmp_path / "m/generation_config.json"
-    file.write_text(json.dumps({"temperature": 0.9, "top_p": 0.6}))
+    file.write_text(json.dumps(sampling))
     model = load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
-    with pytest.raises(ValueError, match="GenerationConfig"):
-        model.save_pretrained(tmp_path / "other")
     save_model(model, tokenizer, tmp_path / "saved")
     kept = json.loads((tmp_path / "saved/generation_config.json").read_text())
     assert kept["eos_token_id"] == tokenizer.eos_token_id
-    assert not {"temperature", "top_p"} & {*kept}
+    assert not {*sampling} & {*kept}
 
 
 def test_a_head_that_a_config_calls_tied_is_kept(tmp_path):
@@ -440,19 +448,66 @@ def test_a_head_that_a_config_calls_tied_is_kept(tmp_path):
 def test_saving_is_tried_before_a_training(
     llama_folder, tmp_path, monkeypatch
 ):
-    rehearse_saving(llama_folder, tmp_path / "new/m")
+    rehearse_saving(llama_folder, [tmp_path / "new/m"])
     assert [*(tmp_path / "new").iterdir()] == []
     (tmp_path / "file").touch()
     with pytest.raises(DiskError, match="must be a folder, .* remove it"):
-        rehearse_saving(llama_folder, tmp_path / "file")
+        rehearse_saving(llama_folder, [tmp_path / "file"])
     with pytest.raises(DiskError, match="cannot write .*sys/m"):
-        rehearse_saving(llama_folder, Path("/sys/m"))
+        rehearse_saving(llama_folder, [Path("/sys/m")])
+    (tmp_path / "metrics").touch()
+    with pytest.raises(DiskError, match="a file stands where a folder must"):
+        rehearse_saving(
+            llama_folder, [tmp_path / "m"], [tmp_path / "metrics/x.json"]
+        )
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda _: usage._replace(free=1000)
     )
     with pytest.raises(DiskError, match=r"0\.00 GiB left: make room"):
-        rehearse_saving(llama_folder, tmp_path / "m")
+        rehearse_saving(llama_folder, [tmp_path / "m"])
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(
+    llama_folder, tokenizer, tmp_path
+):
+    for name in ("there", "gone"):
+        (tmp_path / name).symlink_to(tmp_path / f"{name}-kept")
+    (tmp_path / "there-kept").mkdir()
+    model = load_causal_lm(llama_folder, tokenizer=tokenizer)
+    for name in ("there", "gone"):
+        save_model(model, tokenizer, tmp_path / name)
+        assert load_causal_lm(tmp_path / name) is not None
+        assert not (tmp_path / name).is_symlink()
+    assert [*(tmp_path / "there-kept").iterdir()] == []
+
+
+@pytest.mark.parametrize("text", ["</s>\n    y", "<tool_call>", "  \t <pad>"])
+def test_an_added_token_that_is_not_special_is_text(text):
+    """As Phi-3's end of a text, which takes the line end along."""
+    tokenizer = build_tokenizer()
+    tokenizer.add_tokens(
+        [
+            AddedToken("</s>", rstrip=True, special=False),
+            AddedToken("<tool_call>", special=False),
+            AddedToken("\t ", special=False),  # runs of blanks are kept
+        ]
+    )
+    added = {*tokenizer.get_added_vocab().values()}
+    ids = encode_code(tokenizer, text)
+    assert tokenizer.decode(ids) == text
+    blank = tokenizer.convert_tokens_to_ids("\t ")
+    assert {*ids} & added <= {blank}
+    assert (blank in ids) == ("\t " in text)
+
+
+def test_a_window_limits_a_text_as_positions_do():
+    config = LlamaConfig(max_position_embeddings=512)
+    assert context_limit(config) == 512
+    config.sliding_window = 16
+    assert context_limit(config) == 16
+    config.use_sliding_window = False  # as Qwen2's
+    assert context_limit(config) == 512
 
 
 def test_a_tokenizer_that_cannot_be_saved_stops_before_a_training(
@@ -463,4 +518,4 @@ def test_a_tokenizer_that_cannot_be_saved_stops_before_a_training(
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", fail)
     with pytest.raises(DiskError, match="the disk is full"):
-        rehearse_saving(llama_folder, tmp_path / "m")
+        rehearse_saving(llama_folder, [tmp_path / "m"])

@@ -554,7 +554,7 @@ def twice():
     ("changes", "error", "message"),
     [
         ({"model": frozen()}, ConfigError, "all of them are frozen"),
-        (twice(), ConfigError, "not as the policy itself"),
+        (twice(), ConfigError, "must be a model of its own"),
         ({"model": not_a_number()}, ModelError, "LlamaForCausalLM hold NaN"),
         (
             {"reference": not_a_number(build_gpt2)},

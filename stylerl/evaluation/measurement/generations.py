@@ -198,7 +198,7 @@ def bits_per_byte(
         DataError: none fits.
     """
     model, tokenizer = loaded
-    limit = getattr(model.config, "max_position_embeddings", None) or math.inf
+    limit = models.context_limit(model.config) or math.inf
     documents = {
         text: [*models.encode_prompt(tokenizer, text), tokenizer.eos_token_id]
         for text in texts
