@@ -1,6 +1,5 @@
 """Orchestration: Prefect decides when, DVC what is current, MLflow remembers.
 
-rlhf.py tells the story of one run; serve.py offers it as deployments; cli.py
-is the `stylerl` command.  This package imports tasks and stylerl, and neither
-of them imports it.
+rlhf.py tells the story of one run; commands.py adds `run` and `serve` to the
+`stylerl` command.  Neither tasks nor stylerl imports this package.
 """

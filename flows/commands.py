@@ -21,8 +21,8 @@ DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
 def _run(options: argparse.Namespace) -> None:
     """Run the whole flow; what is up to date is not run again.
 
-    Run the flow: filter, label, sft, reward, ppo, evaluate, report. Only
-    what has changed since the last run is run again. The Prefect server of
+    Run every stage of dvc.yaml, from the filter to the report. Only what
+    has changed since the last run is run again. The Prefect server of
     `make serve`, or the one that PREFECT_API_URL names, is used; without
     either the run has its own, and `make serve` shows it later.
 

@@ -222,7 +222,7 @@ def check_model(name: str) -> Finding:
 
 
 def check_tokenizer(name: str) -> Finding:
-    """The tokenizer keeps every character, and pad is not eos."""
+    """The tokenizer keeps every character."""
     tokenizer = models.load_tokenizer(name)
     ids = models.encode_code(tokenizer, WHITESPACE)
     back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
@@ -233,10 +233,4 @@ def check_tokenizer(name: str) -> Finding:
             "style lives in whitespace: choose a model whose tokenizer is "
             "byte-level",
         )
-    if tokenizer.pad_token_id == tokenizer.eos_token_id:
-        return Finding(
-            "tokenizer",
-            "pad is eos, so the end of a text could not be learnt",
-            "give the tokenizer a pad token of its own",
-        )
-    return Finding("tokenizer", "keeps whitespace; pad is not eos")
+    return Finding("tokenizer", "keeps whitespace")

@@ -247,7 +247,7 @@ class PPOConfig(Section):
         {"linter": 2.5},
         "the parts of the reward and their weights: linter, classifier, "
         "pairwise or the folder of a reward model, or MODULE:FUNCTION; "
-        "stylerl/reward/grade.py says what each is worth",
+        "stylerl/reward/grader.py says what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,

@@ -37,8 +37,8 @@ print(tokenizer.decode(model.generate(ids, max_new_tokens=64)[0]))
 The first token begins every document that it read."""
 UNREAD = "- Do not run what it writes unread."
 LIMITS = """\
-- Style is rewarded, correctness is not: no code was ever executed, in
-  training or in the evaluation.
+- Style is rewarded, correctness is not. Whether the code still does its job
+  was tested on HumanEval, in a sandbox, where one could be started.
 - It knows one style guide, the judge's above; another needs another run.
 - The linter can be pleased without better code. The guards bound the known
   ways, such as shorter bodies; they do not remove them.

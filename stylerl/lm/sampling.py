@@ -129,7 +129,6 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 @torch.inference_mode()
 def response_logprobs(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
     prompt_ids: Sequence[Sequence[int]],
     ids: Sequence[Sequence[int]],
     *,

@@ -26,7 +26,7 @@ LENGTH, KL = "length", "kl"
 # The price of length before any update: lengths would fall for as long as it
 # has yet to rise.  Where it ends, on validation prompts (decision 35).
 FIRST = {LENGTH: prices.Price(1.2, 1.2)}
-MEDIAN = 0.5  # what the reference's completions contribute on average
+MEAN_RANK = 0.5  # by length, of the reference's own completions
 
 
 class Observation(NamedTuple):
@@ -62,21 +62,22 @@ class Constraints:
             return Observation(bonus, weight, {}, {})
         if self.reference is None:
             self.measure([batch])
-        assert (has := self.reference) is not None
-        held, shortfalls = {}, {}
+        assert (reference := self.reference) is not None
+        measured, shortfalls = {}, {}
         if LENGTH in self.limits:
-            gain = _ranks(_lengths(batch), has.lengths) / MEDIAN
-            held[LENGTH] = float(gain[counted := _counted(batch)].mean())
-            gain[~counted] = held[LENGTH]
-            shortfalls[LENGTH] = self.limits[LENGTH] - held[LENGTH]
-            bonus = prices.bonus(self.prices[LENGTH], gain, has.sigma)
+            gain = _ranks(_lengths(batch), reference.lengths) / MEAN_RANK
+            counted = _counted(batch)
+            measured[LENGTH] = float(gain[counted].mean())
+            gain[~counted] = measured[LENGTH]
+            shortfalls[LENGTH] = self.limits[LENGTH] - measured[LENGTH]
+            bonus = prices.bonus(self.prices[LENGTH], gain, reference.sigma)
         if KL in self.limits:
             limit = self.limits[KL]
             kl = ((batch.logprobs - batch.ref_logprobs) * batch.mask).sum(1)
-            held[KL] = float(kl.mean()) / limit
-            shortfalls[KL] = held[KL] - 1
-            weight = prices.kl_weight(self.prices[KL], limit, has.sigma)
-        metrics = {f"constraint/{name}": each for name, each in held.items()}
+            measured[KL] = float(kl.mean()) / limit
+            shortfalls[KL] = measured[KL] - 1
+            weight = prices.kl_weight(self.prices[KL], limit, reference.sigma)
+        metrics = {f"constraint/{name}": v for name, v in measured.items()}
         metrics |= {f"price/{name}": p.now for name, p in self.prices.items()}
         return Observation(bonus, weight, shortfalls, metrics)
 

@@ -34,7 +34,6 @@ class RolloutTargets(NamedTuple):
     """What stays fixed in an update; (B, R), or (N,) of a micro-batch."""
 
     logprobs: Tensor  # log pi_old
-    ref_logprobs: Tensor  # log pi_ref
     values: Tensor  # V_old
     advantages: Tensor
     returns: Tensor
@@ -95,7 +94,6 @@ class Learner:
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(
             batch.logprobs,
-            batch.ref_logprobs,
             batch.values,
             advantages,
             returns,
@@ -119,8 +117,8 @@ class Learner:
     def rewards(
         self, batch: Rollouts, bonus: Tensor | float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """The reward of every token, (B, R), and of each the part that the
-        last action carries for the whole response, (B,).
+        """Rewards of tokens, (B, R), and outcomes, (B,): what of the score no
+        single token carries, and its last action gets.
 
         `bonus`, (B,), is what the constraints add to each score.
         """
@@ -137,8 +135,9 @@ class Learner:
             batch.response_lengths,
             self.penalty,
         )
-        # The whitened policy loss does not depend on the rewards' scale, the
-        # value loss does, and the two share a trunk.
+        # The policy loss does not depend on the rewards' scale, since
+        # advantages are divided by their own; a value loss does, and the two
+        # share a trunk.
         sums = formulas.discounted_sums(rewards, 1.0)
         self.return_moments = self.return_moments.add(sums[batch.mask])
         return rewards / self.reward_scale, outcomes / self.reward_scale

@@ -2,8 +2,8 @@
 
 The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g] >= t and
 to KL / d <= 1, where s is the score, less what `ppo.credit_weight` adds to
-charges, g what a completion contributes to length over the reference's mean
-of it, and t the share of that to be kept.  Its Lagrangian is
+charges, g a completion's rank by length among the reference's, over their
+mean rank of a half, and t the share of that to be kept.  Its Lagrangian is
 
     E[s] - beta KL + sigma (p (E[g] - t) - p_KL (KL / d - 1)).
 

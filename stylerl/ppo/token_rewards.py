@@ -1,7 +1,7 @@
 """Token-level reward: the part of a score that belongs to single tokens.
 
-A reward for the whole response leaves it to the value function to find the
-tokens that earned it.  A linter knows them: a `TokenReward` is a character
+A reward for the whole response leaves it to many samples to find the tokens
+that earned it.  A linter knows them: a `TokenReward` is a character
 of the completion and an amount, which becomes the reward of the token that
 wrote it.  The last action gets the rest of the score, so that the rewards of
 a response sum to its score, unless `ppo.credit_weight` counts such amounts

@@ -35,9 +35,9 @@ class Feedback(NamedTuple):
     monitored: Named = {}  # logged, and never rewarded
 
 
-# Prompts, completions, and which ended before the token limit.  One with a
-# true attribute `whole_lines` is given those that did not without the line
-# that was cut.
+# Prompts, completions, and which ended before the token limit.  If the grader
+# has a true attribute `whole_lines`, a completion that did not end arrives
+# without its last line, which was cut.
 Grader = Callable[[list[str], list[str], list[bool]], Feedback]
 
 

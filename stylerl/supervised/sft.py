@@ -175,7 +175,7 @@ def likelihood(
         bodies.append(ids[given:])
     nats = -sum(
         float(logprobs.double().sum())
-        for logprobs in response_logprobs(model, tokenizer, prompts, bodies)
+        for logprobs in response_logprobs(model, prompts, bodies)
     )
     tokens = sum(map(len, bodies))
     size = sum(len(snippet.body.encode()) for snippet in snippets)

@@ -86,9 +86,7 @@ def test_log_probabilities_on_the_device_are_those_of_the_definition():
     got = generate(
         model, tokenizer, PROMPTS, max_new_tokens=12, temperature=0.7
     )
-    found = response_logprobs(
-        model, tokenizer, got.prompt_ids, got.ids, temperature=0.7
-    )
+    found = response_logprobs(model, got.prompt_ids, got.ids, temperature=0.7)
     for prompt, ids, ours in zip(got.prompt_ids, got.ids, found, strict=True):
         logits = definition(torch.tensor([prompt + ids])).logits[0] / 0.7
         every = torch.log_softmax(logits[len(prompt) - 1 : -1], dim=-1)

@@ -96,7 +96,6 @@ def test_every_token_of_a_response_is_learnt_and_none_of_a_prompt(
     rows = [2, 0]
     parts = response_logprobs(
         model,
-        tokenizer,
         [sampled.prompt_ids[row] for row in rows],
         [sampled.ids[row] for row in rows],
     )

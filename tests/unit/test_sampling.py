@@ -192,7 +192,6 @@ def test_response_logprobs_are_those_of_the_samples(tiny_lm, tokenizer):
     for pass_tokens in (1, 25, 1000):
         logprobs = response_logprobs(
             tiny_lm,
-            tokenizer,
             got.prompt_ids,
             got.ids,
             temperature=0.7,
@@ -209,10 +208,8 @@ def test_response_logprobs_are_those_of_the_samples(tiny_lm, tokenizer):
             assert logprobs[row].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_empty_response_has_no_logprobs(tiny_llama, tokenizer):
-    got = response_logprobs(
-        tiny_llama, tokenizer, [[1, 40], [1, 41]], [[], [50]]
-    )
+def test_an_empty_response_has_no_logprobs(tiny_llama):
+    got = response_logprobs(tiny_llama, [[1, 40], [1, 41]], [[], [50]])
     assert [len(each) for each in got] == [0, 1]
 
 

@@ -211,7 +211,6 @@ def bits_per_byte(
         )
     logprobs = sampling.response_logprobs(
         model,
-        tokenizer,
         [ids[:1] for ids in fitting.values()],
         [ids[1:] for ids in fitting.values()],
         desc=desc,
@@ -231,10 +230,9 @@ def _kl(
     if loaded is reference:
         return [0.0] * len(drawn.ids)
     sums = []
-    for model, tokenizer in (loaded, reference):
+    for model in (loaded.model, reference.model):
         logprobs = sampling.response_logprobs(
             model,
-            tokenizer,
             drawn.prompt_ids,
             drawn.ids,
             temperature=config.temperature,
