@@ -197,8 +197,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         return value
     names = [each.__name__.replace("NoneType", "null") for each in allowed]
     remedy = ""
-    if str in allowed and isinstance(value, int | float):
-        remedy = ": quote it"
+    if str in allowed and not isinstance(value, list | dict):
+        remedy = ": quote it in params.yaml (DVC's -S drops quotes)"
     raise ConfigError(
         f"{name} must be {' or '.join(names)}; got {shown(value)}{remedy}"
     )

@@ -217,7 +217,8 @@ def _plain(value: Any) -> Any:
     """As JSON has it: a data frame has 4.0 for 4, and NaN for None."""
     if pd.isna(value):
         return None
-    return int(value) if isinstance(value, float) else value
+    whole = isinstance(value, float) and value.is_integer()
+    return int(value) if whole else value
 
 
 def _rounds(prompts: list[str], origins: list[Origin]) -> list[list[int]]:
@@ -268,6 +269,11 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     text, line, path = origin
     if text is None or line is None:
         return None
+    if not isinstance(line, int):
+        raise DataError(
+            f"line must be the row of a `def`, from 1; got {line!r}: correct "
+            "the column, or leave it out"
+        )
     file, ends = _file(text, path or SNIPPET)
     function = "\n".join(file.lines[line - 1 : ends.get(line, 0)]) + "\n"
     indent = function[: len(function) - len(function.lstrip(" \t"))]
