@@ -252,6 +252,7 @@ class PPOTrainer:
         Each prompt gets one, or `ppo.group_size` neighbours with the
         baseline group.  Without `prompts`, it takes the next update's.
         """
+        preconditions.check_torch()
         drawn = prompts or self.prompts_of(self.done)
         texts = _repeated(drawn, self.config.copies)
         return self.sampler.episodes(

@@ -98,8 +98,12 @@ def test_a_number_is_one_in_each_spelling(tmp_path, written, value):
     assert config.load(path).ppo.learning_rate == value
     path.write_text(f"ppo: {{reward: {{linter: {written}}}}}\n")
     assert config.load(path).ppo.reward == {"linter": value}
-    path.write_text("ppo: {updates: 2e1}\n")
-    assert config.load(path).ppo.updates == 20
+    for twenty in ("2e1", "20.0", "2.0e+1"):
+        path.write_text(f"ppo: {{updates: {twenty}}}\n")
+        assert config.load(path).ppo.updates == 20
+    path.write_text("ppo: {updates: 20.5}\n")
+    with pytest.raises(ConfigError, match="must be int; got 20.5"):
+        config.load(path)
 
 
 def test_override_changes_one_value_and_keeps_the_rest():

@@ -48,6 +48,13 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, state):
         trainer(tmp_path).resume()
 
 
+def test_a_checkpoint_with_other_settings_is_another_versions(folder):
+    """As one with a setting that has gone since."""
+    now = trainer(folder)._identity
+    with pytest.raises(ConfigError, match="ppo.gone, so another version"):
+        identity.differences({**now, "ppo.gone": []}, now)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

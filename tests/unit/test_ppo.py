@@ -709,11 +709,18 @@ def built_in_inference_mode():
         return build_llama(320)
 
 
+def with_another_forward():
+    model = build_llama(320)
+    model.model.forward = torch.compile(model.model.forward)
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (built_in_inference_mode, "outside of torch.inference_mode; Llama"),
         (lambda: torch.compile(build_llama(320)), "got a OptimizedModule"),
+        (with_another_forward, "its class's forward; one of Llama"),
     ],
 )
 def test_a_policy_that_cannot_be_trained_here(model, message):
@@ -731,13 +738,27 @@ def test_another_default_dtype_is_one_clear_error(dtype):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_training_without_gradients_is_one_clear_error(mode):
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        (torch.no_grad, "needs gradients"),
+        (torch.inference_mode, "needs gradients"),
+        (lambda: torch.autocast("cpu", torch.bfloat16), "torch.autocast is"),
+        (lambda: torch.device("meta"), "default device must hold numbers"),
+    ],
+)
+def test_what_cannot_be_trained_in_is_said_before_any_sampling(mode, message):
     trainer = make()
-    with mode(), pytest.raises(ConfigError, match="needs gradients"):
+    with mode(), pytest.raises(ConfigError, match=message):
         make()
-    with torch.no_grad(), pytest.raises(ConfigError, match="needs gradients"):
-        next(iter(trainer))
+    with mode(), pytest.raises(ConfigError, match=message):
+        trainer.rollout()
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_reference_that_learns_too_is_one_clear_error(tiny_lm, rank):
+    with pytest.raises(ConfigError, match="must be a model of its own"):
+        make(tiny_lm, reference=copy.copy(tiny_lm), lora_rank=rank)
 
 
 def test_a_tokenizer_without_eos_is_one_clear_error():

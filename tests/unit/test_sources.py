@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,11 @@ import pytest
 from stylerl import storage
 from stylerl.data import sources
 from stylerl.errors import DataError
+
+NAMES = {"000000000.py", "000000001.py", "b.py", "?"}
+DAMAGED = bytearray(gzip.compress(b'{"code": "x"}\n' * 9))
+DAMAGED[15] ^= 255
+DAMAGED = bytes(DAMAGED)
 
 
 def names(files):
@@ -210,6 +216,38 @@ def checkout(folder, text):
     (folder / "untracked.py").write_text("y = 2\n")
 
 
+def test_what_was_changed_since_the_commit_is_said(tmp_path):
+    checkout(tmp_path / "mine", "x = 1\n")
+    (tmp_path / "mine/a.py").write_text("x = 2\n")
+    (file,) = sources.path_files(tmp_path / "mine")
+    assert file.content == b"x = 2\n"
+    assert file.version.endswith(", changed since")
+
+
+def broken_index(folder):
+    (folder / ".git/index").write_text("no index")
+
+
+def moved_worktree(folder):
+    shutil.rmtree(folder / ".git")
+    (folder / ".git").write_text("gitdir: /gone/.git/worktrees/mine\n")
+
+
+def without_commit(folder):
+    shutil.rmtree(folder / ".git")
+    git_in(folder, "init", "-q")
+
+
+@pytest.mark.parametrize(
+    "damage", [broken_index, moved_worktree, without_commit]
+)
+def test_a_checkout_that_git_cannot_read_is_refused(tmp_path, damage):
+    checkout(tmp_path / "mine", "x = 1\n")
+    damage(tmp_path / "mine")
+    with pytest.raises(DataError, match="git cannot read its commit"):
+        list(sources.path_files(tmp_path / "mine"))
+
+
 def test_a_hook_of_another_repository_changes_nothing(tmp_path, monkeypatch):
     """Git tells its hooks a repository and an index, and obeys them."""
     checkout(tmp_path / "mine", "x = 1\n")
@@ -293,6 +331,13 @@ JUNK = "x" * 11_000_000  # what `datasets` reads before it fixes the types
         ("a.jsonl", [{"code": "a"}, {"code": None}, {}, 3, "{"], [b"a"], 4),
         ("a.parquet", [{"text": b"a"}, {"text": None}], [b"a"], 1),
         ("list.json", [{"code": "a"}, {"code": "b"}], [b"a", b"b"], 0),
+        # a first row that is no object, an empty text beside another, a name
+        # that is no Unicode, and bytes that are no UTF-8
+        ("a.jsonl", [[], {"code": "a"}], [b"a"], 1),
+        ("a.jsonl", [{"content": "", "code": "a"}], [b"a"], 0),
+        ("a.jsonl", [{"code": "a", "path": "\ud800"}], [b"a"], 0),
+        ("a.jsonl", [b'{"code": "\xe9"}', {"code": "a"}], [b"a"], 1),
+        ("a.parquet", [{"text": "a", "path": b"b.py"}], [b"a"], 0),
     ],
 )
 def test_rows_as_they_come(tmp_path, name, rows, expected, skipped):
@@ -302,12 +347,16 @@ def test_rows_as_they_come(tmp_path, name, rows, expected, skipped):
     elif name == "list.json":
         path.write_text(json.dumps(rows, indent=1))
     else:
-        lines = [r if r == "{" else json.dumps(r) for r in rows]
-        raw = ("\ufeff" + "\n".join(lines) + "\n").encode()
+        lines = [
+            row if isinstance(row, bytes) else json.dumps(row).encode()
+            for row in (b"{" if row == "{" else row for row in rows)
+        ]
+        raw = "\ufeff".encode() + b"\n".join(lines) + b"\n"
         path.write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
     files = list(sources.path_files(path, counted))
     assert [file.content for file in files] == expected
     assert counted["rows without text"] == skipped
+    assert all(file.path.encode().decode() in NAMES for file in files)
 
 
 @pytest.mark.parametrize("name", ["absent", "notes.txt"])
@@ -357,11 +406,13 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
         ("a.json", '[{"code": "x"}, {oops]\n', "it must be JSON lines"),
         ("a.parquet", "hello", "or a parquet table"),
         ("a.jsonl.gz", "hello", "it must be JSON lines"),
+        ("a.jsonl.gz", DAMAGED, "it must be JSON lines"),
         ("a.jsonl", '{"code": null}\n', "no row does: rename a column"),
     ],
 )
 def test_a_table_that_is_none(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / name).write_bytes(raw)
     with pytest.raises(DataError, match=message):
         list(sources.path_files(tmp_path / name))
 
