@@ -33,6 +33,8 @@ from stylerl.evaluation.guards import (
 )
 
 REPORT = Path("artifacts/report/report.html")
+JOINT = metric_of("joint")
+CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
 BASELINES = {
     "human": "the human's own text",
 }
@@ -68,44 +70,25 @@ CONTEST = (
 def headline(metrics: Metrics) -> str:
     """What PPO did to compliance, and at what cost, in plain words.
 
-    First the share of what did not comply that is gone, then compliance as
-    sampled, at SFT's lengths, and after the fixer; then each goal that was
+    First what it did to what the fixer leaves, then to compliance as
+    written; each with the share of what did not comply that is gone, and at
+    SFT's lengths.  Then whether the model still does its job, each rival that does as well, each goal that was
     missed and each guard that failed.
     """
-    gain = metrics["gain"]
-    before, after = (100 * metrics[m]["compliance"] for m in ("sft", "ppo"))
-    low, high = gain["compliance_low"], gain["compliance_high"]
-    change = f"from {before:.1f}% to {after:.1f}%"
-    points = _points(metric_of("compliance"), gain)
-    fair = ""
-    if STANDARDISED.key in gain:
-        at = show(STANDARDISED, metrics["ppo"][STANDARDISED.key])
-        fair = f"; at SFT's lengths to {at}%, {_points(STANDARDISED, gain)}"
-    if low > 0:
-        cut = f"{show(CUT, non_compliance_cut(metrics))}%"
-        if CUT.key in gain:
-            cut += f" ({_interval(CUT, gain)})"
-        words = (
-            f"PPO cut non-compliance by {cut}: compliance rose {change}, "
-            f"{points}{fair}."
-        )
-    elif high < 0:
-        words = (
-            f"PPO lowered compliance {change}, {points}{fair}. It did harm."
-        )
-    else:
-        words = (
-            f"PPO did not change compliance measurably: {change}, "
-            f"{points}{fair}."
-        )
+    gain, words = metrics["gain"], "PPO"
     if RESIDUAL.key in gain:
+        left = _change(metrics, RESIDUAL, metric_of("standardised_residual"),
+                       metric_of("residual_cut"))  # fmt: skip
+        words = f"After ruff's fixes and format, PPO {left} As written, it"
+    as_written = _change(metrics, metric_of("compliance"), STANDARDISED, CUT)
+    words = f"{words} {as_written}"
+    if JOINT.key in gain:
         before, after = (
-            show(RESIDUAL, metrics[model][RESIDUAL.key])
-            for model in ("sft", "ppo")
+            show(JOINT, metrics[model][JOINT.key]) for model in ("sft", "ppo")
         )
         words += (
-            f" After ruff's fixes and format it is {before}% and {after}%, "
-            f"{_points(RESIDUAL, gain)}."
+            f" On HumanEval {before}% and {after}% are right and compliant, "
+            f"{_points(JOINT, gain)}."
         )
     rivals = [
         f"{label} ({show_gain(OVER_SFT[0], metrics[name])} points over SFT)"
@@ -121,6 +104,31 @@ def headline(metrics: Metrics) -> str:
         if names := [each.name for each in found if not each.held]:
             words += f" {kind}: {', '.join(names)}."
     return words
+
+
+def _change(
+    metrics: Metrics, compliance: Metric, at_lengths: Metric, cut: Metric
+) -> str:
+    """What PPO did to a kind of compliance, as the rest of a sentence."""
+    gain = metrics["gain"]
+    before, after = (
+        show(compliance, metrics[model][compliance.key])
+        for model in ("sft", "ppo")
+    )
+    change = f"from {before}% to {after}%, {_points(compliance, gain)}"
+    if at_lengths.key in gain:
+        at = show(at_lengths, metrics["ppo"][at_lengths.key])
+        change += f"; at SFT's lengths to {at}%, {_points(at_lengths, gain)}"
+    sign = gain_sign(compliance, gain)
+    if sign < 0:
+        return f"lowered compliance {change}. It did harm."
+    if sign == 0:
+        return f"did not change compliance measurably: {change}."
+    share = non_compliance_cut(metrics) if cut is CUT else gain.get(cut.key)
+    by = f" by {show(cut, share)}%" if share is not None else ""
+    if cut.key in gain:
+        by += f" ({_interval(cut, gain)})"
+    return f"cut non-compliance{by}: compliance rose {change}."
 
 
 def first_sentence(text: str) -> tuple[str, str]:
@@ -144,7 +152,7 @@ def _points(metric: Metric, gain: Metrics) -> str:
 
 def _interval(metric: Metric, gain: Metrics) -> str:
     low, high = (
-        show(metric, gain[metric.key + end], signed=metric is not CUT)
+        show(metric, gain[metric.key + end], signed=metric.key not in CUTS)
         for end in ("_low", "_high")
     )
     return f"95% interval {low} to {high}"

@@ -66,7 +66,7 @@ def run_of(role: str) -> card.Run:
             ["3 functions of 2 distributions", "| MIT | 2 |",
              "| BSD or GPL | 1 |"],
         ),
-        ("Limits", ["no code was ever executed", "one style guide"]),
+        ("Limits", ["correctness is not", "one style guide"]),
     ],
 )  # fmt: skip
 def test_a_card_says_what_the_run_measured(heading, lines) -> None:

@@ -49,6 +49,7 @@ NUMBERS = {
     "predicted_compliance": 0.6,
 }
 UNPAIRED = (
+    "joint",
     "skill_compliance",
     "residual_compliance",
     "residual_violations",
@@ -152,19 +153,48 @@ def test_the_first_sentence_alone_is_bold():
 
 
 @pytest.mark.parametrize(
-    ("low", "missed"), [(0.05, ""), (0.0, ", gain after the fixer")]
+    ("low", "said", "missed"),
+    [
+        # Half of what does not comply is gone: 50 points, of which a fifth.
+        (
+            0.05,
+            "cut non-compliance by 20.0% (95% interval 10.0 to 30.0): "
+            "compliance rose from 50.0% to 60.0%, +10.0 points (95% interval "
+            "+5.0 to +15.0); at SFT's lengths to 50.0%, 0.0 points (95% "
+            "interval -5.0 to +5.0).",
+            "",
+        ),
+        (
+            0.0,
+            "did not change compliance measurably: from 50.0% to 60.0%, +7.5 "
+            "points (95% interval 0.0 to +15.0); at SFT's lengths to 50.0%, "
+            "0.0 points (95% interval -5.0 to +5.0).",
+            ", gain after the fixer",
+        ),
+    ],
 )
-def test_the_headline_says_what_is_left_after_the_fixer(low, missed):
+def test_the_headline_begins_with_what_the_fixer_leaves(low, said, missed):
     measured = metrics(
         {"residual_compliance": 0.6},
-        compliance(0.22, 0.17, 0.26) | moved("residual_compliance", low, 0.15),
+        compliance(0.22, 0.17, 0.26)
+        | moved("residual_compliance", low, 0.15)
+        | moved("standardised_residual", -0.05, 0.05)
+        | moved("residual_cut", 0.1, 0.3),
     )
+    words = summary.headline(measured)
+    assert words.startswith(
+        f"After ruff's fixes and format, PPO {said} As written, it cut "
+        "non-compliance by 36.7% (95% interval 28.3 to 43.3): compliance rose "
+        "from 40.0%"
+    )
+    assert words.endswith(f" Missed goals: non-compliance cut{missed}.")
 
-    assert summary.headline(measured).endswith(
-        " After ruff's fixes and format it is 50.0% and 60.0%, "
-        f"{'+10.0' if low else '+7.5'} points (95% interval "
-        f"{'+5.0' if low else '0.0'} to +15.0). Missed goals: "
-        f"non-compliance cut{missed}."
+
+def test_the_headline_says_whether_the_model_does_its_job():
+    measured = metrics({"joint": 0.45}, moved("joint", 0.01, 0.09))
+    assert (
+        " On HumanEval 40.0% and 45.0% are right and compliant, +5.0 points "
+        "(95% interval +1.0 to +9.0)." in summary.headline(measured)
     )
 
 
