@@ -72,8 +72,8 @@ def headline(metrics: Metrics) -> str:
 
     First what it did to what the fixer leaves, then to compliance as
     written; each with the share of what did not comply that is gone, and at
-    SFT's lengths.  Then whether the model still does its job, each rival that does as well, each goal that was
-    missed and each guard that failed.
+    SFT's lengths.  Then whether the model still does its job, each rival that
+    does as well, each goal that was missed and each guard that failed.
     """
     gain, words = metrics["gain"], "PPO"
     if RESIDUAL.key in gain:
