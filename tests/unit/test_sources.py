@@ -18,7 +18,7 @@ from stylerl.data import sources
 from stylerl.errors import DataError
 
 NAMES = {"000000000.py", "000000001.py", "b.py", "?"}
-DAMAGED = bytearray(gzip.compress(b'{"code": "x"}\n' * 9))
+DAMAGED = bytearray(gzip.compress(b'{"code": "x"}\n' * 9, mtime=0))
 DAMAGED[15] ^= 255
 DAMAGED = bytes(DAMAGED)
 
