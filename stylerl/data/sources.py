@@ -320,7 +320,8 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 
 
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
-    commit = _git(folder, "rev-parse", "HEAD")
+    _git(folder, "rev-parse", "--git-dir")  # can it be read?
+    commit = _git(folder, "rev-parse", "-q", "--verify", "HEAD", quiet=True)
     if commit:
         commit = commit.strip()
         names = _listed(folder)
@@ -372,11 +373,16 @@ def _listed(folder: Path, *options: str) -> list[str]:
     return [name for name in listing.split("\0") if name]
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def _git(folder: Path, *arguments: str, quiet: bool = False) -> str | None:
     """Output of a git command, or None outside a checkout.
 
     Of the folder's own repository, whoever owns it, and whatever a hook of
     another one has in the environment; its configuration runs nothing.
+
+    Args:
+        folder: where it is called.
+        arguments: of git.
+        quiet: give None where it fails in a checkout as well.
 
     Raises:
         DataError: the folder is a checkout that cannot be read.
@@ -404,11 +410,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
                 "install it, or copy the files elsewhere"
             ) from error
         return None
-    if done.returncode and checkout:
+    if done.returncode and checkout and not quiet:
         *_, said = done.stderr.strip().splitlines() or ["it gives no reason"]
         raise DataError(
-            f"{folder} is a git checkout, and git cannot read its commit "
-            f"({said}): commit or mend it, or copy the files elsewhere"
+            f"{folder} is a git checkout, and git cannot read it ({said}): "
+            "mend it, or copy the files elsewhere"
         )
     return done.stdout if done.returncode == 0 else None
 
