@@ -162,14 +162,13 @@ def complete(
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,
         seed=params.seed,
-        batch_size=settings.batch_size,
-        bf16=computes_in_bf16(settings.precision),
+        bf16=computes_in_bf16("auto"),
     )
     seconds["evaluate"] = time.perf_counter() - begin
     written = sum(map(len, found.ids))
     read = written + sum(map(len, found.prompt_ids))
     work = passes(model, read, written, FORWARD)
-    needed["evaluate"] = work / rate(settings.precision)
+    needed["evaluate"] = work / rate("auto")
 
 
 def passes(model: Any, read: int, scored: int, count: int) -> float:
