@@ -379,6 +379,8 @@ def _without_control(backend: Tokenizer) -> Tokenizer:
         for token in parts["added_tokens"]
         if token["content"].isspace() or token["content"] not in known
     ]
+    if (parts["normalizer"] or {}).get("type") == "NFC":  # as Qwen2's
+        parts["normalizer"] = None  # it writes é for e and an accent
     plain = Tokenizer.from_str(json.dumps(parts))
     plain.no_padding()
     plain.no_truncation()

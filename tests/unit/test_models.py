@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     AddedToken,
@@ -499,6 +499,14 @@ def test_an_added_token_that_is_not_special_is_text(text):
     blank = tokenizer.convert_tokens_to_ids("\t ")
     assert {*ids} & added <= {blank}
     assert (blank in ids) == ("\t " in text)
+
+
+def test_an_accent_of_its_own_stays_one():
+    """As of Qwen2, whose tokenizer composes characters."""
+    tokenizer = build_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
+    for text in ("caf\u00e9 = 1", "cafe\u0301 = 1"):
+        assert tokenizer.decode(encode_code(tokenizer, text)) == text
 
 
 def test_a_window_limits_a_text_as_positions_do():
