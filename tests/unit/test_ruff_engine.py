@@ -351,3 +351,15 @@ def test_a_completion_is_judged_in_its_file(tmp_path: Path) -> None:
     assert charged("    return os\n") == [(1, 16, "ARG002")]
     # Both of ruff's errors are found beyond the body's last row.
     assert charged("    return (é\n") == [(4, 1, "invalid-syntax")] * 2
+
+
+def test_a_file_that_is_named_is_listed_though_it_is_excluded(
+    project: Path,
+) -> None:
+    """The configuration has force-exclude, and excludes the folder."""
+    judge = of(project)
+    assert judge.ruff
+    named = [str(project / "no/excluded.py"), str(project / "a.py")]
+    assert judge.ruff.list_files(named) == sorted(named)
+    whole = judge.ruff.list_files([str(project)])
+    assert named[1] in whole and named[0] not in whole
