@@ -200,20 +200,11 @@ def run_rloo(params: Params) -> LoadedModel:
                 temperature=settings.temperature,
                 beta=settings.kl_coef,
                 epsilon=settings.clip_coef,
-                learning_rate=settings.learning_rate,
-                lr_scheduler_type="linear",
-                warmup_steps=formulas.WARMUP,
-                max_grad_norm=MAX_GRAD_NORM,
-                adam_epsilon=ADAM_EPS,
-                **plain(params, ours),
+                **optimiser_of(params, ours),
             ),
             callbacks=merging(ours),
         )
-        trainer.train()
-        model: Any = trainer.accelerator.unwrap_model(
-            trainer.model, keep_fp32_wrapper=False
-        )
-    return LoadedModel(model.eval(), tokenizer)
+        return trained(trainer, tokenizer)
 
 
 def as_given(ours: PPOTrainer, prompt: str) -> str:
@@ -221,9 +212,14 @@ def as_given(ours: PPOTrainer, prompt: str) -> str:
     return str(ours.tokenizer.decode(ours.sampler.encode(prompt)))
 
 
-def plain(params: Params, ours: PPOTrainer) -> dict[str, Any]:
-    """Settings of TRL's trainers that have no counterpart in ours."""
+def optimiser_of(params: Params, ours: PPOTrainer) -> dict[str, Any]:
+    """Settings of TRL's trainers: our optimiser, and nothing kept or sent."""
     return {
+        "learning_rate": params.ppo.learning_rate,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": formulas.WARMUP,
+        "max_grad_norm": MAX_GRAD_NORM,
+        "adam_epsilon": ADAM_EPS,
         "gradient_checkpointing": False,
         "bf16": ours.compute.bf16,
         "use_cpu": not torch.cuda.is_available(),
@@ -232,6 +228,15 @@ def plain(params: Params, ours: PPOTrainer) -> dict[str, Any]:
         "report_to": "none",
         "disable_tqdm": True,
     }
+
+
+def trained(trainer: Any, tokenizer: Any) -> LoadedModel:
+    """Train, and take the model out of accelerate's wrapper."""
+    trainer.train()
+    model: Any = trainer.accelerator.unwrap_model(
+        trainer.model, keep_fp32_wrapper=False
+    )
+    return LoadedModel(model.eval(), tokenizer)
 
 
 def merging(ours: PPOTrainer) -> list[MergeAdapters]:
@@ -284,22 +289,13 @@ def run_dpo(params: Params, loss: str) -> LoadedModel:
                 loss_type=[loss],
                 per_device_train_batch_size=PAIRS,
                 max_steps=settings.updates * steps,
-                learning_rate=settings.learning_rate,
-                lr_scheduler_type="linear",
-                warmup_steps=formulas.WARMUP,
-                max_grad_norm=MAX_GRAD_NORM,
-                adam_epsilon=ADAM_EPS,
                 max_length=None,
                 precompute_ref_log_probs=True,
-                **plain(params, ours),
+                **optimiser_of(params, ours),
             ),
             callbacks=merging(ours),
         )
-        trainer.train()
-        model: Any = trainer.accelerator.unwrap_model(
-            trainer.model, keep_fp32_wrapper=False
-        )
-    return LoadedModel(model.eval(), tokenizer)
+        return trained(trainer, tokenizer)
 
 
 def autofix_pairs(

@@ -28,7 +28,7 @@ def _run(options: argparse.Namespace) -> None:
 
     examples:
       stylerl run                          params.yaml as it is
-      stylerl run --preset smoke           two minutes, to see it run
+      stylerl run --preset smoke           minutes, to see it run
       stylerl run --set ppo.kl_coef=0.1    ppo runs again, and what follows
     """
     from rich.console import Console

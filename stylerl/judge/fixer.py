@@ -70,7 +70,7 @@ def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
 
     def count(items: Sequence[Item]) -> Counter[str]:
         found: Counter[str] = Counter()
-        verdicts = judge.in_place(items, desc="label: fixer")
+        verdicts = judge.in_place(items, desc="judge: fixer")
         for (_, prompt, _), verdict in zip(items, verdicts, strict=True):
             own = attribute(prompt, True, verdict.violations).completion
             found.update(violation.code for violation in own)

@@ -28,7 +28,7 @@ from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import grader, scorers
-from stylerl.reward.grade import lighter
+from stylerl.reward.grade import rule_weights
 
 REWARD_MODELS = Path("artifacts/reward")
 VALIDATION_PROMPTS = 48  # a few seconds of sampling each time
@@ -91,7 +91,7 @@ def build_trainer(
             settings.reward,
             reward_models,
             learned,
-            rules=lighter(
+            rules=rule_weights(
                 params.judge.weights, removed or {}, settings.fixable_weight
             ),
             monitor=monitor,

@@ -82,10 +82,10 @@ def style(graded: Grade, weights: Mapping[str, float]) -> float:
     return _style(graded.as_ended, weights)
 
 
-def lighter(
+def rule_weights(
     weights: Mapping[str, float], removed: Mapping[str, float], weight: float
 ) -> dict[str, float]:
-    """`weights`, with less for what a fixer removes.
+    """What violations weigh, with less for what a fixer removes.
 
     Args:
         weights: by rule prefix, as `judge.weights`.

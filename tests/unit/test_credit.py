@@ -11,7 +11,7 @@ from stylerl.judge.pool import shared_pool
 from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
-from stylerl.reward.grade import grade, lighter, style, token_rewards
+from stylerl.reward.grade import grade, rule_weights, style, token_rewards
 from stylerl.reward.grader import StyleGrader
 
 PROMPT = "def f( x):"  # E201 is the prompt's own
@@ -105,13 +105,13 @@ def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
 def test_what_a_fixer_removes_weighs_less():
     # Of E225 it removes all, of E501 4 in 10, of F841 none; weights apply.
     removed = {"E225": 1.0, "E501": 0.4, "F841": 0.0}
-    assert lighter({"E5": 2.0}, removed, 0.25) == {
+    assert rule_weights({"E5": 2.0}, removed, 0.25) == {
         "E5": 2.0,
         "E225": 0.25,
         "E501": pytest.approx(2 * (1 - 0.4 * 0.75)),
         "F841": 1.0,
     }
-    assert {*lighter({}, removed, 1.0).values()} == {1.0}
+    assert {*rule_weights({}, removed, 1.0).values()} == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tokenizers import pre_tokenizers
 from torch.nn import functional
 
 from stylerl.cli import main as cli
+from stylerl.cli.commands import parser
 from stylerl.errors import ModelError
 from stylerl.export import gguf_file
 from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
@@ -337,3 +338,10 @@ def test_the_missing_package_is_one_line(
         "pip install 'stylerl[gguf]'\n"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_offers_every_kind() -> None:
+    top = parser()
+    for kind in gguf_file.KINDS:
+        given = ["export", "m", "out", "--dtype", kind]
+        assert top.parse_args(given).dtype == kind

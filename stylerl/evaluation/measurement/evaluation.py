@@ -113,7 +113,7 @@ def evaluate_models(
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
         sources, prompts, texts,
-        config, seed, first, 0,
+        config, seed, first, best_of=0,
     )  # fmt: skip
     tokenizer = models.load_tokenizer(*sources[first])
     human = baselines.written_by_humans(prompts, tokenizer)
