@@ -12,7 +12,8 @@ comes before from its parent, or from the seed's own SFT and reward models,
 which all entries share.  Settings are chosen on validation prompts, so entries
 evaluate on these and leave `skill` out unless they say otherwise.
 
-Each job is given its share of the cores.  What is in WORK already is not
+Each job is given its share of the cores, in the order of the entries, which
+name a parent before its children.  What is in WORK already is not
 made again, so that without entries the table alone is printed.
 WORK/grid.jsonl gets a line for each entry and seed as it ends.  DVC, Prefect
 and MLflow are not asked.
@@ -143,6 +144,7 @@ class Grid:
     ) -> None:
         self.work = work.resolve()
         self.changes = changes
+        self.jobs = jobs
         self.cores = Cores(jobs)
         self.lock = threading.Lock()
 
@@ -263,9 +265,9 @@ def machine_name() -> str:
 
 
 def run(grid: Grid, seeds: list[int], points: list[Entry]) -> bool:
-    """Every entry of every seed, those first whose parents are done."""
+    """Every entry of every seed, in their order; it waits for its parent."""
     sound = True
-    with ThreadPoolExecutor(len(seeds) * (len(points) + 1)) as pool:
+    with ThreadPoolExecutor(grid.jobs) as pool:
         futures: dict[tuple[int, str], Future[None]] = {}
 
         def follow(seed: int, point: Entry) -> None:

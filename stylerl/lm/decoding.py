@@ -2,25 +2,22 @@
 
 A prompt that several rows complete is computed once.  Prompts are left-padded,
 position ids are counted over real tokens, finished rows leave the batch.  Each
-row draws from a random stream of its own.
+row draws from a random stream of its own.  A GPU has a loop of its own, in
+replay.py.
 
 Notation: B sequences, R tokens of a response, V vocabulary.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 
-from stylerl.draws import generator
 from stylerl.lm.attention import decoding_attention
-from stylerl.lm.logprobs import right_pad
-
-BLOCK = 256  # tokens whose probabilities are summed at once
+from stylerl.lm.replay import replay
+from stylerl.lm.steps import choose_tokens, next_logits, read_prompts
 
 
 class PreallocatedLayer(DynamicLayer):
@@ -90,14 +87,6 @@ class Responses:
         self.rows = self.rows[places]
 
 
-def left_pad(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids (B, width), which of them are real (B, width), lengths (B,)."""
-    ids = right_pad([row[::-1] for row in rows], pad).flip(1)
-    lengths = torch.tensor([len(row) for row in rows])
-    width = ids.shape[1]
-    return ids, torch.arange(width) >= width - lengths[:, None], lengths
-
-
 @torch.inference_mode()
 def decode_batch(
     lm: PreTrainedModel,
@@ -117,22 +106,15 @@ def decode_batch(
         pad: the id that fills the shorter prompts up.
         eos: the id that ends a response, and is its last.
     """
-    # 1. The cache of every prompt, computed once however often it is asked,
-    # and copied to each of its rows with room for a response.
-    unique = list(dict.fromkeys(map(tuple, prompts)))
-    rows = {prompt: row for row, prompt in enumerate(unique)}
-    owner = torch.tensor([rows[tuple(prompt)] for prompt in prompts])
-    ids, mask, lengths = (
-        each.to(lm.device) for each in left_pad([*map(list, unique)], pad)
-    )
-    padded, width, limit = not bool(mask.all()), ids.shape[1], noise.shape[1]
-    positions = (torch.cumsum(mask, dim=1) - 1).clamp(min=0)
-    owner, noise = owner.to(lm.device), noise.to(lm.device)
-    once = DynamicCache(config=lm.config)
-    seen = mask if padded else None
-    logits = next_logits(lm, ids, seen, positions, once)[owner]  # (B, V)
-    cache = _copied(once, owner, width + limit)
-    mask, lengths = mask[owner], lengths[owner]
+    start = read_prompts(lm, prompts, pad)
+    noise = noise.to(lm.device)
+    if lm.device.type == "cuda":
+        return replay(lm, start, noise, temperature, eos)
+    # 1. Each row's copy of its prompt's cache, with room for a response.
+    logits, mask, limit = start.logits, start.seen, noise.shape[1]
+    width, lengths = mask.shape[1], mask.sum(dim=1)
+    padded = not bool(mask.all())
+    cache = _copied(start.prompts, start.owner, width + limit)
     mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
     responses = Responses(len(prompts), eos)
     with decoding_attention(lm):
@@ -147,7 +129,6 @@ def decode_batch(
             if int(live.sum()) <= 0.9 * len(live):
                 keep = fill_holes(live)
                 responses.keep(keep)
-                keep = keep.to(lm.device)
                 cache.batch_select_indices(keep)
                 tokens, mask, lengths, noise = (
                     t[keep] for t in (tokens, mask, lengths, noise)
@@ -169,30 +150,6 @@ def _copied(once: Cache, owner: Tensor, capacity: int) -> Cache:
     return Cache(layers)
 
 
-def next_logits(
-    lm: PreTrainedModel,
-    ids: Tensor,
-    mask: Tensor | None,
-    positions: Tensor,
-    cache: Cache,
-) -> Tensor:
-    """The logits after some new tokens, (B, new) -> (B, V).
-
-    The output embedding is given the last states as a matrix: of a slice of
-    three dimensions, torch copies its weights for every row.
-    """
-    states = lm.base_model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-    ).last_hidden_state[:, -1]
-    output: Any = lm.get_output_embeddings()
-    logits: Tensor = output(states)
-    return logits
-
-
 def fill_holes(live: Tensor) -> Tensor:
     """An order of the live rows in which few of them move, (n,) of (B,).
 
@@ -202,41 +159,3 @@ def fill_holes(live: Tensor) -> Tensor:
     order = torch.arange(count)
     order[~live[:count]] = live[count:].nonzero().flatten() + count
     return order
-
-
-def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
-
-    First the block of tokens, then the token in it.  Sums are float64: a
-    vocabulary's in fp32 is off by more than the smallest probabilities.
-    """
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    # 1. e^z in blocks, (B, N, BLOCK), and the mass up to each block's end.
-    z = logits.float() / temperature
-    z -= z.amax(dim=-1, keepdim=True)
-    missing = -z.shape[-1] % BLOCK
-    blocks = F.pad(z.exp_(), (0, missing)).unflatten(-1, (-1, BLOCK))
-    ends = blocks.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
-    at = noise.double()[:, None] * ends[:, -1:]
-    block = torch.searchsorted(ends, at, right=True)
-    block = block.clamp(max=ends.shape[-1] - 1)
-    # 2. The token of that block, by what is left of the mass.
-    inside = blocks.take_along_dim(block[..., None], dim=1).squeeze(1)
-    mass = inside.double().cumsum(dim=-1)
-    at = at - (ends.take_along_dim(block, dim=1) - mass[:, -1:])
-    token = torch.searchsorted(mass, at.clamp(min=0), right=True)
-    token = block * BLOCK + token.clamp(max=BLOCK - 1)
-    return token.squeeze(-1).clamp(max=logits.shape[-1] - 1)
-
-
-def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
-    """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
-    return torch.stack(
-        [
-            torch.rand(
-                count, generator=generator(seed, row), dtype=torch.float64
-            )
-            for row in rows
-        ]
-    )

@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     prompts: Tensor  # (P, S) places
     is_prompt: Tensor  # (P, S) bool
     responses: Tensor  # (P, G * R) places
-    is_response: Tensor  # (P, G * R) bool
+    padded: Tensor  # (N,) a token's number in P * S and P * G * R, end to end
     group: int  # G
 
 
@@ -68,7 +68,7 @@ class Pack(NamedTuple):
                 layout.prompts.to(device),
                 layout.is_prompt.to(device),
                 layout.responses.to(device),
-                layout.is_response.to(device),
+                layout.padded.to(device),
                 layout.group,
             ),
             self.emitting.to(device),
@@ -114,7 +114,9 @@ def pack(groups: Sequence[Group]) -> Pack:
         prompts,
         is_prompt,
         responses.flatten(1),
-        is_response.flatten(1),
+        torch.cat([is_prompt.flatten(), is_response.flatten()])
+        .nonzero()
+        .flatten(),
         count,
     )
     return Pack(
@@ -224,15 +226,16 @@ def shared_prompt_attention(
     mixed = on_prompt.reshape(p * kept, count * r * shared, s) @ vp
     mixed = mixed + (on_own.reshape(n, r * shared, r) @ vr).view_as(mixed)
 
-    # 3. Back to the row.
-    rows = [
-        each.view(p, kept, there.shape[1], shared, d).transpose(1, 2)[there]
-        for each, there in (
-            (of_prompts, layout.is_prompt),
-            (mixed, layout.is_response),
-        )
-    ]
-    return torch.cat(rows).reshape(1, -1, heads, d), None
+    # 3. Back to the row, by numbers: a mask would have a GPU wait.
+    every = torch.cat(
+        [
+            each.view(p, kept, -1, shared, d)
+            .transpose(1, 2)
+            .reshape(-1, heads, d)
+            for each in (of_prompts, mixed)
+        ]
+    )
+    return every.index_select(0, layout.padded)[None], None
 
 
 def _pick(states: Tensor, places: Tensor) -> Tensor:

@@ -18,11 +18,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
 from stylerl.lm import models
-from stylerl.lm.decoding import decode_batch, draw_uniforms
+from stylerl.lm.decoding import decode_batch
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import bf16_copy, context_limit, encode_prompt
 from stylerl.lm.packing import Group, pack, response_states
+from stylerl.lm.steps import draw_uniforms
 
 PASS_TOKENS = 2048  # about so many a forward pass: more take memory, not time
 

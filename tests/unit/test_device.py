@@ -11,6 +11,8 @@ import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
+from stylerl.lm import steps
+from stylerl.lm.replay import replay
 from stylerl.lm.sampling import generate, response_logprobs
 from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
@@ -92,6 +94,34 @@ def test_log_probabilities_on_the_device_are_those_of_the_definition():
         every = torch.log_softmax(logits[len(prompt) - 1 : -1], dim=-1)
         theirs = every[torch.arange(len(ids)), torch.tensor(ids)]
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+@pytest.mark.parametrize("build", [build_llama, build_gpt2])
+def test_a_replayed_step_draws_what_the_definition_does(build, temperature):
+    """One row, no padding, no cache; a larger eos embedding ends some."""
+    tokenizer = build_tokenizer()
+    model = build(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= 3
+    model.to(DEVICE)
+    prompts = [tokenizer(text)["input_ids"] for text in PROMPTS]
+    noise = steps.draw_uniforms(3, range(4), 40).to(DEVICE)
+    with torch.inference_mode():
+        start = steps.read_prompts(model, prompts, 0)
+        drawn = replay(model, start, noise, temperature, 1)
+        for prompt, response, uniforms in zip(
+            prompts, drawn, noise, strict=True
+        ):
+            ids = list(prompt)
+            for u in uniforms:
+                seen = torch.tensor([ids], device=DEVICE)
+                logits = model(seen).logits[:, -1]
+                token = steps.choose_tokens(logits, u[None], temperature)
+                ids.append(int(token))
+                if ids[-1] == 1:
+                    break
+            assert response == ids[len(prompt) :]
 
 
 def test_a_resumed_run_ends_as_a_whole_one(tmp_path):

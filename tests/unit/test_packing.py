@@ -52,6 +52,8 @@ def test_places_by_hand():
         [4, 5, 0, 0, 0, 0, 0, 0],
         [6, 7, 8, 9, 0, 0, 0, 0],
     ]
+    # Of 2 x 3 places of prompts, and 2 x 8 of responses after them.
+    assert one.layout.padded.tolist() == [0, 1, 2, 3, 6, 7, 14, 15, 16, 17]
 
 
 @pytest.mark.parametrize("build", [build_llama, build_gpt2])

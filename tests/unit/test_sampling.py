@@ -7,7 +7,7 @@ import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
-from stylerl.lm import decoding, sampling
+from stylerl.lm import decoding, sampling, steps
 from stylerl.lm.models import encode_prompt
 from stylerl.lm.sampling import (
     fits_all,
@@ -34,7 +34,7 @@ def naive(model, prompt_ids, noise, temperature, eos):
     ids, response = list(prompt_ids), []
     for u in noise.tolist():
         logits = model(torch.tensor([ids])).logits[0, -1]
-        token = decoding.choose_tokens(
+        token = steps.choose_tokens(
             logits[None], torch.tensor([u]), temperature
         ).item()
         ids.append(token)
@@ -50,7 +50,7 @@ def test_batched_sampling_is_sampling_each_row_alone(
 ):
     """Left padding, the cache, and rows that leave, change no sample."""
     got = sample(tiny_lm, tokenizer, temperature=temperature)
-    noise = decoding.draw_uniforms(3, range(len(PROMPTS)), 12)
+    noise = steps.draw_uniforms(3, range(len(PROMPTS)), 12)
     expected = [
         naive(tiny_lm, ids, noise[row], temperature, 1)
         for row, ids in enumerate(got.prompt_ids)
@@ -95,7 +95,7 @@ def test_rows_that_finish_leave_the_batch(
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= factor
     sizes = []
-    original = decoding.choose_tokens
+    original = steps.choose_tokens
 
     def spy(logits, noise, temperature):
         sizes.append(len(logits))
@@ -106,7 +106,7 @@ def test_rows_that_finish_leave_the_batch(
     got = sample(model, tokenizer, prompts, max_new_tokens=20)
     monkeypatch.setattr(decoding, "choose_tokens", original)
     assert sizes[0] == 16 > sizes[-1] > 0
-    noise = decoding.draw_uniforms(3, range(16), 20)
+    noise = steps.draw_uniforms(3, range(16), 20)
     for row, ids in enumerate(got.prompt_ids):
         assert got.ids[row] == naive(model, ids, noise[row], 1.0, 1)
     assert any(got.finished)
@@ -153,7 +153,7 @@ def test_inverting_a_distribution_by_hand():
     impossible one never."""
     logits = torch.tensor([0.25, 0.0, 0.75]).log().expand(5, 3)
     noise = torch.tensor([0.0, 0.2499, 0.2501, 0.9, 1 - 2**-53])
-    tokens = decoding.choose_tokens(logits, noise.double(), 1.0)
+    tokens = steps.choose_tokens(logits, noise.double(), 1.0)
     assert tokens.tolist() == [0, 0, 2, 2, 2]
 
 
