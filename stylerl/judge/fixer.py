@@ -11,8 +11,6 @@ model's.
 
 import ast
 import io
-import subprocess
-import sys
 import tempfile
 import textwrap
 import tokenize
@@ -21,8 +19,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from stylerl.errors import StylerlError, require
-from stylerl.judge import Judge
+from stylerl.judge import Judge, ruff_engine
 from stylerl.judge.outcome import attribute
 from stylerl.judge.place import Place
 
@@ -143,8 +140,6 @@ def _colon(text: str, row: int) -> tuple[int, int]:
 
 
 def _run_ruff(folder: str, width: int, judge: Judge) -> None:
-    require("pipeline", "ruff")
-    ruff = (sys.executable, "-I", "-m", "ruff")
     shared = [folder, "--no-cache", "--quiet", "--line-length", str(width)]
     if judge.ruff is not None and judge.config.config:
         shared += ["--config", str(Path(judge.config.config).resolve())]
@@ -152,14 +147,5 @@ def _run_ruff(folder: str, width: int, judge: Judge) -> None:
     else:
         shared += ["--isolated"]
         rules = ["--select", RULES]
-    steps = (
-        [*ruff, "check", "--fix-only", "--exit-zero", *shared, *rules],
-        [*ruff, "format", *shared],
-    )
-    for command in steps:
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode not in (0, CANNOT_PARSE):
-            raise StylerlError(
-                f"ruff must answer; it ended with code {done.returncode}: "
-                f"{done.stderr.strip()[:500]}"
-            )
+    ruff_engine.run(["check", "--fix-only", "--exit-zero", *shared, *rules])
+    ruff_engine.run(["format", *shared], ends=(0, CANNOT_PARSE))

@@ -218,6 +218,31 @@ class Ruff:
             ) from error
 
 
+def run(words: Sequence[str], ends: Sequence[int] = (0,)) -> str:
+    """What ruff's program prints; it must end with one of these codes.
+
+    Raises:
+        MissingExtra: ruff is not installed.
+        StylerlError: it does not answer.
+    """
+    require("pipeline", "ruff")
+    from ruff import find_ruff_bin
+
+    done = subprocess.run(
+        [find_ruff_bin(), *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode not in ends:
+        raise StylerlError(
+            f"ruff must answer; it ended with code {done.returncode}: "
+            f"{done.stderr.strip()[:500]}"
+        )
+    return done.stdout
+
+
 def _check_section(file: str) -> None:
     """Check that there is a configuration of ruff in a file.
 

@@ -1,12 +1,9 @@
 """Linters that no reward has seen: what they are asked, and are charged."""
 
-import subprocess
-
 import pandas as pd
 import pytest
 
 from stylerl.config import JudgeConfig
-from stylerl.errors import StylerlError
 from stylerl.evaluation.measurement import external_linters
 from stylerl.evaluation.measurement.external_linters import Draft
 from stylerl.judge import Judge
@@ -76,13 +73,3 @@ def test_where_ruff_judges_flake8_is_unseen(tmp_path):
 
     assert [*found] == ["flake8"]
     assert found["flake8"].tolist() == [["E225"], None]
-
-
-def test_ruff_that_fails_is_an_error(monkeypatch):
-    def fail(command, **_):
-        return subprocess.CompletedProcess(command, 2, "", "no such rule")
-
-    monkeypatch.setattr(external_linters.subprocess, "run", fail)
-
-    with pytest.raises(StylerlError, match="code 2: no such rule"):
-        external_linters.find_ruff_codes([Draft("x = 1\n", 0)], 79)

@@ -6,7 +6,7 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
-from stylerl.judge import Judge, fixer
+from stylerl.judge import Judge, fixer, ruff_engine
 from stylerl.judge.place import File, Place
 
 HEAD = "def f(a,b):"  # E231, and the prompt's own
@@ -108,6 +108,6 @@ def test_a_ruff_that_fails_is_an_error(monkeypatch):
     def fail(command, **_):
         return subprocess.CompletedProcess(command, 3, "", "no such option")
 
-    monkeypatch.setattr(fixer.subprocess, "run", fail)
+    monkeypatch.setattr(ruff_engine.subprocess, "run", fail)
     with pytest.raises(StylerlError, match="code 3: no such option"):
         fixed(HEAD, "\n    return a\n")

@@ -8,8 +8,6 @@ not select.  Both read the text and never run it.
 """
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -18,8 +16,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from stylerl.config import JudgeConfig
-from stylerl.errors import StylerlError, require
-from stylerl.judge import Judge
+from stylerl.judge import Judge, ruff_engine
 
 # Families that a function alone can answer to: naming, newer idioms,
 # simplification, comprehensions, likely bugs, returns, needless code,
@@ -109,21 +106,15 @@ def _rows_of(prompt: str) -> int:
 
 
 def _run_ruff(folder: str, width: int) -> list[dict[str, Any]]:
-    require("pipeline", "ruff")
-    command = [
-        *(sys.executable, "-I", "-m", "ruff", "check", folder),
-        *("--isolated", "--no-cache", "--ignore-noqa", "--exit-zero"),
-        *("--select", ",".join(RULES), "--ignore", ",".join(SILENT)),
-        *("--line-length", str(width), "--target-version", "py310"),
-        *("--output-format", "json"),
-    ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    if done.returncode != 0:
-        raise StylerlError(
-            f"ruff must answer; it ended with code {done.returncode}: "
-            f"{done.stderr.strip()[:500]}"
+    answer: list[dict[str, Any]] = json.loads(
+        ruff_engine.run(
+            [
+                *("check", folder, "--isolated", "--no-cache"),
+                *("--ignore-noqa", "--exit-zero"),
+                *("--select", ",".join(RULES), "--ignore", ",".join(SILENT)),
+                *("--line-length", str(width), "--target-version", "py310"),
+                *("--output-format", "json"),
+            ]
         )
-    answer: list[dict[str, Any]] = json.loads(done.stdout)
+    )
     return answer
