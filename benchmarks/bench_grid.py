@@ -15,8 +15,9 @@ evaluate on these and leave `skill` out unless they say otherwise.
 Each job is given its share of the cores, in the order of the entries, which
 name a parent before its children.  What is in WORK already is not
 made again, so that without entries the table alone is printed.
-WORK/grid.jsonl gets a line for each entry and seed as it ends.  DVC, Prefect
-and MLflow are not asked.
+WORK/grid.jsonl gets a line for each entry and seed as it ends.  A second table
+has what the last updates sampled, of entries that were not evaluated too.
+DVC, Prefect and MLflow are not asked.
 """
 
 import argparse
@@ -60,6 +61,7 @@ GAINS = {
     "joint": "joint",
 }
 METRICS = ("ppo", "skill", "evaluate", "reward")
+SHARES = ("compliance", "parse_rate", "eos_rate")  # of rollouts
 # Sets constants of modules, then runs a stage as its command does.
 RUN = """
 import importlib, json, runpy, sys
@@ -300,6 +302,19 @@ def table(work: Path) -> str:
     )
 
 
+def rollouts(work: Path) -> str:
+    """What the last updates of each run sampled; shares in percent."""
+    rows = []
+    for path in sorted(work.glob("seed-*-*/metrics/ppo.json")):
+        _, seed, name = path.parts[-3].split("-", 2)
+        found = storage.read_json(path)
+        shares = {key: 100 * found[key] for key in SHARES}
+        others = {key: found[key] for key in ("length", "statements", "kl")}
+        rows.append({"name": name, "seed": seed, **shares, **others})
+    shown = pd.DataFrame(rows).sort_values(["name", "seed"])
+    return shown.to_string(index=False, float_format="{:.1f}".format)
+
+
 def row(kept: dict[str, Any]) -> dict[str, Any]:
     """What of a line goes into the table; shares in percent."""
     found = kept["evaluate"]
@@ -340,6 +355,8 @@ def main() -> int:
     sound = not args.entries or run(grid, seeds, args.entries)
     if (args.work / "grid.jsonl").exists():
         print(table(args.work))
+    if any(args.work.glob("seed-*-*/metrics/ppo.json")):
+        print(rollouts(args.work))
     return 0 if sound else 1
 
 
