@@ -19,7 +19,7 @@ TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
 	https://download.pytorch.org/whl/cpu)
 
 .PHONY: help run test test-unit ui serve lint lock data docs results \
-	screenshots wheels gpu
+	screenshots wheels gpu test-engines
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "                  (PRESET=smoke|default|notebook|gpu)"
 	@echo "make test         set up, run the test suite"
 	@echo "make test-unit    set up, run the quick tests of the units"
+	@echo "make test-engines veRL itself with our adapter, in a venv of its own"
 	@echo "make ui           MLflow UI on http://127.0.0.1:5000"
 	@echo "make serve        Prefect on http://127.0.0.1:4200, deployments"
 	@echo "                  rlhf/full and rlhf/smoke; Ctrl-C stops both"
@@ -71,6 +72,17 @@ results: $(STAMP)
 
 screenshots: $(STAMP)
 	$(BIN)/python -m tools.screenshots
+
+# Beside what is installed, which stays as it is.
+ENGINES := .engines
+test-engines: $(STAMP)
+	$(BIN)/python -m venv $(ENGINES)
+	$(ENGINES)/bin/pip install --disable-pip-version-check --quiet --no-deps \
+		-r tests/engines/requirements.txt
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' \
+		> `$(ENGINES)/bin/python -c \
+		'import site; print(*site.getsitepackages())'`/stylerl.pth
+	$(ENGINES)/bin/python -m pytest -q tests/engines
 
 # A machine with a GPU may have no network and no index: `make wheels` here,
 # then `make gpu` there, with the Python that has torch.

@@ -291,6 +291,46 @@ def _export(options: argparse.Namespace) -> None:
 
 
 @command(
+    "handover",
+    option("folder", "FOLDER", "where to write", type=Path),
+    option(
+        "--model",
+        "MODEL",
+        "a model folder (default: artifacts/sft)",
+        Path("artifacts/sft"),
+        type=Path,
+    ),
+)
+def _handover(options: argparse.Namespace) -> None:
+    """Write what veRL needs to train with token credit.
+
+    Write FOLDER with the prompts of PPO as parquet, params.yaml, the agent
+    loop's configuration and launch.sh, which is shown; after the stage `sft`.
+
+    examples:
+      stylerl handover verl                 of artifacts/sft
+      sh verl/launch.sh                     where veRL and a GPU are
+    """
+    from stylerl import storage
+    from stylerl.data import places, prompts
+    from stylerl.engines import handover
+    from stylerl.pipeline import workspace
+    from stylerl.ppo import factory
+
+    params = workspace.settings()
+    labels = storage.read_table(Path("artifacts/label/labels.parquet"))
+    texts = {
+        split: prompts.unread_prompts(labels, split, params.seed)[:most]
+        for split, most in (
+            ("train", params.ppo.prompts),
+            ("valid", factory.VALIDATION_PROMPTS),
+        )
+    }
+    where = places.places_of_labels(Path("artifacts/filter"), labels)
+    print(handover.write(options.folder, options.model, params, texts, where))
+
+
+@command(
     "push",
     option("model", "MODEL", "a model folder, such as artifacts/ppo"),
     option(

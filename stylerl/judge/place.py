@@ -100,6 +100,11 @@ class Place:
         self.indent = _indent(first)
 
     @property
+    def row(self) -> int:
+        """The row of its `def`, from 1."""
+        return self._start + 1
+
+    @property
     def above(self) -> str:
         """The text of its file above the function, its decorators last."""
         return "".join(f"{line}\n" for line in self._before)

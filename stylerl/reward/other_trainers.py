@@ -30,12 +30,11 @@ from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.names import parse
-from stylerl.judge.outcome import Outcome
 from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
 from stylerl.lm.sampling import whole_lines
 from stylerl.reward import grader, scorers
-from stylerl.reward.grade import grade
+from stylerl.reward.functions import TokenReward, columns
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -48,6 +47,14 @@ class Origin(NamedTuple):
     file_text: str | None
     line: int | None
     file_path: str | None
+
+
+class Scored(NamedTuple):
+    """What one completion is worth."""
+
+    score: float
+    parts: dict[str, float]  # by name, and `compliance`, 0 or 1
+    tokens: Sequence[TokenReward]  # what of the score single tokens lost
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,32 @@ class TextReward:
     ) -> list[float]:
         """The sum of the parts for each completion, as in PPO.
 
+        Args:
+            prompts: as `scored` takes them.
+            completions: likewise.
+            completion_ids: likewise.
+            log_metric: called with the mean of each part and of `compliance`.
+            columns: those of the data set.
+
+        Raises:
+            DataError: the file of a prompt does not hold it.
+        """
+        rows = self.scored(prompts, completions, completion_ids, **columns)
+        if log_metric is not None and rows:
+            for name in rows[0].parts:
+                mean = sum(row.parts[name] for row in rows) / len(rows)
+                log_metric(f"stylerl/{name}", mean)
+        return [row.score for row in rows]
+
+    def scored(
+        self,
+        prompts: Sequence[str | Messages],
+        completions: Sequence[str | Messages],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **columns: Any,
+    ) -> list[Scored]:
+        """What each completion is worth, and what of it single tokens lost.
+
         Violations weigh what `judge.weights` says; `ppo.fixable_weight` is
         the stage's.
 
@@ -81,7 +114,6 @@ class TextReward:
                 block or all of it, less the prompt where it repeats that.
             completion_ids: their tokens; where `ends` is known, one that was
                 cut loses its last line and `ppo.missing_eos_penalty`.
-            log_metric: called with the mean of each part and of `compliance`.
             columns: those of the data set.
 
         Raises:
@@ -106,50 +138,45 @@ class TextReward:
         origins = [
             Origin(*map(_plain, row)) for row in zip(*given, strict=True)
         ]
-        scores = [0.0] * count
-        means: dict[str, float] = {}
+        missing = self.params.ppo.missing_eos_penalty
+        scores: dict[int, Scored] = {}
         for rows in _rounds(texts, origins):
-            parts = self._parts(
+            scored = self._round(
                 {texts[row]: origins[row] for row in rows},
                 [texts[row] for row in rows],
                 [judged[row] for row in rows],
             )
-            for name, values in parts.items():
-                means[name] = means.get(name, 0) + sum(values) / count
-                for row, value in zip(rows, values, strict=True):
-                    scores[row] += value * (name != "compliance")
-        if log_metric is not None:
-            for name, mean in means.items():
-                log_metric(f"stylerl/{name}", mean)
-        missing = self.params.ppo.missing_eos_penalty
-        return [
-            score - missing * (not end)
-            for score, end in zip(scores, done, strict=True)
-        ]
+            for row, each in zip(rows, scored, strict=True):
+                score = each.score - missing * (not done[row])
+                scores[row] = each._replace(score=score)
+        return [scores[row] for row in range(count)]
 
-    def _parts(
+    def _round(
         self,
         origins: Mapping[str, Origin],
         prompts: list[str],
         completions: list[str],
-    ) -> dict[str, list[float]]:
-        """Every weighted part, and `compliance`; `origins` are by prompt."""
+    ) -> list[Scored]:
+        """Completions that ended; `origins` are by prompt."""
         placed = {p: _place(p, origin) for p, origin in origins.items()}
         judge = Judge(
             self.params.judge, places={p: at for p, at in placed.items() if at}
         )
-        parts = grader.style_grader(
+        feedback = grader.style_grader(
             judge,
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
-        ).parts
-        grades = grade(judge, prompts, completions, [True] * len(prompts))
-        complies = [
-            float(each.assessment.outcome is Outcome.COMPLIANT)
-            for each in grades
-        ]
-        return parts(grades) | {"compliance": complies}
+        )(prompts, completions, [True] * len(prompts))
+        rewards = columns(feedback.reward, len(prompts))
+        tokens = feedback.tokens or [[]] * len(prompts)
+        scored = []
+        for row, located in enumerate(tokens):
+            parts = {name: values[row] for name, values in rewards.items()}
+            complies = {"compliance": feedback.monitored["compliance"][row]}
+            score = sum(parts.values())
+            scored.append(Scored(score, parts | complies, located))
+        return scored
 
 
 def trl_reward(
