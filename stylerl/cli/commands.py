@@ -172,8 +172,8 @@ def _complete(options: argparse.Namespace) -> None:
     """Complete a prompt with base, SFT and PPO side by side.
 
     Complete a prompt with each model of the last run, or with those given,
-    from the same seed, and show what the judge says of each. Without
-    params.yaml the defaults count.
+    from the same seed, as it grows, and show what the judge says of each.
+    Without params.yaml the defaults count.
 
     examples:
       stylerl complete "def add(a, b):"
@@ -195,13 +195,16 @@ def _complete(options: argparse.Namespace) -> None:
     }
     if options.models:
         sources = completion.labelled(options.models)
-    answers = completion.complete(
-        options.prompt,
-        sources,
-        Judge(params.judge),
-        {**params.evaluate.sampling, "seed": options.seed},
-    )
-    completion.show(answers, Console())
+    console = Console()
+    with completion.growing(console) as watch:
+        answers = completion.complete(
+            options.prompt,
+            sources,
+            Judge(params.judge),
+            {**params.evaluate.sampling, "seed": options.seed},
+            watch,
+        )
+    completion.show(answers, console)
 
 
 @command(

@@ -5,11 +5,14 @@ model, syntax colours, and what the judge charged underlined.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
@@ -44,11 +47,13 @@ def complete(
     sources: Mapping[str, str],
     judge: Judge,
     options: Mapping[str, Any],
+    watch: Callable[[str, str], None] = lambda label, text: None,
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources` (label to folder).
 
     Folders that do not exist yet are named and passed over; `options` are
-    those of `sampling.generate`.
+    those of `sampling.generate`.  `watch` is told each label, and its
+    completion as it grows.
 
     Raises:
         ConfigError: the prompt is no text.
@@ -79,6 +84,7 @@ def complete(
             tokenizer,
             [prompt],
             **options,
+            listen=partial(watch, label),
         )
         (verdict,) = judge.completions([prompt], drawn.judged)
         assessment = assess(prompt, drawn.finished[0], verdict)
@@ -115,10 +121,31 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
     return found
 
 
+@contextmanager
+def growing(console: Console) -> Iterator[Callable[[str, str], None]]:
+    """What `complete` is watched by: completions grow on a terminal."""
+    texts: dict[str, str] = {}
+    with Live(console=console, transient=True) as live:
+
+        def watch(label: str, text: str) -> None:
+            texts[label] = text
+            panels = [
+                Panel(highlight(code), title=name, title_align="left")
+                for name, code in texts.items()
+            ]
+            live.update(side_by_side(panels, _columns(console, len(panels))))
+
+        yield watch
+
+
 def show(answers: Sequence[Answer], console: Console) -> None:
     """Print the answers, side by side where the terminal is wide."""
-    columns = max(1, min(len(answers), console.width // COLUMN))
+    columns = _columns(console, len(answers))
     console.print(side_by_side([_panel(each) for each in answers], columns))
+
+
+def _columns(console: Console, panels: int) -> int:
+    return max(1, min(panels, console.width // COLUMN))
 
 
 def side_by_side(panels: Sequence[Panel], columns: int) -> Table:

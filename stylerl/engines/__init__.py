@@ -1,6 +1,6 @@
 """Token credit for the trainers of others.
 
-token_level.py is the reward of every token of a response, as our own trainer has
-it; the other modules hand it over as an engine takes it, one each:
-verl_loop.py for veRL.  `stylerl.reward` has rewards of whole responses.
+token_level.py is the reward of every token of a response, as our own trainer
+has it; verl_loop.py gives it to veRL, and handover.py writes what that needs.
+`stylerl.reward` has rewards of whole responses.
 """

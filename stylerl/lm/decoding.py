@@ -8,6 +8,7 @@ replay.py.
 Notation: B sequences, R tokens of a response, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 from stylerl.lm.attention import decoding_attention
 from stylerl.lm.replay import replay
 from stylerl.lm.steps import choose_tokens, next_logits, read_prompts
+
+Listener = Callable[[list[list[int]]], None]  # of the responses so far
 
 
 class PreallocatedLayer(DynamicLayer):
@@ -95,6 +98,7 @@ def decode_batch(
     temperature: float,
     pad: int,
     eos: int,
+    listen: Listener | None = None,
 ) -> list[list[int]]:
     """Sample until a row draws `eos`, or until `noise` is used up.
 
@@ -105,11 +109,16 @@ def decode_batch(
         temperature: that divides the logits; 0 takes the likeliest token.
         pad: the id that fills the shorter prompts up.
         eos: the id that ends a response, and is its last.
+        listen: told after each step what the rows have drawn; a GPU draws
+            all before it tells.
     """
     start = read_prompts(lm, prompts, pad)
     noise = noise.to(lm.device)
     if lm.device.type == "cuda":
-        return replay(lm, start, noise, temperature, eos)
+        drawn = replay(lm, start, noise, temperature, eos)
+        if listen:
+            listen(drawn)
+        return drawn
     # 1. Each row's copy of its prompt's cache, with room for a response.
     logits, mask, limit = start.logits, start.seen, noise.shape[1]
     width, lengths = mask.shape[1], mask.sum(dim=1)
@@ -122,6 +131,8 @@ def decode_batch(
         for step in range(limit):
             tokens = choose_tokens(logits, noise[:, step], temperature)
             live = responses.add(tokens.tolist())
+            if listen:
+                listen(responses.ids)
             if step + 1 == limit or not live.any():
                 break
             # 3. Rows that have ended leave once they are a tenth of the

@@ -69,6 +69,7 @@ def generate(
     bf16: bool = False,
     encode: Callable[[str], list[int]] | None = None,
     desc: str | None = None,
+    listen: Callable[[str], None] | None = None,
 ) -> Completions:
     """Sample one completion a prompt from softmax(logits / temperature).
 
@@ -93,6 +94,11 @@ def generate(
         sampled_from = bf16_copy(model)
     eos = tokenizer.eos_token_id
     ids: list[list[int]] = [[] for _ in prompts]
+
+    def heard(drawn: list[list[int]]) -> None:
+        assert listen
+        listen(decode(tokenizer, [i for i in drawn[0] if i != eos]))
+
     # Prompts of similar length share a batch, so that little is padded.
     order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
     with tqdm(
@@ -108,6 +114,7 @@ def generate(
                 temperature,
                 tokenizer.pad_token_id,
                 eos,
+                heard if listen else None,
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens

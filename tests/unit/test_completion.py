@@ -8,6 +8,7 @@ from rich.console import Console
 from stylerl.cli.complete_command import (
     Answer,
     complete,
+    growing,
     show,
 )
 from stylerl.config import JudgeConfig
@@ -63,6 +64,30 @@ def test_a_prompt_is_utf_8_whatever_the_locale(llama_folder):
         options(),
     )
     assert found.prompt == "def größe(a, b):"
+
+
+def test_a_completion_is_told_as_it_grows(llama_folder):
+    told = []
+    (found,) = complete(
+        PROMPT,
+        {"base": str(llama_folder)},
+        Judge(JudgeConfig()),
+        options(),
+        lambda label, text: told.append((label, text)),
+    )
+    assert {label for label, _ in told} == {"base"}
+    texts = [text for _, text in told]
+    assert texts[-1] == found.completion
+    assert len(texts) > 1
+    assert all(map(len, texts[1:])) and texts == sorted(texts, key=len)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_it_and_a_file_does_not(terminal):
+    out = io.StringIO()
+    with growing(Console(file=out, force_terminal=terminal)) as watch:
+        watch("base", "    return a")
+    assert ("return" in out.getvalue()) == terminal
 
 
 def test_a_prompts_line_end_is_left_to_the_completion(llama_folder):
