@@ -133,8 +133,10 @@ def main() -> None:
 def skill(folders: Sequence[Path], params: Params, scratch: Path) -> str:
     """How much of HumanEval each gets right, and changes from the first.
 
-    The sandbox must start here (`stylerl doctor`).
+    Where no sandbox starts, it says why.
     """
+    if why := sandbox.why_not():
+        return f"\nHumanEval: not measured: {why}\n"
     judge, runner = Judge(params.judge), sandbox.runner()
     sources = {folder.name: Source(str(folder)) for folder in folders}
     fits = fits_all(sources.values(), measure.new_tokens(params.skill))

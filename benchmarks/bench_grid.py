@@ -306,6 +306,8 @@ def rollouts(work: Path) -> str:
     """What the last updates of each run sampled; shares in percent."""
     rows = []
     for path in sorted(work.glob("seed-*-*/metrics/ppo.json")):
+        if path.is_symlink():  # of its parent
+            continue
         _, seed, name = path.parts[-3].split("-", 2)
         found = storage.read_json(path)
         shares = {key: 100 * found[key] for key in SHARES}

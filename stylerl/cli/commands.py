@@ -318,17 +318,20 @@ def _handover(options: argparse.Namespace) -> None:
     from stylerl.data import places, prompts
     from stylerl.engines import handover
     from stylerl.pipeline import workspace
-    from stylerl.ppo import factory
+    from stylerl.reward.grade import rule_weights
 
     params = workspace.settings()
     labels = storage.read_table(Path("artifacts/label/labels.parquet"))
+    removed = storage.read_json(Path("artifacts/label/fixer.json"))
+    share = params.ppo.fixable_weight
+    if share != 1:  # elsewhere no fixer is asked: the rules weigh it
+        weights = rule_weights(params.judge.weights, removed, share)
+        params = config.override(params, {"judge.weights": weights})
     texts = {
-        split: prompts.unread_prompts(labels, split, params.seed)[:most]
-        for split, most in (
-            ("train", params.ppo.prompts),
-            ("valid", factory.VALIDATION_PROMPTS),
-        )
+        split: prompts.unread_prompts(labels, split, params.seed)
+        for split in handover.FILES
     }
+    texts["train"] = list(params.ppo.prompt_texts) or texts["train"]
     where = places.places_of_labels(Path("artifacts/filter"), labels)
     print(handover.write(options.folder, options.model, params, texts, where))
 

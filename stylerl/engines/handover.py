@@ -1,11 +1,15 @@
 """What veRL starts from: SFT, prompts and the style guide, as it reads them.
 
 Written into one folder: the prompts of PPO and of its validation as parquet,
-params.yaml, the agent loop's configuration and the launch line.
+params.yaml with the judge's configuration, the agent loop's, and the launch
+line.
 """
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,13 @@ import yaml
 
 from stylerl import config, storage
 from stylerl.config import Params
+from stylerl.errors import ConfigError, DataError
 from stylerl.judge.place import Place
 from stylerl.lm import models
 from stylerl.lm.adapters import SCALE
 from stylerl.lm.context import nearest_lines
+from stylerl.ppo.factory import VALIDATION_PROMPTS
+from stylerl.reward.other_trainers import Origin
 
 LOOP = "stylerl.engines.verl_loop"
 FILES = {"train": "train.parquet", "valid": "valid.parquet"}
@@ -27,7 +34,7 @@ def write(
     out: Path,
     model: Path,
     params: Params,
-    prompts: Mapping[str, Sequence[str]],
+    prompts: Mapping[str, Iterable[str]],
     places: Mapping[str, Place],
 ) -> str:
     """Write the folder; the launch line.
@@ -36,29 +43,54 @@ def write(
         out: the folder.
         model: the policy's, artifacts/sft.
         params: what PPO would run with.
-        prompts: by split, train and valid.
+        prompts: by split, train and valid; the first that fit are taken.
         places: of the prompts.
 
     Raises:
+        ConfigError: PPO is to learn a value, which veRL does by a critic of
+            its own.
+        DataError: a split has no prompt that fits.
         ModelError: there is no such model.
         DiskError: the folder cannot be written.
     """
+    if params.ppo.baseline == "value":
+        raise ConfigError(
+            "ppo.baseline must be group where veRL trains: its estimator "
+            "here compares a group; got value"
+        )
     model, out = model.resolve(), out.resolve()
     tokenizer = models.load_tokenizer(str(model))
     budget = int(storage.read_json(model / "config.json").get("context", 0))
-    rows = {
-        split: [
-            _row(text, places.get(text), tokenizer, budget) for text in own
-        ]
-        for split, own in prompts.items()
-    }
+    limit = models.positions(str(model)) or math.inf
+    room = limit - params.ppo.max_new_tokens
+    counts = {"train": params.ppo.prompts, "valid": VALIDATION_PROMPTS}
+    longest = 0
+    with storage.writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     for split, name in FILES.items():
-        storage.write_table(out / name, pd.DataFrame(rows[split]))
+        every = (
+            _row(text, places.get(text), tokenizer, budget)
+            for text in prompts[split]
+        )
+        fit = (row for row in every if _size(row, tokenizer) <= room)
+        rows = [*islice(fit, counts[split])]
+        if not rows:
+            raise DataError(
+                f"veRL needs prompts to learn from and to validate on; of "
+                f"{split} none leaves {params.ppo.max_new_tokens} of {limit} "
+                "positions: raise label.snippets or lower ppo.max_new_tokens"
+            )
+        storage.write_table(out / name, pd.DataFrame(rows))
+        longest = max(longest, *(_size(row, tokenizer) for row in rows))
+    if params.judge.config:
+        own = out / Path(params.judge.config).name
+        with storage.writing(own):
+            shutil.copyfile(params.judge.config, own)
+        params = config.override(params, {"judge.config": str(own)})
     storage.write_text(out / "params.yaml", config.render(params))
     loop = [{"name": "stylerl", "_target_": f"{LOOP}.StyleLoop"}]
     storage.write_text(out / "loop.yaml", yaml.safe_dump(loop))
-    sizes = [len(_given(row, tokenizer)) for row in rows["train"]]
-    line = launch_line(out, model, params, max(sizes, default=1))
+    line = launch_line(out, model, params, longest)
     storage.write_text(out / "launch.sh", line + "\n")
     return line
 
@@ -67,21 +99,30 @@ def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
     """How veRL is started with this folder; `longest` prompt, in tokens."""
     ppo, actor = params.ppo, "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"
+    groups = max(1, ppo.batch_size // ppo.group_size)
+    variables = {
+        "VERL_USE_EXTERNAL_MODULES": LOOP,
+        "STYLERL_PARAMS": out / "params.yaml",
+    }
+    to_workers = "+ray_kwargs.ray_init.runtime_env.env_vars"
     settings = {
+        **{f"{to_workers}.{key}": value for key, value in variables.items()},
         "data.train_files": out / FILES["train"],
         "data.val_files": out / FILES["valid"],
         "data.filter_overlong_prompts": False,  # by a chat template
         "data.max_prompt_length": longest,
         "data.max_response_length": ppo.max_new_tokens,
-        "data.train_batch_size": ppo.batch_size // ppo.group_size,
+        "data.train_batch_size": groups,
         "actor_rollout_ref.model.path": model,
         "actor_rollout_ref.model.lora_rank": ppo.lora_rank,
         "actor_rollout_ref.model.lora_alpha": round(SCALE * ppo.lora_rank),
         f"{actor}.optim.lr": ppo.learning_rate,
-        f"{actor}.ppo_mini_batch_size": ppo.batch_size
-        // ppo.group_size
-        // ppo.num_minibatches,
+        f"{actor}.optim.weight_decay": 0,
+        f"{actor}.ppo_epochs": ppo.update_epochs,
+        f"{actor}.ppo_mini_batch_size": max(1, groups // ppo.num_minibatches),
         f"{actor}.ppo_micro_batch_size_per_gpu": 8,
+        f"{actor}.clip_ratio": ppo.clip_coef,
+        f"{actor}.entropy_coeff": ppo.ent_coef,
         f"{actor}.use_kl_loss": True,
         f"{actor}.kl_loss_coef": ppo.kl_coef,
         f"{rollout}.name": "vllm",
@@ -94,29 +135,30 @@ def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
         f"{rollout}.agent.agent_loop_config_path": out / "loop.yaml",
         "algorithm.adv_estimator": "stylerl",
         "algorithm.lam": ppo.gae_lambda,
+        "trainer.logger": "[console]",
         "trainer.n_gpus_per_node": 1,
+        "trainer.total_epochs": ppo.updates,  # more than are needed
         "trainer.total_training_steps": ppo.updates,
+        "trainer.save_freq": ppo.updates,
+        "trainer.test_freq": ppo.validate_every or -1,
     }
     words = [f"{key}={value}" for key, value in settings.items()]
-    variables = f"VERL_USE_EXTERNAL_MODULES={LOOP} STYLERL_PARAMS=" + (
-        shlex.quote(str(out / "params.yaml"))
+    named = [f"{key}={value}" for key, value in variables.items()]
+    return shlex.join(
+        ["env", *named, "python", "-m", "verl.trainer.main_ppo", *words]
     )
-    return f"{variables} python -m verl.trainer.main_ppo {shlex.join(words)}"
 
 
 def _row(
     prompt: str, place: Place | None, tokenizer: Any, budget: int
 ) -> dict[str, Any]:
     """A prompt as veRL's data set has it."""
-    context, columns = "", {}
+    context, origin = "", Origin(None, None, None)
     if place is not None:
         ids = nearest_lines(tokenizer, place.above, budget)
         context = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        columns = {
-            "file_text": "\n".join(place.file.lines),
-            "line": place.row,
-            "file_path": place.file.path,
-        }
+        text = "\n".join(place.file.lines)
+        origin = Origin(text, place.row, place.file.path)
     return {
         "data_source": "stylerl",
         "prompt": [
@@ -124,12 +166,12 @@ def _row(
             {"role": "user", "content": prompt},
         ],
         "reward_model": {"style": "rule", "ground_truth": ""},
-        "extra_info": columns,
+        "extra_info": origin._asdict(),
     }
 
 
-def _given(row: Mapping[str, Any], tokenizer: Any) -> list[int]:
+def _size(row: Mapping[str, Any], tokenizer: Any) -> int:
     """A row's prompt in tokens, with its context."""
     context, prompt = (each["content"] for each in row["prompt"])
     above = models.encode_code(tokenizer, context)
-    return models.encode_prompt(tokenizer, prompt, above)
+    return len(models.encode_prompt(tokenizer, prompt, above))

@@ -3,12 +3,13 @@
 veRL puts a reward on the last token of a response, and its group estimators
 sum what a response got.  Here are an agent loop whose `rm_scores` have every
 token's own, and an estimator that leaves them where they are: `stylerl`, by
-both registries.  docs/howto/engines.md has the configuration.
+both registries.  docs/howto/trainers.md has the configuration.
 """
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from stylerl.lm.models import encode_code, encode_prompt
 from stylerl.lm.sampling import decode
 from stylerl.ppo import formulas
 from stylerl.reward import trl_reward
+from stylerl.reward.other_trainers import Origin, TextReward, content
 
 NAME = "stylerl"
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
@@ -38,7 +40,9 @@ class TokenRewarded(AgentLoopOutput):  # type: ignore[misc]
 
     def as_dict(self) -> dict[str, Any]:
         """The tensors of a trajectory; `rm_scores` is (R,)."""
-        fields: dict[str, Any] = super().as_dict()
+        # Its own would put the sum on the last token, which need not be.
+        plain = self.model_copy(update={"reward_score": None})
+        fields: dict[str, Any] = AgentLoopOutput.as_dict(plain)
         fields["rm_scores"] = torch.tensor(fields.pop("rewards"))
         return fields
 
@@ -56,7 +60,7 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput:
         """One response of one row of the data set."""
-        *above, prompt = (each["content"] for each in row["raw_prompt"])
+        *above, prompt = map(content, row["raw_prompt"])
         context = encode_code(self.tokenizer, "".join(above))
         given = encode_prompt(self.tokenizer, prompt, context)
         sampled = await self.server_manager.generate(
@@ -64,31 +68,44 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
             prompt_ids=given,
             sampling_params=sampling_params,
         )
-        ids = sampled.token_ids[: self.rollout_config.response_length]
-        columns = {k: [v] for k, v in (row.get("extra_info") or {}).items()}
+        most = self.rollout_config.response_length
+        ids, logprobs = sampled.token_ids[:most], sampled.log_probs
         rewards = await asyncio.to_thread(
-            rewards_of, self.tokenizer, prompt, ids, columns
+            rewards_of,
+            self.tokenizer,
+            prompt,
+            ids,
+            row.get("extra_info") or {},
         )
         return TokenRewarded(
             prompt_ids=given,
             response_ids=ids,
             response_mask=[1] * len(ids),
-            response_logprobs=sampled.log_probs,
+            response_logprobs=logprobs[:most] if logprobs else None,
             reward_score=sum(rewards),
             metrics={},
             num_turns=2,
-            extra_fields={"reward_extra_info": {}},
+            extra_fields={**sampled.extra_fields, "reward_extra_info": {}},
             rewards=rewards,
         )
 
 
+@cache
+def reward_by(params: str, tokenizer: Any) -> TextReward:
+    """The reward of a params.yaml, read once."""
+    return trl_reward(params, tokenizer)
+
+
 def rewards_of(
-    tokenizer: Any, prompt: str, ids: Sequence[int], columns: dict[str, Any]
+    tokenizer: Any, prompt: str, ids: Sequence[int], info: Mapping[str, Any]
 ) -> list[float]:
     """The reward of each sampled token, by the file that PARAMS names."""
-    reward = trl_reward(os.environ[PARAMS], tokenizer)
+    if not ids:  # the server gave up
+        return []
+    reward = reward_by(os.environ[PARAMS], tokenizer)
     ended = ids[-1] == tokenizer.eos_token_id
     text = decode(tokenizer, [*ids[:-1]] if ended else [*ids])
+    columns = {name: [info.get(name)] for name in Origin._fields}
     scored = reward.scored([prompt], [text], [ids], **columns)
     weight = reward.params.ppo.credit_weight
     (rewards,) = token_rewards(scored, tokenizer, [ids], weight)
@@ -106,7 +123,9 @@ def advantages(
     """Leave-one-out of returns to go, and these, (B, R), as in our PPO.
 
     `algorithm.lam` discounts what single tokens were charged; the mean of
-    the others of a prompt is taken off, and all are brought to one size.
+    the others of a prompt is taken off, and all are brought to one size.  A
+    charge on the last token cannot be told from the rest that it holds, and
+    reaches the others whole.
 
     Args:
         token_level_rewards: (B, R).

@@ -89,9 +89,9 @@ class TextReward:
             DataError: the file of a prompt does not hold it.
         """
         rows = self.scored(prompts, completions, completion_ids, **columns)
-        if log_metric is not None and rows:
-            for name in rows[0].parts:
-                mean = sum(row.parts[name] for row in rows) / len(rows)
+        if log_metric is not None:
+            for name in dict.fromkeys(n for row in rows for n in row.parts):
+                mean = sum(row.parts.get(name, 0) for row in rows) / len(rows)
                 log_metric(f"stylerl/{name}", mean)
         return [row.score for row in rows]
 
@@ -167,6 +167,7 @@ class TextReward:
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
+            credit=self.params.ppo.credit != "response",
         )(prompts, completions, [True] * len(prompts))
         rewards = columns(feedback.reward, len(prompts))
         tokens = feedback.tokens or [[]] * len(prompts)
@@ -244,6 +245,8 @@ def _plain(value: Any) -> Any:
     """As JSON has it: a data frame has 4.0 for 4, and NaN for None."""
     if pd.isna(value):
         return None
+    if hasattr(value, "item"):  # of numpy
+        value = value.item()
     whole = isinstance(value, float) and value.is_integer()
     return int(value) if whole else value
 
@@ -266,7 +269,7 @@ def _prompt(prompt: str | Messages, begin: str) -> str:
     """The code to continue."""
     if isinstance(prompt, str):
         return prompt.removeprefix(begin)
-    text = _content(prompt[-1])
+    text = content(prompt[-1])
     return [text, *FENCE.findall(text)][-1]
 
 
@@ -275,11 +278,11 @@ def _completion(completion: str | Messages, prompt: str) -> str:
     if isinstance(completion, str):
         return completion
     said = (each for each in completion if each["role"] == "assistant")
-    text = "".join(map(_content, said))
+    text = "".join(map(content, said))
     return [*FENCE.findall(text), text][0].removeprefix(prompt)
 
 
-def _content(message: Mapping[str, Any]) -> str:
+def content(message: Mapping[str, Any]) -> str:
     """The text of a message, which may be in several parts."""
     content = message.get("content") or ""
     if isinstance(content, str):

@@ -53,7 +53,11 @@ def loop_that_writes(text, monkeypatch, folder):
 
     async def generate(**request):
         asked.append(request)
-        return SimpleNamespace(token_ids=ids, log_probs=None)
+        return SimpleNamespace(
+            token_ids=ids,
+            log_probs=[-1.0] * len(ids),
+            extra_fields={"min_global_steps": 3, "max_global_steps": 3},
+        )
 
     loop = object.__new__(verl_loop.StyleLoop)
     loop.tokenizer = tokenizer
@@ -75,6 +79,8 @@ def test_a_violations_token_is_charged_where_verl_reads_it(
     output = asyncio.run(loop.run({}, **row)).as_dict()
     given = tokenizer.decode(asked[0]["prompt_ids"])
     assert given.endswith(f"import os\n{PROMPT}")
+    assert output["extra_fields"]["min_global_steps"] == 3
+    assert len(output["rollout_log_probs"]) == len(ids)
     scores = output["rm_scores"]
     charged = scores.nonzero().flatten().tolist()
     assert "+" in tokenizer.decode(ids[charged[0] : charged[0] + 1])
@@ -115,6 +121,13 @@ def test_verls_advantages_keep_the_place():
     torch.testing.assert_close(found["advantages"], expected / 0.7**0.5)
 
 
+def test_a_server_that_gives_up_gives_nothing(folder, monkeypatch):
+    loop, _, ids, _ = loop_that_writes("", monkeypatch, folder)
+    ids.clear()
+    output = asyncio.run(loop.run({}, raw_prompt=[{"content": PROMPT}]))
+    assert output.as_dict()["rm_scores"].shape == (0,)
+
+
 def test_an_answer_alone_has_no_advantage():
     ones = torch.ones(1, 3)
     ahead, _ = verl_loop.advantages(ones, ones, ["one"])
@@ -126,9 +139,12 @@ def test_verl_reads_what_is_handed_over(folder):
     line = (folder / "launch.sh").read_text()
     words = shlex.split(line)
     overrides = words[words.index("verl.trainer.main_ppo") + 1 :]
+    assert f"STYLERL_PARAMS={folder / 'params.yaml'}" in words
     with initialize_config_module("verl.trainer.config", version_base=None):
         settings = compose("ppo_trainer", overrides=overrides)
     assert settings.algorithm.adv_estimator == "stylerl"
+    told = settings.ray_kwargs.ray_init.runtime_env.env_vars
+    assert str(folder / "params.yaml") == told.STYLERL_PARAMS
     rows = RLHFDataset(
         settings.data.train_files, build_tokenizer(), settings.data
     )

@@ -105,8 +105,10 @@ def test_a_replayed_step_draws_what_the_definition_does(build, temperature):
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= 3
     model.to(DEVICE)
-    prompts = [tokenizer(text)["input_ids"] for text in PROMPTS]
-    noise = steps.draw_uniforms(3, range(4), 40).to(DEVICE)
+    # A group shares its prompt, which is computed once.
+    texts = [PROMPTS[1], *PROMPTS, PROMPTS[0]]
+    prompts = [tokenizer(text)["input_ids"] for text in texts]
+    noise = steps.draw_uniforms(3, range(6), 40).to(DEVICE)
     with torch.inference_mode():
         start = steps.read_prompts(model, prompts, 0)
         drawn = replay(model, start, noise, temperature, 1)

@@ -1,10 +1,17 @@
 """The reward of every token, as other engines get it."""
 
+import pandas as pd
 import pytest
 import torch
-from conftest import build_tokenizer
+from conftest import build_llama, build_tokenizer
 
+from stylerl import config
+from stylerl.config import Params
+from stylerl.engines import handover
 from stylerl.engines.token_level import token_rewards
+from stylerl.errors import ConfigError, DataError
+from stylerl.judge.place import File, Place
+from stylerl.lm.models import save_model
 from stylerl.reward import trl_reward
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.other_trainers import Scored
@@ -42,3 +49,61 @@ def test_the_rewards_of_a_response_sum_to_its_score(text):
     torch.testing.assert_close(
         rewards.sum(), torch.tensor(reward([PROMPT], [text], [ids])[0])
     )
+
+
+@pytest.fixture(scope="module")
+def sft(tmp_path_factory):
+    """A tiny model that learnt with 8 tokens of context."""
+    folder = tmp_path_factory.mktemp("sft")
+    tokenizer = build_tokenizer()
+    model = build_llama(len(tokenizer))
+    model.config.context = 8
+    save_model(model, tokenizer, folder)
+    return folder
+
+
+def handed(sft, out, prompts, places=(), **changes):
+    params = config.override(Params(), changes)
+    return handover.write(out, sft, params, prompts, dict(places))
+
+
+def test_what_is_handed_over_fits_and_stands_in_its_file(sft, tmp_path):
+    """Of 1,024 positions 128 are to be written; the long one has 3,000."""
+    lines = ["import os", "", "", "def add(a, b):", "    return a", ""]
+    head = f"{lines[3]}\n"
+    place = Place(File(lines, "add.py"), 4, f"{head}{lines[4]}\n", head)
+    texts = {"train": ["x" * 3000, head], "valid": ["def f():\n", head]}
+    (tmp_path / "own.cfg").write_text("[flake8]\nmax-line-length = 99\n")
+    line = handed(
+        sft, tmp_path / "out", texts, {head: place},
+        **{"judge.config": str(tmp_path / "own.cfg"), "ppo.updates": 7},
+    )  # fmt: skip
+    (train,) = pd.read_parquet(tmp_path / "out/train.parquet").to_dict(
+        "records"
+    )
+    assert [each["content"] for each in train["prompt"]] == ["\n\n", head]
+    info = {"file_text": "\n".join(lines), "line": 4, "file_path": "add.py"}
+    assert train["extra_info"] == info
+    assert len(pd.read_parquet(tmp_path / "out/valid.parquet")) == 2
+    kept = config.load(tmp_path / "out/params.yaml").judge.config
+    assert kept == str(tmp_path / "out/own.cfg")
+    assert "trainer.save_freq=7" in line
+    assert (tmp_path / "out/launch.sh").read_text() == f"{line}\n"
+
+
+def test_prompts_without_a_place_are_handed_over_too(sft, tmp_path):
+    handed(sft, tmp_path, {"train": ["def f():\n"], "valid": ["a\n"]})
+    found = pd.read_parquet(tmp_path / "train.parquet")
+    assert found["extra_info"][0]["file_text"] is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "changes", "error", "said"),
+    [
+        ({"train": ["x" * 3000]}, {}, DataError, "of train none leaves 128"),
+        ({"train": ["a"]}, {"ppo.baseline": "value"}, ConfigError, "be group"),
+    ],
+)
+def test_what_verl_could_not_train(sft, tmp_path, texts, changes, error, said):
+    with pytest.raises(error, match=said):
+        handed(sft, tmp_path, {"valid": [], **texts}, **changes)
