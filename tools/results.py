@@ -108,6 +108,32 @@ def headline() -> str:
     )
 
 
+def questions() -> str:
+    """The sceptic's two questions, answered by the last run."""
+    metrics = measured()
+
+    def change(key: str) -> str:
+        metric = display.metric_of(key)
+        before, after = (
+            display.show(metric, metrics[model][key])
+            for model in ("sft", "ppo")
+        )
+        gain = display.show_gain(metric, metrics["gain"])
+        return f"of SFT's {before}%, of PPO's {after}%, {gain} points"
+
+    return (
+        "- **Why not just run a formatter?** It was run, on every completion "
+        "of every model: ruff's safe fixes and its format. What complies "
+        f"after it: {change('residual_compliance')}. What is left, no "
+        "formatter mends ([rule by rule](docs/metrics.md#after-the-fixer)).\n"
+        "- **Did the model get worse at its job?** Each finishes HumanEval's "
+        "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
+        f"tests decide. Right: {change('skill')}; right and compliant: "
+        f"{change('joint')}. [Guards](docs/metrics.md#guards) on names, "
+        "parsing, length and human code stand beside it."
+    )
+
+
 def unmeasured(metrics: Mapping[str, Any]) -> str:
     """That a run is older than the strata of length, where it is."""
     if guards.STANDARDISED.key in metrics["gain"]:
@@ -238,6 +264,7 @@ def base() -> str:
 
 
 TEXTS: dict[str, Callable[[], str]] = {
+    "questions": questions,
     "headline": headline,
     "results": results,
     "policy": policy,
