@@ -35,15 +35,13 @@ METRICS = Path("metrics/evaluate.json")
 EXAMPLE = Path("docs/before-after.json")
 PICTURE = Path("docs/before-after.svg")
 
-VIOLATIONS = range(1, 4)  # of the completion before
 LINES = range(3, 13)  # with content, of each function
 COLUMNS = 44  # of the longest line, so that the codes have room beside it
 RULE = (
-    "the first sample, and of it the first prompt, by id, that is a signature "
-    f"alone, where SFT has {VIOLATIONS[0]} to {VIOLATIONS[-1]} violations, "
-    "PPO is compliant and not trivial, and both functions have "
-    f"{LINES[0]} to {LINES[-1]} lines, their bodies of at most {COLUMNS} "
-    "columns"
+    "of the prompts that are a signature alone, where SFT does not comply and "
+    f"PPO does, by a function of {LINES[0]} to {LINES[-1]} lines, its body of "
+    f"at most {COLUMNS} columns, whose names all resolve, the one in which "
+    "PPO has most statements; longer lines of SFT's are cut"
 )
 
 WIDTH, MARGIN, GAP, PAD = 960, 24, 16, 14
@@ -88,6 +86,7 @@ class Side(NamedTuple):
 
     label: str
     completion: str
+    outcome: str
     violations: tuple[Violation, ...]  # rows and columns of the whole text
 
 
@@ -154,47 +153,49 @@ def origins(snippets: Path) -> dict[str, str]:
 def choose(
     completions: pd.DataFrame, origin: Mapping[str, str] | None = None
 ) -> Example | None:
-    """The first example by RULE; None where no prompt fits."""
+    """The example by RULE; None where no prompt fits."""
     before, after = (
         completions[completions["model"] == model].set_index(
             ["sample", "prompt_id"]
         )
         for model in ("sft", "ppo")
     )
-    for place in sorted({*before.index} & {*after.index}):
-        sft, ppo = before.loc[place], after.loc[place]
-        if _fits(sft, ppo):
-            _, prompt_id = place
-            return Example(
-                prompt_id,
-                sft["prompt"],
-                (origin or {}).get(prompt_id, ""),
-                _side("SFT", sft),
-                _side("PPO", ppo),
-            )
-    return None
+    both = sorted({*before.index} & {*after.index})
+    fit = [at for at in both if _fits(before.loc[at], after.loc[at])]
+    if not fit:
+        return None
+    place = max(fit, key=lambda at: after.loc[at, "statements"])  # the first
+    sft, ppo = before.loc[place], after.loc[place]
+    _, prompt_id = place
+    return Example(
+        prompt_id,
+        sft["prompt"],
+        (origin or {}).get(prompt_id, ""),
+        _side("SFT", sft),
+        _side("PPO", ppo),
+    )
 
 
 def _fits(sft: pd.Series, ppo: pd.Series) -> bool:
     """Whether two rows of one prompt are as RULE says."""
+    widths = map(len, _shown(ppo["completion"]).split("\n"))
     return (
         '"""' not in sft["prompt"]
         and "'''" not in sft["prompt"]
-        and sft["outcome"] == Outcome.VIOLATIONS
-        and len(sft["codes"]) in VIOLATIONS
+        and sft["outcome"] != Outcome.COMPLIANT
         and ppo["outcome"] == Outcome.COMPLIANT
         and not ppo["trivial"]
-        and all(_has_room(row) for row in (sft, ppo))
+        and ppo["names"] == 1
+        and _height(sft) <= LINES[-1]
+        and _height(ppo) in LINES
+        and max(widths) <= COLUMNS
     )
 
 
-def _has_room(row: pd.Series) -> bool:
-    """Whether the function is worth a panel, and the panel holds it."""
-    whole = [
-        *filter(str.strip, (row["prompt"] + row["completion"]).split("\n"))
-    ]
-    widths = map(len, _shown(row["completion"]).split("\n"))
-    return len(whole) in LINES and max(widths) <= COLUMNS
+def _height(row: pd.Series) -> int:
+    """How many lines of the function have content."""
+    whole = (row["prompt"] + row["completion"]).split("\n")
+    return len([*filter(str.strip, whole)])
 
 
 def _side(label: str, row: pd.Series) -> Side:
@@ -204,6 +205,7 @@ def _side(label: str, row: pd.Series) -> Side:
     return Side(
         label,
         row["completion"],
+        row["outcome"],
         tuple(Violation(int(r), int(c), code, t) for r, c, code, t in found),
     )
 
@@ -230,6 +232,7 @@ def from_json(kept: Mapping[str, Any]) -> Example:
         Side(
             kept[key]["label"],
             kept[key]["completion"],
+            kept[key]["outcome"],
             tuple(Violation(*each) for each in kept[key]["violations"]),
         )
         for key in ("before", "after")
@@ -288,17 +291,20 @@ def _example(example: Example, y: float) -> tuple[list[str], float]:
 def _panel(prompt: str, side: Side) -> tuple[str, int]:
     """A completion with its verdict, and how tall it is."""
     found = side.violations
-    verdict = ("strong good", "compliant")
-    if found:
+    good = side.outcome == Outcome.COMPLIANT
+    verdict = ("strong good" if good else "strong bad", side.outcome)
+    if side.outcome == Outcome.VIOLATIONS:
         plural = "s" if len(found) > 1 else ""
         verdict = ("strong bad", f"{len(found)} violation{plural}")
     parts = [_words(0, 26, ("strong", side.label), verdict)]
     whole = prompt + side.completion
     lines = whole.rstrip("\n").split("\n")
     start = prompt.count("\n") + side.completion.startswith("\n")
-    parts += _code(0, 54, lines[start:])
+    parts += _code(0, 54, [*map(_cut, lines[start:])])
     for row, left, right in _underlined(whole, found):
-        parts.append(_wave(left, right, 59 + LINE * (row - start)))
+        if left < COLUMNS:
+            right = min(right, COLUMNS)
+            parts.append(_wave(left, right, 59 + LINE * (row - start)))
     for row in sorted({each.row - 1 for each in found}):
         codes = " ".join(v.code for v in found if v.row - 1 == row)
         x = PANEL - 2 * PAD - GLYPH * len(codes)
@@ -320,6 +326,12 @@ def _underlined(
         left = len(_shown(whole[head : span.start]))
         width = len(_shown(whole[span.start : span.end].partition("\n")[0]))
         yield row, left, left + max(width, 1)
+
+
+def _cut(line: str) -> str:
+    """A line that the panel holds."""
+    shown = _shown(line)
+    return line if len(shown) <= COLUMNS else f"{shown[: COLUMNS - 1]}…"
 
 
 def _shown(text: str) -> str:

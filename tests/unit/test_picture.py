@@ -32,6 +32,8 @@ def completion(model: str, prompt_id: str, **changes: Any) -> dict[str, Any]:
         "completion": ROUGH if rough else CLEAN,
         "outcome": "violations" if rough else "compliant",
         "trivial": False,
+        "statements": 2,
+        "names": 1.0,
         # In row 3, `return  total`, the second blank is in column 11.
         "rows": [3] if rough else [],
         "cols": [11] if rough else [],
@@ -70,27 +72,51 @@ def test_the_first_id_is_taken_whatever_the_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("model", "changes"),
     [
-        {"sample": 1},
-        {"outcome": "unparsable"},
-        {"prompt": 'def add(a, b):\n    """Add."""'},
-        {"completion": "\n    return a+b\n"},  # two lines
-        {"completion": "\n    x = 1" * 12},  # thirteen lines
-        {"completion": f"\n    x = {'a' * 37}\n    return x\n"},  # 45 columns
-        {"completion": "\n\n  \n    return a+b\n"},  # blank lines are none
-        {key: ["x"] * 4 for key in ("rows", "cols", "codes", "texts")},
+        ("sft", {"sample": 1}),
+        ("sft", {"outcome": "compliant"}),
+        ("sft", {"prompt": 'def add(a, b):\n    """Add."""'}),
+        ("sft", {"completion": "\n    x = 1" * 12}),  # thirteen lines
+        ("ppo", {"outcome": "violations"}),
+        ("ppo", {"names": 0.5}),
+        ("ppo", {"completion": "\n\n  \n    return a\n"}),  # two lines
+        ("ppo", {"completion": f"\n    x = {'a' * 37}\n    y = 1\n"}),  # 45
     ],
 )
-def test_what_the_rule_leaves_out(changes: dict[str, Any]) -> None:
-    assert picture.choose(table(*pair("a", **changes))) is None
+def test_what_the_rule_leaves_out(model: str, changes: dict[str, Any]) -> None:
+    rows = [
+        completion(name, "a", **(changes if name == model else {}))
+        for name in ("sft", "ppo")
+    ]
+    assert picture.choose(table(*rows)) is None
+
+
+def test_the_most_statements_are_taken() -> None:
+    longer = completion("ppo", "b", statements=3)
+    rows = [*pair("a"), completion("sft", "b"), longer]
+    chosen = picture.choose(table(*rows))
+    assert chosen and chosen.id == "b"
+
+
+def test_a_longer_line_of_sfts_is_cut() -> None:
+    """To 44 columns; what is charged beyond them has no underline."""
+    long = f"\n    x = {'a' * 80}\n    return x\n"
+    found = {"outcome": "unfinished", "completion": long}
+    found |= {"rows": [2], "cols": [80], "codes": ["E501"], "texts": ["long"]}
+    chosen = picture.choose(table(*pair("a", **found)))
+    assert chosen
+    drawn = picture.draw(chosen, METRICS)
+    assert f"x = {'a' * 35}…<" in drawn
+    assert "unfinished" in drawn
+    assert not ElementTree.fromstring(drawn).findall(f".//{SVG}path")
 
 
 def test_an_earlier_sample_comes_before_an_earlier_id() -> None:
     later = [row | {"sample": 1} for row in pair("a")]
     chosen = picture.choose(table(*later, *pair("b")))
     assert chosen and chosen.id == "b"
-    unfit = pair("b", outcome="unparsable")
+    unfit = pair("b", outcome="compliant")
     chosen = picture.choose(table(*later, *unfit))
     assert chosen and chosen.id == "a"
 
