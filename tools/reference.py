@@ -12,14 +12,15 @@ import argparse
 import dataclasses
 import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import flows.commands  # noqa: F401 - declares `run` and `serve`
 from stylerl import config, storage
 from stylerl.cli.commands import parser
 from stylerl.ppo import health
 
+import_module("flows.commands")  # declares `run` and `serve`
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs/reference"
 PRESETS = ("smoke", "notebook", "gpu")

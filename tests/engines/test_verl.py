@@ -10,9 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from conftest import build_llama, build_tokenizer
-
-pytest.importorskip("verl")
-
 from hydra import compose, initialize_config_module
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from conftest import build_llama, build_tokenizer, grader
 
-import flows.commands  # noqa: F401 - declares `run` and `serve`
 from stylerl import config
 from stylerl.cli.commands import parser
 from stylerl.config import JudgeConfig
