@@ -53,6 +53,7 @@ from stylerl.cli import evaluate_command
 from stylerl.config import Params
 from stylerl.data.places import places_of_labels
 from stylerl.errors import DataError
+from stylerl.evaluation import display
 from stylerl.evaluation.measurement.bootstrap import RESAMPLES
 from stylerl.evaluation.measurement.generations import LoadedModel, Source
 from stylerl.judge import Judge, fixer
@@ -160,17 +161,15 @@ def skill(folders: Sequence[Path], params: Params, scratch: Path) -> str:
         pair = pair.fillna({"model": "ppo"})
         found = measure.metrics(pair, RESAMPLES, seed)
         own = found.get("ppo", found["sft"])
-        cells = [f"{100 * own[k]:.1f}" for k in SKILLS]
-        gains = [gain(found["gain"], k) for k in SKILLS[:2] if "ppo" in found]
+        cells = [display.show(display.metric_of(k), own[k]) for k in SKILLS]
+        gains = [
+            display.show_gain(display.metric_of(key), found["gain"])
+            for key in SKILLS[:2]
+            if "ppo" in found
+        ]
         cells += gains or ["–", "–"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def gain(found: Mapping[str, float], key: str) -> str:
-    """A difference in points with its interval."""
-    low, high = found[f"{key}_low"], found[f"{key}_high"]
-    return f"{100 * found[key]:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def keep(name: str, train: Callable[[], LoadedModel], folder: Path) -> None:

@@ -113,6 +113,8 @@ def questions() -> str:
     metrics = measured()
 
     def change(key: str) -> str:
+        if key not in metrics["gain"]:
+            return "not measured"
         metric = display.metric_of(key)
         before, after = (
             display.show(metric, metrics[model][key])

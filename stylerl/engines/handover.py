@@ -61,8 +61,8 @@ def write(
     model, out = model.resolve(), out.resolve()
     tokenizer = models.load_tokenizer(str(model))
     budget = int(storage.read_json(model / "config.json").get("context", 0))
-    limit = models.positions(str(model)) or math.inf
-    room = limit - params.ppo.max_new_tokens
+    room = models.positions(str(model)) or math.inf
+    room -= params.ppo.max_new_tokens
     counts = {"train": params.ppo.prompts, "valid": VALIDATION_PROMPTS}
     longest = 0
     with storage.writing(out):
@@ -77,22 +77,28 @@ def write(
         if not rows:
             raise DataError(
                 f"veRL needs prompts to learn from and to validate on; of "
-                f"{split} none leaves {params.ppo.max_new_tokens} of {limit} "
-                "positions: raise label.snippets or lower ppo.max_new_tokens"
+                f"{split} none has at most {room} tokens: raise "
+                "label.snippets or lower ppo.max_new_tokens"
             )
         storage.write_table(out / name, pd.DataFrame(rows))
         longest = max(longest, *(_size(row, tokenizer) for row in rows))
-    if params.judge.config:
-        own = out / Path(params.judge.config).name
-        with storage.writing(own):
-            shutil.copyfile(params.judge.config, own)
-        params = config.override(params, {"judge.config": str(own)})
+    params = _with_own_configuration(params, out)
     storage.write_text(out / "params.yaml", config.render(params))
     loop = [{"name": "stylerl", "_target_": f"{LOOP}.StyleLoop"}]
     storage.write_text(out / "loop.yaml", yaml.safe_dump(loop))
     line = launch_line(out, model, params, longest)
     storage.write_text(out / "launch.sh", line + "\n")
     return line
+
+
+def _with_own_configuration(params: Params, out: Path) -> Params:
+    """The parameters, with the judge's configuration copied beside them."""
+    if not params.judge.config:
+        return params
+    own = out / Path(params.judge.config).name
+    with storage.writing(own):
+        shutil.copyfile(params.judge.config, own)
+    return config.override(params, {"judge.config": str(own)})
 
 
 def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:

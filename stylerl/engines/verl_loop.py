@@ -27,7 +27,7 @@ from stylerl.lm.models import encode_code, encode_prompt
 from stylerl.lm.sampling import decode
 from stylerl.ppo import formulas
 from stylerl.reward import trl_reward
-from stylerl.reward.other_trainers import Origin, TextReward, content
+from stylerl.reward.other_trainers import Origin, TextReward, message_text
 
 NAME = "stylerl"
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
@@ -60,7 +60,7 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput:
         """One response of one row of the data set."""
-        *above, prompt = map(content, row["raw_prompt"])
+        *above, prompt = map(message_text, row["raw_prompt"])
         context = encode_code(self.tokenizer, "".join(above))
         given = encode_prompt(self.tokenizer, prompt, context)
         sampled = await self.server_manager.generate(

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
 from stylerl.lm import models
-from stylerl.lm.decoding import decode_batch
+from stylerl.lm.decoding import Listener, decode_batch
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import bf16_copy, context_limit, encode_prompt
@@ -80,6 +80,7 @@ def generate(
     `encode` gives a prompt's token ids, with what comes before it; by default
     they are those of the prompt alone.  A progress bar named `desc` counts
     completions.
+    `listen` is told a lone prompt's completion as it grows.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
@@ -94,11 +95,6 @@ def generate(
         sampled_from = bf16_copy(model)
     eos = tokenizer.eos_token_id
     ids: list[list[int]] = [[] for _ in prompts]
-
-    def heard(drawn: list[list[int]]) -> None:
-        assert listen
-        listen(decode(tokenizer, [i for i in drawn[0] if i != eos]))
-
     # Prompts of similar length share a batch, so that little is padded.
     order = sorted(range(len(prompts)), key=lambda i: len(prompt_ids[i]))
     with tqdm(
@@ -114,7 +110,7 @@ def generate(
                 temperature,
                 tokenizer.pad_token_id,
                 eos,
-                heard if listen else None,
+                _listener(listen, tokenizer),
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens
@@ -125,6 +121,18 @@ def generate(
         for tokens, ended in zip(ids, finished, strict=True)
     ]
     return Completions(prompt_ids, ids, finished, texts)
+
+
+def _listener(
+    listen: Callable[[str], None] | None, tokenizer: PreTrainedTokenizerBase
+) -> Listener | None:
+    """Tells the text of the first response, without its eos."""
+    if listen is None:
+        return None
+    eos = tokenizer.eos_token_id
+    return lambda drawn: listen(
+        decode(tokenizer, [token for token in drawn[0] if token != eos])
+    )
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:

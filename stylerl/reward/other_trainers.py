@@ -33,8 +33,8 @@ from stylerl.judge.names import parse
 from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
 from stylerl.lm.sampling import whole_lines
-from stylerl.reward import grader, scorers
-from stylerl.reward.functions import TokenReward, columns
+from stylerl.reward import functions, grader, scorers
+from stylerl.reward.functions import TokenReward
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -169,7 +169,7 @@ class TextReward:
             lambda folder: _learned_style(folder.absolute()),
             credit=self.params.ppo.credit != "response",
         )(prompts, completions, [True] * len(prompts))
-        rewards = columns(feedback.reward, len(prompts))
+        rewards = functions.columns(feedback.reward, len(prompts))
         tokens = feedback.tokens or [[]] * len(prompts)
         scored = []
         for row, located in enumerate(tokens):
@@ -269,7 +269,7 @@ def _prompt(prompt: str | Messages, begin: str) -> str:
     """The code to continue."""
     if isinstance(prompt, str):
         return prompt.removeprefix(begin)
-    text = content(prompt[-1])
+    text = message_text(prompt[-1])
     return [text, *FENCE.findall(text)][-1]
 
 
@@ -278,11 +278,11 @@ def _completion(completion: str | Messages, prompt: str) -> str:
     if isinstance(completion, str):
         return completion
     said = (each for each in completion if each["role"] == "assistant")
-    text = "".join(map(content, said))
+    text = "".join(map(message_text, said))
     return [*FENCE.findall(text), text][0].removeprefix(prompt)
 
 
-def content(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """The text of a message, which may be in several parts."""
     content = message.get("content") or ""
     if isinstance(content, str):

@@ -100,7 +100,7 @@ def test_prompts_without_a_place_are_handed_over_too(sft, tmp_path):
 @pytest.mark.parametrize(
     ("texts", "changes", "error", "said"),
     [
-        ({"train": ["x" * 3000]}, {}, DataError, "of train none leaves 128"),
+        ({"train": ["x" * 3000]}, {}, DataError, "of train none has at most"),
         ({"train": ["a"]}, {"ppo.baseline": "value"}, ConfigError, "be group"),
     ],
 )
