@@ -43,7 +43,7 @@ from tqdm import tqdm
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corrupt import corrupt_style
 from stylerl.data.corpus import extract
-from stylerl.judge import Judge, Violation, pool
+from stylerl.judge import Judge, Source, Violation, pool
 from stylerl.judge.engine import Engine, arguments
 
 RESULTS = Path(__file__).parent / "results" / "judge.md"
@@ -150,7 +150,7 @@ def time_judge(
     names: list[str], snippets: list[bytes], jobs: int
 ) -> tuple[Speed, Findings]:
     """The judge, from a cold start of its processes to their end."""
-    files = zip(snippets, names, strict=True)
+    files = map(Source, snippets, names)
 
     def work() -> list[list[Violation]]:
         judge = Judge(CONFIG)
@@ -168,7 +168,7 @@ def time_ruff(folder: str, names: list[str], snippets: list[bytes]) -> Speed:
     """The judge with ruff, on one core."""
     path = Path(folder, "ruff.toml")
     path.write_text(RUFF)
-    files = [*zip(snippets, names, strict=True)]
+    files = [*map(Source, snippets, names)]
     judge = Judge(JudgeConfig(engine="ruff", config=str(path)))
     _, clock, cpu = timed(lambda: deque(judge.judge_files(files, 1), 0))
     path.unlink()

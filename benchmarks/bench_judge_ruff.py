@@ -26,7 +26,7 @@ from pathlib import Path
 from ruff import find_ruff_bin
 
 from stylerl.config import JudgeConfig
-from stylerl.judge import Judge, Verdict
+from stylerl.judge import Judge, Source, Verdict
 
 RESULTS = Path(__file__).parent / "results" / "judge_ruff.md"
 BY_NAME = """
@@ -107,7 +107,7 @@ def compare(name: str, project: Path, contents: dict[str, bytes]) -> str:
     """A row of the table; ends the benchmark where a finding differs."""
     config = JudgeConfig(engine="ruff", config=f"{project}/pyproject.toml")
     started = time.perf_counter()
-    files = ((content, file) for file, content in contents.items())
+    files = (Source(content, file) for file, content in contents.items())
     verdicts = [*Judge(config).judge_files(files)]
     ours = time.perf_counter() - started
     started = time.perf_counter()

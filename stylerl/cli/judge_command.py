@@ -24,7 +24,7 @@ from stylerl.config import JudgeConfig, Params, override
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import cores, shared_pool
-from stylerl.judge.verdict import Verdict, Violation
+from stylerl.judge.verdict import Source, Verdict, Violation
 
 LISTED = 10  # files that the engine could not read, named below the table
 MAX_JOBS = 256
@@ -142,7 +142,7 @@ def judge_paths(
     unreadable: list[Judged] = []
     opened: deque[str] = deque()
 
-    def contents() -> Iterator[tuple[bytes, str]]:
+    def contents() -> Iterator[Source]:
         for path in files:
             name = STDIN if path == "-" else path
             try:
@@ -152,7 +152,8 @@ def judge_paths(
                 unreadable.append(Judged(name, None, problem))
                 continue
             opened.append(name)
-            yield content, name if path == "-" else os.path.abspath(path)
+            named = name if path == "-" else os.path.abspath(path)
+            yield Source(content, named)
 
     for verdict in tqdm(
         judge.judge_files(contents(), jobs),

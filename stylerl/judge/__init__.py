@@ -12,12 +12,12 @@ names it reads that exist.
 
 from typing import TYPE_CHECKING, Any
 
-from stylerl.judge.verdict import Verdict, Violation
+from stylerl.judge.verdict import Source, Verdict, Violation
 
 if TYPE_CHECKING:
     from stylerl.judge.judge import Judge
 
-__all__ = ["Judge", "Verdict", "Violation"]
+__all__ = ["Judge", "Source", "Verdict", "Violation"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """flake8's checker of one file, on bytes; `# noqa` does not count."""
 
+import ast
 import io
 import tokenize
 from argparse import Namespace
@@ -8,23 +9,66 @@ from flake8.checker import FileChecker
 from flake8.plugins.finder import Checkers
 from flake8.processor import FileProcessor
 
+from stylerl.judge import excerpt
+from stylerl.judge.excerpt import Window
+from stylerl.judge.verdict import Extent
+
+
+class Processor(FileProcessor):
+    """A file's rows, and of its syntax tree what one function needs."""
+
+    extent: Extent | None = None  # of the function; None asks for all
+    window: Window | None = None  # the rows that will do, once there is a tree
+
+    def build_ast(self) -> ast.Module:
+        """The file's tree; other functions are empty where that will do."""
+        tree: ast.Module = super().build_ast()
+        if self.extent:
+            own = excerpt.find(tree, self.lines, self.extent)
+            if own:
+                excerpt.prune(tree, self.lines, own)
+                self.window = excerpt.window(self.lines, self.extent)
+        return tree
+
 
 class Checker(FileChecker):
-    """Checks one source."""
+    """Checks one source, or the rows of one of its functions."""
 
-    processor: FileProcessor
+    processor: Processor
 
     def __init__(
-        self, source: bytes, path: str, plugins: Checkers, options: Namespace
+        self,
+        source: bytes,
+        path: str,
+        plugins: Checkers,
+        options: Namespace,
+        extent: Extent | None = None,
     ) -> None:
+        """Prepare to check a source.
+
+        Args:
+            source: the file's bytes.
+            path: its name.
+            plugins: what checks it.
+            options: theirs.
+            extent: the rows whose findings are wanted, if not all are.
+        """
         self._source = source
+        self._shift = 0
         self.stopped: str | None = None  # the error flake8 stopped at
         super().__init__(filename=path, plugins=plugins, options=options)
+        self.processor.extent = extent
 
-    def _make_processor(self) -> FileProcessor:
-        return FileProcessor(
-            self.filename, self.options, read_lines(self._source)
-        )
+    def _make_processor(self) -> Processor:
+        return Processor(self.filename, self.options, read_lines(self._source))
+
+    def process_tokens(self) -> None:
+        """Check rows and logical lines, after the tree."""
+        if part := self.processor.window:
+            self.processor = Processor(self.filename, self.options, part.lines)
+            self.processor.indent_char = part.indent_char
+            self._shift = part.shift
+        super().process_tokens()
 
     def report(
         self, error_code: str | None, line_number: int, column: int, text: str
@@ -34,7 +78,8 @@ class Checker(FileChecker):
             error_code, text = text.split(" ", 1)
         else:
             self.stopped = f"{error_code} {text}"
-        self.results.append((error_code, line_number, column, text, None))
+        row = line_number + self._shift
+        self.results.append((error_code, row, column, text, None))
         return error_code
 
 

@@ -34,7 +34,7 @@ from flake8.utils import normalize_pypi_name
 from stylerl.errors import ConfigError
 from stylerl.judge import rule_check
 from stylerl.judge.checker import Checker
-from stylerl.judge.verdict import SNIPPET, Verdict, Violation
+from stylerl.judge.verdict import SNIPPET, Extent, Verdict, Violation
 
 if TYPE_CHECKING:  # not in a worker, which would load YAML for it
     from stylerl.config import JudgeConfig
@@ -58,6 +58,8 @@ class Engine:
                 loaded = _load(arguments(config), config.plugins)
             plugins, self.options, installed = loaded
             self._checkers = plugins.checkers
+            used = {each.plugin.package for each in plugins.all_plugins()}
+            self._reads_little = used <= OWN_PLUGINS
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
@@ -82,7 +84,12 @@ class Engine:
                 f"flake8 refuses the judge's options: {last}"
             ) from error
 
-    def check(self, source: bytes, path: str = SNIPPET) -> Verdict:
+    def check(
+        self,
+        source: bytes,
+        path: str = SNIPPET,
+        extent: Extent | None = None,
+    ) -> Verdict:
         """Check one source.
 
         Never raises for what a source holds: a crash of flake8 or of a
@@ -92,11 +99,19 @@ class Engine:
             source: the file's bytes.
             path: the file's name, which rules on `__init__.py` and
                 per-file-ignores look at.
+            extent: the rows of one of its functions, if nothing is asked
+                about others; what is found there may be left out then.
         """
         # A plugin that finds no lines may open the file (flake8-bugbear).
         name = path if source else os.devnull
         try:
-            checker = Checker(source, name, self._checkers, self.options)
+            checker = Checker(
+                source,
+                name,
+                self._checkers,
+                self.options,
+                extent if self._reads_little else None,
+            )
             checker.run_checks()
             violations = self._selected(checker, path)
         except PluginExecutionFailed as error:

@@ -27,9 +27,8 @@ from stylerl.judge.fingerprint import (
 )
 from stylerl.judge.place import Place, Placed
 from stylerl.judge.pool import shared_pool
-from stylerl.judge.verdict import SNIPPET, Verdict
+from stylerl.judge.verdict import SNIPPET, Source, Verdict
 
-File = tuple[bytes, str]  # content, path
 Completed = tuple[Place | None, str, str]  # where, prompt and completion
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
@@ -44,7 +43,7 @@ class Pool(Protocol):
     def size(self) -> int:
         """The jobs it can do at once."""
 
-    def judge(self, sources: Iterable[File], jobs: int) -> Iterator[Verdict]:
+    def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
         """The verdicts, in the order of the sources."""
 
 
@@ -94,7 +93,7 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        (verdict,) = self.judge_files([(_encode(source), path)], jobs=1)
+        (verdict,) = self.judge_files([Source(_encode(source), path)], 1)
         return verdict
 
     def verdicts(
@@ -114,9 +113,9 @@ class Judge:
             ConfigError: flake8 refuses the configuration.
         """
         total = len(sources) if isinstance(sources, Sized) else None
-        pairs = ((_encode(source), SNIPPET) for source in sources)
+        files = (Source(_encode(source)) for source in sources)
         yield from tqdm(
-            self.judge_files(pairs, jobs),
+            self.judge_files(files, jobs),
             desc=desc,
             unit="source",
             total=total,
@@ -168,14 +167,14 @@ class Judge:
         """
         waiting: deque[tuple[Placed | None, bytes]] = deque()
 
-        def files() -> Iterator[File]:
+        def files() -> Iterator[Source]:
             for place, prompt, completion in items:
                 placed = place.put(completion) if place else None
-                file = _encode(prompt + completion), SNIPPET
+                source = Source(_encode(prompt + completion))
                 if placed is not None:
-                    file = placed.source, placed.path
-                waiting.append((placed, file[0]))
-                yield file
+                    source = placed.source
+                waiting.append((placed, source.content))
+                yield source
 
         for verdict in tqdm(
             self.judge_files(files(), jobs),
@@ -190,9 +189,9 @@ class Judge:
             yield verdict if placed is None else placed.settle(verdict)
 
     def judge_files(
-        self, files: Iterable[File], jobs: int = 0
+        self, files: Iterable[Source], jobs: int = 0
     ) -> Iterator[Verdict]:
-        """Judge (content, path) pairs in their order, without a bar.
+        """Judge sources in their order, without a bar.
 
         Raises:
             ConfigError: flake8 refuses the configuration.

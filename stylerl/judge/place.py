@@ -2,7 +2,7 @@
 
     place = Place(file, 12, function, head)
     placed = place.put("\\n    return os.sep\\n")
-    verdict = placed.settle(judge.verdict(placed.source, placed.path))
+    (verdict,) = map(placed.settle, judge.judge_files([placed.source]))
 
 A body is put into its file at the file's own indentation, flake8 judges the
 file, and what it finds on the function's rows is the verdict: in the rows and
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from stylerl.judge.names import module_names
 from stylerl.judge.positions import LINE_END
-from stylerl.judge.verdict import SYNTAX, Verdict, Violation
+from stylerl.judge.verdict import SYNTAX, Extent, Source, Verdict, Violation
 
 # Where a row that is not blank begins; a form feed takes it to column 0.
 BEGIN = re.compile(r"(?:\r\n|\r|\n)\f*(?=[^\r\n]*\S)")
@@ -46,12 +46,9 @@ class File:
 class Placed(NamedTuple):
     """A source to judge, and how its rows become the function's."""
 
-    source: bytes
-    path: str
-    above: int  # rows before the function's first
-    rows: int  # of the function
+    source: Source
+    extent: Extent
     indent: int  # characters before each of its rows
-    joint: int  # rows after it that its blank lines may offend; 0 for none
 
     def settle(self, found: Verdict) -> Verdict:
         """What of the file's verdict is the function's."""
@@ -60,22 +57,24 @@ class Placed(NamedTuple):
 
     def _own(self, found: Violation) -> Violation | None:
         row, col, code, text = found
-        row, col = row - self.above, max(1, col - self.indent)
-        if not 1 <= row <= self.rows:
-            at_joint = self.rows < row <= self.rows + self.joint
+        above, rows, joint = self.extent
+        row, col = row - above, max(1, col - self.indent)
+        if not 1 <= row <= rows:
+            at_joint = rows < row <= rows + joint
             if not (
                 code.startswith(SYNTAX) or (at_joint and code == OF_THE_JOINT)
             ):
                 return None
-            row, col = self.rows + 1, 1
+            row, col = rows + 1, 1
         elif row == 1 and code.startswith(OF_THE_REST):
             return None
         return Violation(row, col, code, LINE.sub(self._line, text))
 
     def _line(self, named: re.Match[str]) -> str:
         """A row of the function, by its number there, or another."""
-        row = int(named[1]) - self.above
-        return f"line {row}" if 1 <= row <= self.rows else "another line"
+        row = int(named[1]) - self.extent.above
+        own = 1 <= row <= self.extent.rows
+        return f"line {row}" if own else "another line"
 
 
 class Place:
@@ -128,13 +127,14 @@ class Place:
         source = "\n".join([*self._before, *self._head])
         source += _indented(body, self.indent) + "\n"
         source += "\n".join(self._after)
-        return Placed(
-            source.encode("utf-8", "surrogatepass"),
-            self.file.path,
+        extent = Extent(
             len(self._before),
             len(self._head) + len(LINE_END.findall(body)),
-            len(self.indent),
             self._joint if ends_blank else 0,
+        )
+        content = source.encode("utf-8", "surrogatepass")
+        return Placed(
+            Source(content, self.file.path, extent), extent, len(self.indent)
         )
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.judge import worker_process
-from stylerl.judge.verdict import Verdict
+from stylerl.judge.verdict import Source, Verdict
 from stylerl.judge.worker_process import (
     TIMEOUT_CODES,
     Task,
@@ -44,10 +44,8 @@ class WorkerPool:
         self._closed = False
         self._lock = threading.Lock()
 
-    def judge(
-        self, sources: Iterable[tuple[bytes, str]], jobs: int
-    ) -> Iterator[Verdict]:
-        """The verdicts on (source, path) pairs; `jobs` are processes.
+    def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
+        """The verdicts on sources; `jobs` are processes.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
@@ -115,7 +113,7 @@ class _Run:
     """One call of WorkerPool.judge: who works on what, and what came back."""
 
     def __init__(
-        self, pool: WorkerPool, sources: Iterable[tuple[bytes, str]], jobs: int
+        self, pool: WorkerPool, sources: Iterable[Source], jobs: int
     ) -> None:
         self._pool = pool
         self._jobs = jobs
@@ -165,12 +163,12 @@ class _Run:
         if self._exhausted or ahead > READ_AHEAD * self._jobs:
             return None
         try:
-            index, (source, path) = next(self._sources)
+            index, source = next(self._sources)
         except StopIteration:
             self._exhausted = True
             return None
         self._read = index + 1
-        return Task(index, source, path)
+        return Task(index, source)
 
     def _worker_for(self, task: Task) -> Worker | None:
         """The least busy worker with room, or a new one."""

@@ -21,7 +21,7 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
 from stylerl.judge import worker_process
 from stylerl.judge.pool import cores
-from stylerl.judge.verdict import SNIPPET, SYNTAX, Verdict, Violation
+from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
 NOT_DONE = "ruff was not done"  # reasons begin so; see stylerl.judge.pool
@@ -124,16 +124,14 @@ class Ruff:
         """The jobs that it can do at once."""
         return cores()
 
-    def judge(
-        self, sources: Iterable[tuple[bytes, str]], jobs: int
-    ) -> Iterator[Verdict]:
-        """The verdicts on (source, path) pairs, in their order.
+    def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
+        """The verdicts on sources, in their order.
 
         A path is relative to the configuration's folder.
         """
         waiting: deque[Future[Verdict]] = deque()
         with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
-            for source, path in sources:
+            for source, path, _ in sources:
                 waiting.append(threads.submit(self._verdict, source, path))
                 if len(waiting) > AHEAD * jobs:
                     yield waiting.popleft().result()

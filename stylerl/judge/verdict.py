@@ -1,10 +1,31 @@
-"""What the judge says about one source."""
+"""What the judge is asked about, and what it says."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 SNIPPET = "snippet.py"  # the file name of a source that has none
 SYNTAX = ("E9", "invalid-syntax")  # how codes of what cannot be read begin
+
+
+class Extent(NamedTuple):
+    """The rows of a function in its file."""
+
+    above: int  # rows before its first
+    rows: int  # of the function
+    joint: int  # below it, to the one that its blank lines may offend
+
+    @property
+    def below(self) -> int:
+        """The rows up to the function's last."""
+        return self.above + self.rows
+
+
+class Source(NamedTuple):
+    """One source to judge."""
+
+    content: bytes
+    path: str = SNIPPET  # which rules on `__init__.py` and others look at
+    extent: Extent | None = None  # if nothing is asked about other rows
 
 
 class Violation(NamedTuple):

@@ -95,10 +95,12 @@ def restrict_memory() -> None:
 
 def serve(pipe: Connection, engine: "Engine", limit: float) -> None:
     """Judge one source; the timers kill the process when time is up."""
-    source, path = marshal.loads(pipe.recv_bytes())
+    from stylerl.judge.verdict import Extent
+
+    source, path, rows = marshal.loads(pipe.recv_bytes())
     signal.setitimer(signal.ITIMER_PROF, limit)
     signal.setitimer(signal.ITIMER_REAL, CLOCK * limit)
-    verdict = engine.check(source, path)
+    verdict = engine.check(source, path, rows and Extent(*rows))
     signal.setitimer(signal.ITIMER_PROF, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     found: Any = [tuple(violation) for violation in verdict.violations]

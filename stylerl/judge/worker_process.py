@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge.plugin_code import module_path
-from stylerl.judge.verdict import Verdict, Violation
+from stylerl.judge.verdict import Source, Verdict, Violation
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
 TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
@@ -38,8 +38,7 @@ class Task(NamedTuple):
     """One source on its way to a verdict."""
 
     number: int  # among the caller's sources
-    source: bytes
-    path: str
+    source: Source
     retried: bool = False
 
 
@@ -67,14 +66,15 @@ class Worker:
         """Whether the task can be sent without waiting."""
         return not self.pending or (
             len(self.pending) < MAX_PENDING
-            and self._bytes + len(task.source) <= MAX_PENDING_BYTES
+            and self._bytes + len(task.source.content) <= MAX_PENDING_BYTES
         )
 
     def give(self, task: Task) -> None:
         """Send one task."""
         self.pending.append(task)
-        self._bytes += len(task.source)
-        self._send((task.source, task.path))
+        self._bytes += len(task.source.content)
+        content, path, extent = task.source
+        self._send((content, path, extent and tuple(extent)))
 
     def receive(self) -> tuple[Task, Verdict] | None:
         """The next answer; None for the greeting a worker starts with.
@@ -91,7 +91,7 @@ class Worker:
             self.ready, self.options = True, facts
             return None
         task = self.pending.popleft()
-        self._bytes -= len(task.source)
+        self._bytes -= len(task.source.content)
         found, parsed, reason = message
         violations = tuple(Violation._make(values) for values in found)
         return task, Verdict(violations, parsed, reason)

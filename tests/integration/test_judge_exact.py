@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corrupt import corrupt_style
 from stylerl.data import corpus
-from stylerl.judge import Judge, Violation
+from stylerl.judge import Judge, Source, Violation
 from stylerl.judge.engine import arguments
 from stylerl.judge.place import File, Place
 
@@ -212,7 +212,7 @@ def assert_equal(
     names = [f"f{number:05}.py" for number in range(len(sources))]
     for name, source in zip(names, sources, strict=True):
         (folder / name).write_bytes(source)
-    files = zip(sources, names, strict=True)
+    files = map(Source, sources, names)
     verdicts = list(Judge(config).judge_files(files))
     crashes = {
         name

@@ -13,7 +13,14 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge import Judge, Verdict, Violation, pool, worker_process
+from stylerl.judge import (
+    Judge,
+    Source,
+    Verdict,
+    Violation,
+    pool,
+    worker_process,
+)
 from stylerl.judge.verdict import style_score
 
 CLEAN = "def add(a, b):\n    return a + b\n"
@@ -647,9 +654,9 @@ def test_equal_completions_are_judged_once() -> None:
             return 1
 
         def judge(
-            self, sources: Iterable[tuple[bytes, str]], jobs: int
+            self, sources: Iterable[Source], jobs: int
         ) -> Iterator[Verdict]:
-            for source, _ in sources:
+            for source, *_ in sources:
                 seen.append(source)
                 yield Verdict((), reason=source.decode())
 

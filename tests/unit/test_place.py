@@ -174,7 +174,7 @@ def test_charged_is_what_stands_on_the_bodys_rows(
     completion = f"\n    {body}\n"
     placed = where.put(completion)
 
-    verdict = placed.settle(judge.verdict(placed.source, placed.path))
+    (verdict,) = map(placed.settle, judge.judge_files([placed.source]))
 
     charged = assess(prompt, True, verdict).violations
     assert [v[:3] for v in charged] == expected
@@ -213,8 +213,74 @@ def test_the_file_has_what_a_body_depends_on(case: str, judge: Judge) -> None:
     header, body, expected = BOXED[case]
     prompt, where = place(BOX, header)
     placed = where.put(f"\n    {body}\n")
-    verdict = placed.settle(judge.verdict(placed.source, placed.path))
+    (verdict,) = map(placed.settle, judge.judge_files([placed.source]))
     assert [*assess(prompt, True, verdict).violations] == expected
+
+
+NESTED = textwrap.dedent("""\
+    import os
+
+
+    class Tabbed:
+    \tdef seven(self, x):
+    \t\treturn x
+
+
+    def maker(y):
+        import json
+
+        def counted():
+            global total
+            total = json.dumps(y)
+
+        @counted
+        async def eight(x):
+            return json, total
+
+        return eight
+
+
+    if os:
+        def nine(x):
+            return 9
+    else:
+        total = 0
+    """)
+SEVEN, NINE = "def seven(self, x):", "def nine(x):"
+# file, header, body; what each asks of the file's other rows
+LEFT_OUT = {
+    "blank rows before a statement": (FILE, GO, "return x\n\n\n"),
+    "blank rows before an else": (NESTED, NINE, "return x\n\n\n"),
+    "blank rows at the file's end": (FILE, INSIDE, "return x\n\n\n"),
+    "comments at its end": (FILE, PLAIN, "return x\n    # a\n# b"),
+    "a name declared global": (FILE, PLAIN, "global LIMIT\n    LIMIT = 1"),
+    "one that another declares": (NESTED, NINE, "return total"),
+    "an import of another function": (NESTED, NINE, "json = 1"),
+    "tabs": (NESTED, SEVEN, "if x:\n\t    return x"),
+    "no bracket closes": (FILE, GO, "return (x"),
+    "no string closes": (FILE, GO, 'return """x'),
+    "a row that goes on": (FILE, PLAIN, "x = 1; \\"),
+    "closes its function": (FILE, GO, "return x\n\nos = 1"),
+    "begins a class": (FILE, PLAIN, "return x\n\n\nclass A: pass"),
+    "a class of its own": (
+        FILE,
+        PLAIN,
+        "class A:\n        x = 1\n        def f(self): pass\n    return A",
+    ),
+    "matches": (BOX, TWO, "match x:\n        case {**re}: pass"),
+    "catches": (BOX, TWO, "try: x()\n    except OSError as re: pass"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_rows_left_out_would_change_nothing(case: str, judge: Judge) -> None:
+    file, header, body = LEFT_OUT[case]
+    _, where = place(file, header)
+    placed = where.put(f"\n    {body}\n")
+    whole = placed.source._replace(extent=None)
+    verdicts = judge.judge_files([placed.source, whole])
+    part, of_whole = map(placed.settle, verdicts)
+    assert part == of_whole
 
 
 def test_mccabe_knows_the_last_of_a_name(tmp_path: Path) -> None:
@@ -295,7 +361,7 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
     assert by_prompt == {heads[0]: by_id["b"], heads[2]: by_id["c"]}
     for head, body, name in zip(heads, bodies, "abc", strict=True):
         placed = by_id[name].put(body)
-        assert placed.source.decode().endswith(head + body)
+        assert placed.source.content.decode().endswith(head + body)
     assert by_id["a"].known == {"f"}
 
 

@@ -12,6 +12,7 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, MissingExtra
 from stylerl.judge import (
     Judge,
+    Source,
     Verdict,
     Violation,
     ruff_engine,
@@ -106,7 +107,7 @@ def written(folder: Path, text: str) -> Judge:
 @pytest.fixture(scope="module")
 def verdicts(project: Path) -> dict[str, Verdict]:
     judge = of(project)
-    found = judge.judge_files((s, name) for name, s in HOSTILE.items())
+    found = judge.judge_files(Source(s, name) for name, s in HOSTILE.items())
     return dict(zip(HOSTILE, found, strict=True))
 
 
@@ -172,7 +173,7 @@ def test_what_stands_beside_a_file_is_looked_at_each_time(
         engine="ruff", config=str(tmp_path / "ruff.toml"), ignore=(), select=()
     )
     judge = Judge(config)
-    source = [(b"x = 1\n", str(file))]
+    source = [Source(b"x = 1\n", str(file))]
     (first,) = judge.judge_files(source)
     assert [v.code for v in first.violations] == ["INP001"]
     (file.parent / "__init__.py").touch()
@@ -200,7 +201,7 @@ def test_sources_without_a_file_have_no_name(project: Path) -> None:
 def test_a_name_that_no_file_can_have_is_none(
     name: str, project: Path
 ) -> None:
-    (verdict,) = of(project).judge_files([(b"import os\n", name)])
+    (verdict,) = of(project).judge_files([Source(b"import os\n", name)])
     assert [v.code for v in verdict.violations] == ["F401"]
 
 
