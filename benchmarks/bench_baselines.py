@@ -28,8 +28,8 @@ PPO compares ppo.group_size by default.  The learning rate of both is PPO's and
 not tuned for them.  Each model is kept in checkpoints/baselines/ under the
 key of the stage `ppo`: a call trains what is missing there, and no more with
 --train, so that two of them share the work of two cores.  `stylerl evaluate`
-then measures them all, and HumanEval what they get right, in the sandbox of
-the stage `skill`.  Results go to benchmarks/results/baselines.md.
+then measures them all, HumanEval's problems included.  Results go to
+benchmarks/results/baselines.md.
 """
 
 import argparse
@@ -53,15 +53,12 @@ from stylerl.cli import evaluate_command
 from stylerl.config import Params
 from stylerl.data.places import places_of_labels
 from stylerl.errors import DataError
-from stylerl.evaluation import display
-from stylerl.evaluation.measurement.bootstrap import RESAMPLES
-from stylerl.evaluation.measurement.generations import LoadedModel, Source
+from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
 from stylerl.lm import batching
 from stylerl.lm.models import save_model
 from stylerl.lm.sampling import (
     Completions,
-    fits_all,
     generate,
     whole_lines,
 )
@@ -70,7 +67,6 @@ from stylerl.pipeline.stage_runs import KEY
 from stylerl.ppo import PPOTrainer, formulas
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
-from stylerl.skill import measure, problems, sandbox
 from stylerl.supervised.training import MergeAdapters
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
@@ -80,7 +76,6 @@ SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 MODELS, LOG = Path("checkpoints/baselines"), "log.json"
 GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
 PAIRS = 8  # of DPO's optimiser steps, which read two texts for each
-SKILLS = ("skill", "joint", "skill_greedy")
 COLD = (0.2, 0.01)  # temperatures that people decode at, the second greedy
 STYLES = ("classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
@@ -125,51 +120,9 @@ def main() -> None:
             found += f"\nAt temperature {heat}:\n\n" + evaluate_command.run(
                 [SFT, POLICY], cold, Path(scratch, str(heat))
             )
-        found += skill(folders, params, Path(scratch, "skill"))
     text = report(found, logs, params)
     print(text)
     storage.write_text(RESULTS, text)
-
-
-def skill(folders: Sequence[Path], params: Params, scratch: Path) -> str:
-    """How much of HumanEval each gets right, and changes from the first.
-
-    Where no sandbox starts, it says why.
-    """
-    if why := sandbox.why_not():
-        return f"\nHumanEval: not measured: {why}\n"
-    judge, runner = Judge(params.judge), sandbox.runner()
-    sources = {folder.name: Source(str(folder)) for folder in folders}
-    fits = fits_all(sources.values(), measure.new_tokens(params.skill))
-    every = problems.problems(problems.load(scratch), params.skill.lines)
-    asked = [problem for problem in every if fits(problem.prompt)]
-    heat, seed = params.evaluate.temperature, params.seed
-    table = measure.complete(sources, asked, params.skill, heat, seed)
-    table = measure.try_out(table, asked, judge, runner)
-    lines = [
-        f"\nHumanEval, {len(asked)} problems, the last {params.skill.lines} "
-        "lines of each; percent, with 95% intervals of the difference:\n",
-        "| model | right | right and compliant | greedy right "
-        "| right: less SFT | right and compliant: less SFT |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    first = folders[0].name
-    for name in sources:
-        pair = table[table["model"].isin([first, name])]
-        # The pair that `measure` knows, in its names.
-        pair = pair.assign(model=pair["model"].map({first: "sft"}))
-        pair = pair.fillna({"model": "ppo"})
-        found = measure.metrics(pair, RESAMPLES, seed)
-        own = found.get("ppo", found["sft"])
-        cells = [display.show(display.metric_of(k), own[k]) for k in SKILLS]
-        gains = [
-            display.show_gain(display.metric_of(key), found["gain"])
-            for key in SKILLS[:2]
-            if "ppo" in found
-        ]
-        cells += gains or ["–", "–"]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
 
 
 def keep(name: str, train: Callable[[], LoadedModel], folder: Path) -> None:

@@ -3,9 +3,7 @@
 Its tables depend on nothing but the inputs.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -15,6 +13,7 @@ from stylerl.data import places
 from stylerl.evaluation.measurement.evaluation import (
     MODELS,
     Evaluation,
+    add_skill,
     basis,
     evaluate,
 )
@@ -62,15 +61,6 @@ def main() -> None:
         run.log_table("completions.json", _side_by_side(result.completions))
         for path in (METRICS, RULES, COMPLETIONS):
             run.log_file(path)
-
-
-def add_skill(metrics: dict[str, Any], skill: Mapping[str, Any]) -> None:
-    """Put what the stage `skill` measured beside the other metrics."""
-    for key, values in skill.items():
-        if key in metrics:  # a model, or a pair
-            metrics[key] |= values
-        else:
-            metrics.setdefault("skill", {})[key] = values
 
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:

@@ -366,7 +366,13 @@ def _push(options: argparse.Namespace) -> None:
 
 @command(
     "evaluate",
-    option("models", "MODEL", "a model's folder", nargs="+", type=Path),
+    option(
+        "models",
+        "MODEL",
+        "a model's folder, or its GGUF file",
+        nargs="+",
+        type=Path,
+    ),
     option(
         "--to",
         "FOLDER",
@@ -386,12 +392,16 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     Let each model complete the prompts that the section evaluate of
     params.yaml describes, under the same seeds, and print what each has over
-    the first, with paired intervals and guards. A MODEL is a folder in the
-    hub's format. params.yaml stays as it is; the stage filter must have run.
+    the first, with paired intervals and guards; and finish HumanEval's
+    problems, where a sandbox starts (skill.tests=none runs nothing). A MODEL
+    is a folder in the hub's format, or a GGUF file that `stylerl export`
+    wrote, unpacked. params.yaml stays as it is; the stage filter must have
+    run.
 
     examples:
       stylerl evaluate --to seen artifacts/sft artifacts/ppo ~/other
       stylerl evaluate --to seen --set evaluate.split=valid ~/a ~/b
+      stylerl evaluate --to seen artifacts/ppo policy/ppo-q8_0.gguf
     """
     from stylerl.cli import evaluate_command
     from stylerl.pipeline import workspace

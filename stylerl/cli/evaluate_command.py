@@ -10,36 +10,89 @@ The first model is the reference.  What is left in the folder:
 """
 
 import itertools
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
 import yaml
 
 from stylerl import config, storage
+from stylerl.base import dequantised
 from stylerl.cli.complete_command import labelled
 from stylerl.config import Params
 from stylerl.data import places
+from stylerl.errors import ModelError, require
 from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import evaluation, generations
 from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
+from stylerl.lm.models import load_tokenizer, write_model
 from stylerl.report import page, summary
+from stylerl.skill import measure
 
 SNIPPETS = Path("artifacts/filter/snippets.parquet")
 FILES = Path("artifacts/filter/files.parquet")
-USED = ("seed", "judge", "evaluate")  # of the parameters
+USED = ("seed", "judge", "skill", "evaluate")  # of the parameters
 AUTHORS = "human"  # what the authors' own code is called
 
 
 def run(folders: Sequence[Path], params: Params, out: Path) -> str:
     """Measure the models, write the folder; the Markdown of `evaluation.md`.
 
+    Args:
+        folders: of models, or GGUF files of models with the tokens of the
+            first.
+        params: the judge, the evaluation's prompts, and the problems.
+        out: the folder that is written.
+
     Raises:
         ModelError: a folder holds no model, or no tokenizer.
         DataError: there is nothing to measure them on.
         DiskError: the folder cannot be written.
     """
+    with tempfile.TemporaryDirectory() as scratch:
+        return _run(
+            [
+                unpacked(folder, folders[0], Path(scratch))
+                if folder.suffix == ".gguf"
+                else folder
+                for folder in folders
+            ],
+            params,
+            out,
+            Path(scratch),
+        )
+
+
+def unpacked(file: Path, like: Path, scratch: Path) -> Path:
+    """A GGUF file's weights as a model folder, with the tokenizer of another.
+
+    Raises:
+        ModelError: the file holds no model, or one of other tokens.
+        MissingExtra: gguf is not installed.
+    """
+    require("gguf", "gguf")
+    if not file.is_file():
+        raise ModelError(f"{file} does not exist; `stylerl export` writes it")
+    model, tokenizer = dequantised.load_model(file), load_tokenizer(str(like))
+    if model.config.vocab_size < len(tokenizer):
+        raise ModelError(
+            f"a GGUF file must have the {len(tokenizer)} tokens of {like}; "
+            f"{file} has {model.config.vocab_size}: name the folder that it "
+            "was exported from first"
+        )
+    write_model(model, tokenizer, scratch / file.name, torch.float32)
+    return scratch / file.name
+
+
+def _run(
+    folders: Sequence[Path], params: Params, out: Path, scratch: Path
+) -> str:
+    """As `run`, of folders alone."""
+    # 1. What is measured, and on what.
     sources = {
         f"{name} (model)" if name == AUTHORS else name: Source(folder)
         for name, folder in labelled(folders).items()
@@ -51,9 +104,12 @@ def run(folders: Sequence[Path], params: Params, out: Path) -> str:
         out.mkdir(parents=True, exist_ok=True)
     for source in sources.values():  # not after the hour of the others
         generations.load_model(source)
+    # 2. Style on the evaluation's prompts, and skill on HumanEval's problems.
     alone, compared = evaluation.evaluate_models(
         sources, snippets, judge, params.evaluate, params.seed, where
     )
+    _add_skill(alone, compared, sources, params, judge, scratch)
+    # 3. Tables.
     basis = evaluation.basis(judge, SNIPPETS, params)
     failed = {
         name: [
@@ -80,6 +136,30 @@ def run(folders: Sequence[Path], params: Params, out: Path) -> str:
     text = "\n".join(tables)
     storage.write_text(out / "evaluation.md", text)
     return text
+
+
+def _add_skill(
+    alone: Mapping[str, dict[str, Any]],
+    compared: Mapping[str, Evaluation],
+    sources: Mapping[str, Source],
+    params: Params,
+    judge: Judge,
+    scratch: Path,
+) -> None:
+    """Measure skill too: of each model, and of each beside the first."""
+    table, why = measure.finish(sources, params, judge, scratch)
+    for name, each in compared.items():
+        roles = {each.metrics["labels"]["sft"]: "sft", name: "ppo"}
+        pair = table
+        if not why:
+            pair = table[table["model"].isin(roles)]
+            pair = pair.assign(model=pair["model"].map(roles))
+        skill = measure.summary(pair, why, params)
+        evaluation.add_skill(each.metrics, skill)
+    if not why:
+        every = measure.summary(table, why, params)
+        for name, own in alone.items():
+            own |= every.get(name, {})
 
 
 def folder_names(names: Iterable[str]) -> list[str]:

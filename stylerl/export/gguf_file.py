@@ -69,7 +69,8 @@ def export(
     """
     tokenizer = load_tokenizer(name)
     model = load_causal_lm(name, tokenizer=tokenizer)
-    path = folder / f"{Path(name).resolve().name}.gguf"
+    suffix = f"-{kind}" if kind else ""
+    path = folder / f"{Path(name).resolve().name}{suffix}.gguf"
     context = model.config.max_position_embeddings
     text = modelfile(path.name, tokenizer, context, sampling)
     kind = write(model, tokenizer, path, kind)

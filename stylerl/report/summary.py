@@ -61,7 +61,8 @@ BASELINE_METRICS = [
 
 
 CONTEST = (
-    "standardised_compliance", "compliance", "parse_rate", "length_median",
+    "standardised_compliance", "compliance", "skill", "joint",
+    "skill_greedy", "parse_rate", "length_median",
     "long_share", "statements", "distinct_3", "kl", "ruff", "flake8",
     "reformatted",
 )  # fmt: skip

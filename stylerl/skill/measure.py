@@ -7,13 +7,15 @@ from the same random streams; differences are paired by problem.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from tqdm import tqdm
 
-from stylerl.config import SkillConfig
+from stylerl.config import Params, SkillConfig
 from stylerl.evaluation.measurement.bootstrap import (
+    RESAMPLES,
     paired_intervals,
     spread,
 )
@@ -27,6 +29,8 @@ from stylerl.judge import Judge
 from stylerl.judge.outcome import Outcome, assess
 from stylerl.judge.pool import cores
 from stylerl.lm import sampling
+from stylerl.skill import problems as humaneval
+from stylerl.skill import sandbox
 from stylerl.skill.problems import Problem, written
 from stylerl.skill.sandbox import Sandbox
 from stylerl.skill.trial import is_right
@@ -42,6 +46,54 @@ def new_tokens(config: SkillConfig) -> int:
     """How many tokens a model may write."""
     few = LINE_TOKENS * config.lines
     return min(few, WHOLE_TOKENS) if few else WHOLE_TOKENS
+
+
+def finish(
+    sources: Mapping[str, Source], params: Params, judge: Judge, scratch: Path
+) -> tuple[pd.DataFrame, str]:
+    """What models make of the problems that fit all of them, tried out.
+
+    Args:
+        sources: the models, by name.
+        params: of which skill, evaluate and the seed count.
+        judge: of what is written.
+        scratch: a folder for the problems' download.
+
+    Returns:
+        columns as of `complete` and `try_out`, and no word; or no rows, and
+        why nothing was run.
+
+    Raises:
+        ModelError: a model, or the problems, cannot be loaded.
+    """
+    config = params.skill
+    if config.tests == "none":
+        return pd.DataFrame(), "skill.tests is none"
+    if why := sandbox.why_not():
+        return pd.DataFrame(), why
+    new = new_tokens(config)
+    fits = sampling.fits_all(sources.values(), new)
+    asked = [
+        problem
+        for problem in humaneval.problems(
+            humaneval.load(scratch), config.lines
+        )
+        if fits(problem.prompt)
+    ]
+    if not asked:
+        return pd.DataFrame(), f"no problem leaves room for {new} tokens"
+    heat = params.evaluate.temperature
+    table = complete(sources, asked, config, heat, params.seed)
+    return try_out(table, asked, judge, sandbox.runner()), ""
+
+
+def summary(table: pd.DataFrame, why: str, params: Params) -> dict[str, Any]:
+    """The metrics of what `finish` gives, and of how many problems."""
+    if why:
+        return {"problems": 0, "why_not": why}
+    asked, samples = table["problem"].nunique(), params.skill.samples
+    measured = metrics(table, RESAMPLES, params.seed)
+    return {"problems": asked, "samples": samples, **measured}
 
 
 def complete(

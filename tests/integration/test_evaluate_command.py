@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import test_evaluate
 from bases import write_qwen2
@@ -13,6 +14,7 @@ from stylerl.cli import main as cli
 from stylerl.evaluation import comparison
 from stylerl.evaluation.measurement import generations
 from stylerl.lm.models import load_tokenizer
+from stylerl.skill import measure
 from tasks import evaluate
 
 log = test_evaluate.log  # the fixture
@@ -20,6 +22,8 @@ log = test_evaluate.log  # the fixture
 pytestmark = pytest.mark.slow
 
 SFT, PPO = "artifacts/sft", "artifacts/ppo"
+FEW = ["--set", "evaluate.prompts=3", "--set", "evaluate.samples=1"]
+NO_SKILL = ["--set", "skill.tests=none"]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +51,8 @@ def found(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         before = Path("params.yaml").read_bytes()
-        code = cli.main(
-            ["evaluate", "--to", "seen", SFT, PPO, "elsewhere/PPO"]
-        )
+        models = [SFT, PPO, "elsewhere/PPO"]
+        code = cli.main(["evaluate", "--to", "seen", *models, *NO_SKILL])
         assert code == 0
         assert Path("params.yaml").read_bytes() == before
     return folder / "seen"
@@ -121,8 +124,7 @@ def test_the_words_name_the_models(found):
 
 
 def test_one_model_is_a_table(inside, capsys):
-    changes = ["--set", "evaluate.prompts=3", "--set", "evaluate.samples=1"]
-    assert cli.main(["evaluate", "--to", "one", SFT, *changes]) == 0
+    assert cli.main(["evaluate", "--to", "one", SFT, *FEW, *NO_SKILL]) == 0
     shown = capsys.readouterr().out
     assert shown == Path("one/evaluation.md").read_text()
     assert [row.split(" |")[0] for row in shown.splitlines()[2:]] == [
@@ -131,6 +133,36 @@ def test_one_model_is_a_table(inside, capsys):
     assert {path.name for path in Path("one").iterdir()} == {
         "evaluation.md", "metrics.json",
     }  # fmt: skip
+
+
+def test_a_gguf_file_is_the_model_that_it_holds(inside, monkeypatch):
+    """An f32 file rounds nothing, so all that it writes is SFT's; of skill,
+    which is not measured here, SFT has one of two problems, the file both."""
+    pytest.importorskip("gguf")
+    assert cli.main(["export", SFT, "files", "--dtype", "f32"]) == 0
+    names = ["sft", "sft-f32.gguf"]
+    rows = [
+        {"model": name, "problem": problem, "sample": sample}
+        for name in names
+        for problem in "ab"
+        for sample in (measure.GREEDY, 0)
+    ]
+    tried = pd.DataFrame(rows).assign(compliant=True)
+    tried["right"] = (tried["model"] != "sft") | (tried["problem"] == "a")
+    monkeypatch.setattr(measure, "finish", lambda *_: (tried, ""))
+
+    models = [SFT, "files/sft-f32.gguf"]
+    assert cli.main(["evaluate", "--to", "gguf", *models, *FEW]) == 0
+
+    metrics = storage.read_json(Path("gguf/metrics.json"))["metrics"]
+    first, second = (metrics[name] for name in names)
+    assert (first.pop("skill"), first.pop("joint")) == (0.5, 0.5)
+    assert (second.pop("skill"), second.pop("joint")) == (1, 1)
+    del first["skill_greedy"], second["skill_greedy"]
+    assert first == second
+    pair = storage.read_json(Path("gguf/sft-f32.gguf/evaluate.json"))
+    assert (pair["gain"]["skill"], pair["gain"]["compliance"]) == (0.5, 0)
+    assert "| 50.0 | 100.0 | +50.0" in Path("gguf/evaluation.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -144,6 +176,7 @@ def test_one_model_is_a_table(inside, capsys):
         ([SFT, "--set", "evaluate.samples=0"], "evaluate.samples"),
         ([SFT, "--set", "evaluate.nothing=1"], "evaluate.nothing"),
         ([SFT, "--to", "file"], "file"),
+        ([SFT, "none.gguf"], "none.gguf does not exist"),
     ],
 )
 def test_an_error_is_one_line_before_anything_is_sampled(

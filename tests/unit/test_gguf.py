@@ -195,7 +195,8 @@ def written(model, tokenizer, folder, kind=None):
         str(folder / "m"), folder / "out", sampling, kind
     )
     reader = gguf.GGUFReader(path)
-    assert "FROM ./m.gguf\n" in (folder / "out/Modelfile").read_text()
+    assert path.name == f"m-{kind}.gguf" if kind else "m.gguf"
+    assert f"FROM ./{path.name}\n" in (folder / "out/Modelfile").read_text()
     fields = {name: f.contents() for name, f in reader.fields.items()}
     return chosen, fields, reader.tensors
 

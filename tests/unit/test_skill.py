@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from stylerl.evaluation import guards
+from stylerl.evaluation.measurement.evaluation import add_skill
 from stylerl.skill import measure, problems
-from tasks.evaluate import add_skill
 
 ROW = {
     "task_id": "HumanEval/x",

@@ -136,6 +136,15 @@ def evaluate_models(
     return alone, compared
 
 
+def add_skill(metrics: dict[str, Any], skill: Mapping[str, Any]) -> None:
+    """Put what stylerl/skill/measure.py says beside the other metrics."""
+    for key, values in skill.items():
+        if key in metrics:  # a model, or a pair
+            metrics[key] |= values
+        else:
+            metrics.setdefault("skill", {})[key] = values
+
+
 def basis(judge: Judge, snippets: Path, params: Params) -> dict[Any, Any]:
     """What stylerl/evaluation/comparison.py goes by."""
     return {
