@@ -30,6 +30,10 @@ COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 METRICS = Path("metrics/evaluate.json")
 RULES = Path("metrics/rules.csv")
 SKILL = Path("metrics/skill.json")
+SCORES = (  # that MLflow's page of models shows side by side
+    "compliance", "residual_compliance", "skill", "joint",
+    "parse_rate", "length_median", "statements",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -58,6 +62,7 @@ def main() -> None:
         add_skill(result.metrics, storage.read_json(SKILL))
         write(result, judge, params)
         run.log_metrics(result.metrics)
+        run.log_models(_scores(result))
         run.log_table("completions.json", _side_by_side(result.completions))
         for path in (METRICS, RULES, COMPLETIONS):
             run.log_file(path)
@@ -69,6 +74,15 @@ def write(result: Evaluation, judge: Judge, params: Params) -> None:
     storage.write_table(COMPLETIONS, result.completions)
     storage.write_json(METRICS, result.metrics)
     storage.write_text(RULES, result.rules.to_csv(index=False))
+
+
+def _scores(result: Evaluation) -> dict[str, dict[str, float]]:
+    """The SCORES of each model and baseline, PPO last."""
+    names = sorted(result.completions["model"].unique(), key="ppo".__eq__)
+    return {
+        name: {key: result.metrics[name].get(key) for key in SCORES}
+        for name in names
+    }
 
 
 def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:

@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def mlflow_pages() -> Iterator[Page]:
-    """The runs, one run, and the scores of two compared."""
+    """The runs, the models' scores, one run, and two runs compared."""
     client = tracking.connect()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
     number = experiment.experiment_id if experiment else "0"
@@ -90,6 +90,8 @@ def mlflow_pages() -> Iterator[Page]:
     query = {"runs": json.dumps(runs), "experiments": json.dumps([number])}
     compare = f"{MLFLOW}/#/compare-runs?{urllib.parse.urlencode(query)}"
     yield Page("mlflow-runs", f"{start}?{kind}", 800)
+    models = f"{home}/models?{kind}"
+    yield Page("mlflow-models", models, 560, width=2900)
     yield Page("mlflow-run", f"{start}/{runs[0]}?{kind}", 1200)
     fold = ("Visualizations", "Run details", "Parameters", "Artifacts")
     yield Page("mlflow-compare", compare, 700, fold)

@@ -115,22 +115,37 @@ class Run:
         self,
         metrics: Mapping[str, Any],
         step: int | None = None,
+        model_id: str | None = None,
     ) -> None:
         """Record metrics; nested ones get dotted names, None is left out.
 
         Args:
             metrics: numbers by name.
             step: of a training.
+            model_id: of the model that was measured.
         """
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         entries = [
-            Metric(name, float(value), now, step or 0)
+            Metric(name, float(value), now, step or 0, model_id)
             for name, value in flat(metrics)
             if value is not None
         ]
         self.client.log_batch(self.id, metrics=entries)
+
+    @_unless_gone
+    def log_models(self, scores: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record models and what they score; MLflow's page compares them.
+
+        The run has the metrics of the last one as its own.
+        """
+        for name, metrics in scores.items():
+            model = self.client.create_logged_model(
+                experiment(self.client), name, source_run_id=self.id
+            )
+            self.log_metrics(metrics, model_id=model.model_id)
+            self.client.finalize_logged_model(model.model_id, "READY")
 
     @_unless_gone
     def log_table(self, name: str, table: "pd.DataFrame") -> None:

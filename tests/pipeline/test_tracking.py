@@ -112,6 +112,7 @@ def test_a_stage_run_holds_everything(
             run.log_metrics({"loss": 2.0}, step=1)
             run.log_metrics({"loss": 1.0, "by": {"E501": 4}}, step=2)
             run.log_metrics({"undefined": None})
+            run.log_models({"sft": {"joint": 0.25}, "ppo": {"joint": 0.5}})
             run.log_table("t.json", pd.DataFrame({"text": ["def f():"]}))
             (folder / "curve.csv").write_text("1,2")
             run.log_file(folder / "curve.csv")
@@ -139,6 +140,10 @@ def test_a_stage_run_holds_everything(
     table = client.download_artifacts(run.id, "t.json")
     assert json.loads(Path(table).read_text())["data"] == [["def f():"]]
     assert client.get_run(parent.id).data.params["sft.lr"] == "0.5"
+    models = client.search_logged_models([tracking.experiment(client)])
+    scores = {m.name: {s.key: s.value for s in m.metrics} for m in models}
+    assert scores == {"sft": {"joint": 0.25}, "ppo": {"joint": 0.5}}
+    assert {(m.status, m.source_run_id) for m in models} == {("READY", run.id)}
 
 
 @pytest.mark.parametrize("wanted", ["true", "false", "0"])
