@@ -28,9 +28,13 @@ class Log:
 
     def __init__(self):
         self.metrics, self.tables, self.files, self.tags = {}, {}, [], {}
+        self.models = {}
 
     def log_metrics(self, metrics, step=None):
         self.metrics.update(metrics)
+
+    def log_models(self, scores):
+        self.models.update(scores)
 
     def log_table(self, name, table):
         self.tables[name] = table
@@ -148,6 +152,9 @@ def test_what_the_stage_logs(workspace, log):
     assert len(table) == 6
     assert {"prompt", "sft_completion", "ppo_outcome"} <= set(table)
     assert len(log.tags["judge"]) == 16
+    *others, last = log.models  # the run keeps the scores of the last
+    assert last == "ppo" and {"base", "sft", "human"} < {*others}
+    assert log.models["sft"]["joint"] is None  # HumanEval was not run
 
 
 def test_a_run_without_updates_has_no_curves(workspace, log):
