@@ -44,7 +44,7 @@ from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
 LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
-PART = 4  # texts at once on a CPU, for memory's sake
+PART = 2  # texts a pass on a CPU: memory goes to its activations
 PULL = 0.01  # of the pairwise rewards towards 0
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 
