@@ -27,7 +27,7 @@ help:
 	@echo "                  (PRESET=smoke|default|notebook|gpu)"
 	@echo "make test         set up, run the test suite"
 	@echo "make test-unit    set up, run the quick tests of the units"
-	@echo "make test-engines veRL itself with our adapter, in a venv of its own"
+	@echo "make test-engines veRL and SkyRL with our adapters, in a venv of its own"
 	@echo "make ui           MLflow UI on http://127.0.0.1:5000"
 	@echo "make serve        Prefect on http://127.0.0.1:4200, deployments"
 	@echo "                  rlhf/full and rlhf/smoke; Ctrl-C stops both"

@@ -135,7 +135,6 @@ def run_ours(size: Size) -> dict[str, float]:
             lora_rank=0,
             max_new_tokens=size.new,
             learning_rate=1e-6,
-            ent_coef=0.0,
             precision="bf16",
             checkpoint_every=0,
             validate_every=0,

@@ -171,7 +171,6 @@ def run_ours(shape: Shape, updates: int, case: Case) -> Any:
             max_new_tokens=NEW,
             temperature=0.7,
             learning_rate=3e-6,
-            ent_coef=0.0,
             precision=case.numerics,
             checkpoint_every=0,
         ),

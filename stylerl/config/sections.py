@@ -128,21 +128,13 @@ class FilterConfig(Section):
         ge=0,
         le=MANY,
     )
-    valid_share: float = setting(
-        0.05, "share of groups that measure training", ge=0, le=0.5
-    )
     test_share: float = setting(
-        0.1, "share of groups that only evaluation sees", ge=0, le=0.5
+        0.1,
+        "share of groups that only evaluation sees; half as many more are "
+        "for validation",
+        ge=0,
+        le=0.5,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.valid_share + self.test_share >= 1:
-            raise ConfigError(
-                "filter.valid_share and filter.test_share must leave a share "
-                f"to train on; got {self.valid_share} and {self.test_share}: "
-                "lower either"
-            )
 
 
 @dataclass(frozen=True)
@@ -217,7 +209,6 @@ class RewardConfig(Section):
     base: str = setting("artifacts/sft", "folder of the model to start from")
     labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
-    epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
     batch_size: int = setting(16, "texts an optimiser step", ge=1, le=LARGE)
     learning_rate: float = setting(1e-3, "peak of AdamW's rate", gt=0, le=1)
     max_tokens: int = setting(
@@ -329,7 +320,6 @@ class PPOConfig(Section):
         "its old one",
         gt=0,
     )
-    ent_coef: float = setting(0.0, "weight of the entropy bonus", ge=0)
     lora_rank: int = setting(
         16,
         "rank of LoRA adapters, trained in place of the weights at some ten "

@@ -208,7 +208,7 @@ def assign_split(group: str, config: FilterConfig) -> str:
     number = draw(group, SPLIT_SEED)
     if number < config.test_share:
         return "test"
-    if number < config.test_share + config.valid_share:
+    if number < 1.5 * config.test_share:
         return "valid"
     return "train"
 

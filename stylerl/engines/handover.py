@@ -128,7 +128,7 @@ def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
         f"{actor}.ppo_mini_batch_size": max(1, groups // ppo.num_minibatches),
         f"{actor}.ppo_micro_batch_size_per_gpu": 8,
         f"{actor}.clip_ratio": ppo.clip_coef,
-        f"{actor}.entropy_coeff": ppo.ent_coef,
+        f"{actor}.entropy_coeff": 0,
         f"{actor}.use_kl_loss": True,
         f"{actor}.kl_loss_coef": ppo.kl_coef,
         f"{rollout}.name": "vllm",

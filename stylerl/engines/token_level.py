@@ -1,12 +1,25 @@
-"""The reward of every token of a response, for trainers that take one."""
+"""What other trainers take of token credit: rewards, and advantages, by token.
 
-from collections.abc import Sequence
+An engine gives the tokens that it sampled, and gets a reward for each; where
+it takes advantages, or lets one register an estimator, these are there too.
+"""
 
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from stylerl.lm.sampling import decode
+from stylerl.ppo import formulas
 from stylerl.ppo.token_rewards import assign_to_tokens
-from stylerl.reward.other_trainers import Scored
+from stylerl.reward import trl_reward
+from stylerl.reward.other_trainers import Origin, Scored, TextReward
+
+PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
 
 
 def token_rewards(
@@ -38,3 +51,63 @@ def token_rewards(
         each[-1] += row.score - charged.sum()
         rewards.append(each)
     return rewards
+
+
+def rewards_of(
+    tokenizer: Any, prompt: str, ids: Sequence[int], info: Mapping[str, Any]
+) -> list[float]:
+    """The reward of each sampled token, by the file that PARAMS names.
+
+    Args:
+        tokenizer: the policy's.
+        prompt: the code that was continued.
+        ids: what was sampled, the closing eos included.
+        info: columns of the data set; those of `TextReward` are read.
+    """
+    if not ids:  # the server gave up
+        return []
+    reward = _reward_by(os.environ[PARAMS], tokenizer)
+    ended = ids[-1] == tokenizer.eos_token_id
+    text = decode(tokenizer, [*ids[:-1]] if ended else [*ids])
+    columns = {name: [info.get(name)] for name in Origin._fields}
+    scored = reward.scored([prompt], [text], [ids], **columns)
+    weight = reward.params.ppo.credit_weight
+    (rewards,) = token_rewards(scored, tokenizer, [ids], weight)
+    return [float(reward) for reward in rewards]
+
+
+@cache
+def _reward_by(params: str, tokenizer: Any) -> TextReward:
+    """The reward of a params.yaml, read once."""
+    return trl_reward(params, tokenizer)
+
+
+def advantages(
+    rewards: Tensor, mask: Tensor, index: Sequence[Any], decay: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Leave-one-out of returns to go, and these, (B, R), as in our PPO.
+
+    `decay` discounts what single tokens were charged; the mean of the others
+    of a prompt is taken off, and all are brought to one size.  A charge on
+    the last token cannot be told from the rest that it holds, and reaches the
+    others whole.
+
+    Args:
+        rewards: (B, R), of tokens.
+        mask: (B, R), which tokens are a response's.
+        index: (B,), which prompt a response answers.
+        decay: lambda of our PPO.
+    """
+    mask = mask.bool()
+    last = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)
+    outcomes = rewards.gather(1, last)
+    located = rewards.scatter(1, last, 0.0)
+    returns = formulas.returns_to_go(rewards, located, mask, decay)
+    ahead = torch.zeros_like(returns)
+    for prompt in dict.fromkeys(index):
+        rows = torch.tensor([i for i, p in enumerate(index) if p == prompt])
+        if len(rows) > 1:
+            ahead[rows] = formulas.group_advantages(
+                returns[rows], outcomes[rows, 0], mask[rows], len(rows)
+            )
+    return ahead / formulas.deviation(ahead, mask), returns

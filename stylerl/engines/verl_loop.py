@@ -7,9 +7,7 @@ both registries.  docs/howto/trainers.md has the configuration.
 """
 
 import asyncio
-import os
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -22,15 +20,11 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from stylerl.engines.token_level import token_rewards
+from stylerl.engines.token_level import advantages, rewards_of
 from stylerl.lm.models import encode_code, encode_prompt
-from stylerl.lm.sampling import decode
-from stylerl.ppo import formulas
-from stylerl.reward import trl_reward
-from stylerl.reward.other_trainers import Origin, TextReward, message_text
+from stylerl.reward.other_trainers import message_text
 
 NAME = "stylerl"
-PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
 
 
 class TokenRewarded(AgentLoopOutput):  # type: ignore[misc]
@@ -90,60 +84,14 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
         )
 
 
-@cache
-def reward_by(params: str, tokenizer: Any) -> TextReward:
-    """The reward of a params.yaml, read once."""
-    return trl_reward(params, tokenizer)
-
-
-def rewards_of(
-    tokenizer: Any, prompt: str, ids: Sequence[int], info: Mapping[str, Any]
-) -> list[float]:
-    """The reward of each sampled token, by the file that PARAMS names."""
-    if not ids:  # the server gave up
-        return []
-    reward = reward_by(os.environ[PARAMS], tokenizer)
-    ended = ids[-1] == tokenizer.eos_token_id
-    text = decode(tokenizer, [*ids[:-1]] if ended else [*ids])
-    columns = {name: [info.get(name)] for name in Origin._fields}
-    scored = reward.scored([prompt], [text], [ids], **columns)
-    weight = reward.params.ppo.credit_weight
-    (rewards,) = token_rewards(scored, tokenizer, [ids], weight)
-    return [float(reward) for reward in rewards]
-
-
 @register_adv_est(NAME)  # type: ignore[untyped-decorator]
-def advantages(
+def estimator(
     token_level_rewards: Tensor,
     response_mask: Tensor,
     index: Sequence[str],
     config: Any = None,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Leave-one-out of returns to go, and these, (B, R), as in our PPO.
-
-    `algorithm.lam` discounts what single tokens were charged; the mean of
-    the others of a prompt is taken off, and all are brought to one size.  A
-    charge on the last token cannot be told from the rest that it holds, and
-    reaches the others whole.
-
-    Args:
-        token_level_rewards: (B, R).
-        response_mask: (B, R).
-        index: (B,), which prompt a response answers.
-        config: the section `algorithm`.
-    """
-    mask = response_mask.bool()
-    last = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)
-    outcomes = token_level_rewards.gather(1, last)
-    located = token_level_rewards.scatter(1, last, 0.0)
-    decay = float(config.lam) if config is not None else 1.0
-    returns = formulas.returns_to_go(token_level_rewards, located, mask, decay)
-    ahead = torch.zeros_like(returns)
-    for prompt in dict.fromkeys(index):
-        rows = torch.tensor([i for i, p in enumerate(index) if p == prompt])
-        if len(rows) > 1:
-            ahead[rows] = formulas.group_advantages(
-                returns[rows], outcomes[rows, 0], mask[rows], len(rows)
-            )
-    return ahead / formulas.deviation(ahead, mask), returns
+    """`token_level.advantages`, with `algorithm.lam` of veRL's `config`."""
+    decay = 1.0 if config is None else float(config.lam)
+    return advantages(token_level_rewards, response_mask, index, decay)

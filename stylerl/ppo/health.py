@@ -203,8 +203,7 @@ def _sampling_mismatch(history: History) -> _Finding | None:
 @_alarm(
     "entropy collapse",
     "The policy is nearly deterministic and explores no more.",
-    "Raise ppo.ent_coef to 0.01 or so, or ppo.kl_coef; lower "
-    "ppo.learning_rate.",
+    "Raise ppo.kl_coef or ppo.temperature; lower ppo.learning_rate.",
 )
 def _entropy_collapse(history: History) -> _Finding | None:
     name = "objective/entropy"

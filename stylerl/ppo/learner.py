@@ -268,8 +268,6 @@ class Learner:
             )
             sums.add({"value/loss": value, "value/clipfrac": value_clipped})
             loss = loss + VALUE_WEIGHT * value
-        if config.ent_coef:
-            loss = loss - config.ent_coef * now.entropy
         return loss
 
     def _set_rate(self) -> None:

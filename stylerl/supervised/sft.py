@@ -259,6 +259,7 @@ def _train(
             args=Arguments(
                 **training.training_arguments(config, seed, Path(scratch))
                 | {
+                    "num_train_epochs": config.epochs,
                     "per_device_train_batch_size": part,
                     "gradient_accumulation_steps": config.batch_size // part,
                     # Adapters' frozen weights are bf16 as they are.

@@ -17,7 +17,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from stylerl import config
 from stylerl.config import Params
-from stylerl.engines import handover, verl_loop
+from stylerl.engines import handover, token_level, verl_loop
 from stylerl.judge.place import File, Place
 from stylerl.lm.models import save_model
 
@@ -43,7 +43,7 @@ def folder(tmp_path):
 
 def loop_that_writes(text, monkeypatch, folder):
     """The agent loop, before a server that always answers the same."""
-    monkeypatch.setenv(verl_loop.PARAMS, str(folder / "params.yaml"))
+    monkeypatch.setenv(token_level.PARAMS, str(folder / "params.yaml"))
     tokenizer = build_tokenizer()
     ids = [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]
     asked = []
@@ -127,7 +127,7 @@ def test_a_server_that_gives_up_gives_nothing(folder, monkeypatch):
 
 def test_an_answer_alone_has_no_advantage():
     ones = torch.ones(1, 3)
-    ahead, _ = verl_loop.advantages(ones, ones, ["one"])
+    ahead, _ = token_level.advantages(ones, ones, ["one"])
     assert ahead.tolist() == [[0, 0, 0]]
 
 

@@ -86,8 +86,8 @@ def draw_prompts(
         raise DataError(
             f"evaluation needs prompts without violations from the {split} "
             f"split; its {len(usable)} functions gave none: raise "
-            f"filter.{split}_share, lower evaluate.max_new_tokens, or write "
-            "some in evaluate.prompt_texts"
+            "filter.test_share, lower evaluate.max_new_tokens, or write some "
+            "in evaluate.prompt_texts"
         )
     return list(prompts.values())[:count]
 
