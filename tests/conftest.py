@@ -3,7 +3,11 @@
 import gc
 import os
 import random
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +22,7 @@ if TYPE_CHECKING:  # what runs no test itself, as xdist's first process, waits
         PreTrainedTokenizerFast,
     )
 
-    from stylerl.judge import Verdict
+    from stylerl.judge import Judge, Verdict
     from stylerl.judge.pool import WorkerPool
 
 # Of engines that are not here; `make test-engines` has them.
@@ -193,6 +197,15 @@ def llama_folder(
     return folder
 
 
+@pytest.fixture(scope="session")
+def judge() -> "Judge":
+    """The judge of the default parameters."""
+    from stylerl.config import JudgeConfig
+    from stylerl.judge import Judge
+
+    return Judge(JudgeConfig())
+
+
 @pytest.fixture
 def rng() -> random.Random:
     """A seeded generator of its own."""
@@ -232,3 +245,59 @@ def grader(reward, monitor=None, credit=None, whole_lines=False):
 
     grade.whole_lines = whole_lines
     return grade
+
+
+def build_trainer(grader, prompts, policy=None, tokenizer=None, **changes):
+    """A trainer of a tiny Llama in fp32, all of whose weights learn.
+
+    What is no setting of PPO is handed to the trainer itself.
+    """
+    from stylerl.ppo import PPOConfig, PPOTrainer
+
+    tokenizer = tokenizer or build_tokenizer()
+    given = ("checkpoints", "reference", "seed", "validation")
+    options = {name: changes.pop(name) for name in given if name in changes}
+    settings = {"precision": "fp32", "lora_rank": 0, "checkpoint_every": 0}
+    return PPOTrainer(
+        PPOConfig(**settings | changes),
+        policy=build_llama(len(tokenizer)) if policy is None else policy,
+        tokenizer=tokenizer,
+        grader=grader,
+        prompts=prompts,
+        **options,
+    )
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes, as under `ulimit -f`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; what is left of an orphan may wait for a reaper."""
+    import psutil
+
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def dvc(*arguments: str) -> str:
+    """What a DVC command prints in the current folder."""
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def git(*arguments: str, folder: Path | str = ".") -> None:
+    """Run git there, as somebody who may commit."""
+    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *me, *arguments], cwd=folder, check=True)

@@ -3,13 +3,14 @@ provoke it."""
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer, grader
+from conftest import build_llama, build_tokenizer, build_trainer, grader
 
 from stylerl.lm.sampling import generate
-from stylerl.ppo import PPOConfig, PPOTrainer, learner
+from stylerl.ppo import learner
 from stylerl.ppo.health import alarms, markdown
 from tasks import ppo
 
+PROMPTS = ["def f():\n", "x"]
 HEALTHY = {
     "objective/score": 0.5,
     "objective/score_std": 0.4,
@@ -71,37 +72,19 @@ CASES = [
         True,
         "repeated lines rose, 0.05 to 0.26",
     ),
-    # the reward rises by a quarter of its deviation, 0.1, or more
-    (
-        {"objective__score": 0.6, "judge__compliance": 0.34},
-        "reward hacking",
-        True,
-        "rose by 0.10 while compliance fell from 0.40 to 0.34",
-    ),
-    (
-        {"objective__score": 0.6, "judge__score": 0.64},
-        "reward hacking",
-        True,
-        "the judge's score fell from 0.70 to 0.64",
-    ),
-    (
-        {"objective__score": 0.6, "judge__parse_rate": 0.74},
-        "reward hacking",
-        True,
-        "the parse rate",
-    ),
-    (
-        {"objective__score": 0.6, "judge__statements": 2.7},
-        "reward hacking",
-        True,
-        "the number of statements",
-    ),
-    (
-        {"objective__score": 0.6, "response__length": 41.0},
-        "reward hacking",
-        True,
-        "the length",
-    ),
+]
+
+# What falls while the reward rises by a quarter of its deviation, 0.1.
+FALLING = [
+    ("judge__compliance", 0.34, "rose by 0.10 while compliance fell from 0.4"),
+    ("judge__score", 0.64, "the judge's score fell from 0.70 to 0.64"),
+    ("judge__parse_rate", 0.74, "the parse rate"),
+    ("judge__statements", 2.7, "the number of statements"),
+    ("response__length", 41.0, "the length"),
+]
+CASES += [
+    ({"objective__score": 0.6, what: value}, "reward hacking", True, words)
+    for what, value, words in FALLING
 ]
 
 QUIET = [
@@ -171,14 +154,8 @@ def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
 
 
 def test_a_constant_reward_has_no_value_to_explain():
-    found = alarms(
-        history(
-            **{
-                "value__explained_variance": -9.0,
-                "objective__score_std": 0.004,
-            }
-        )
-    )
+    rows = history(value__explained_variance=-9.0, objective__score_std=0.004)
+    found = alarms(rows)
     assert [alarm.name for alarm in found] == ["reward collapse"]
 
 
@@ -269,37 +246,24 @@ class Tags(dict):
         self[name] = value
 
 
-def run(reward, model=None, monitor=None, reference=None, **changes):
+def run(reward, model=None, monitor=None, **changes):
     """A small run, as the stage logs it; its tags, and its trainer."""
-    tokenizer = build_tokenizer()
     settings = {
         "updates": 10,
         "batch_size": 32,
         "num_minibatches": 2,
         "pass_tokens": 0,
-        "lora_rank": 0,
         "update_epochs": 4,
         "max_new_tokens": 12,
-        "precision": "fp32",
         "temperature": 1.0,
         "learning_rate": 5e-3,
         "kl_coef": 0.0,
         "missing_eos_penalty": 0.0,
-        "checkpoint_every": 0,
         "baseline": "value",
         **changes,
     }
-    trainer = PPOTrainer(
-        PPOConfig(**settings),
-        policy=model or build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(
-            reward,
-            monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
-        ),
-        prompts=["def f():\n", "x"],
-        reference=reference,
-    )
+    watch = monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)})
+    trainer = build_trainer(grader(reward, watch), PROMPTS, model, **settings)
     tags, triggered = Tags(), set()
     for step in trainer:
         ppo.log_step(tags, step, triggered)
@@ -456,26 +420,18 @@ def one_token(prompts, completions):
 def test_no_alarm_sounds_while_a_policy_learns(reward, tokens, baseline):
     """Up to where it writes little else: three deviations higher at least,
     far from the reference, and much the same each time."""
-    tokenizer = build_tokenizer()
-    trainer = PPOTrainer(
-        PPOConfig(
-            updates=24,
-            batch_size=32,
-            num_minibatches=1,
-            pass_tokens=0,
-            lora_rank=0,
-            max_new_tokens=tokens,
-            temperature=1.0,
-            learning_rate=1e-2,
-            missing_eos_penalty=0.0,
-            precision="fp32",
-            baseline=baseline,
-            checkpoint_every=0,
-        ),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(reward),
-        prompts=["def f():\n", "x"],
+    trainer = build_trainer(
+        grader(reward),
+        PROMPTS,
+        updates=24,
+        batch_size=32,
+        num_minibatches=1,
+        pass_tokens=0,
+        max_new_tokens=tokens,
+        temperature=1.0,
+        learning_rate=1e-2,
+        missing_eos_penalty=0.0,
+        baseline=baseline,
     )
     steps = list(trainer)
     assert [step.alarms for step in steps] == [[]] * len(steps)

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, build_trainer
 
 from stylerl.errors import ConfigError
 from stylerl.lm.models import encode_prompt
-from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
+from stylerl.ppo import PPOConfig, by_reward
 from stylerl.ppo.constraints import Constraints
 from stylerl.ppo.prices import HIGHEST, Price, bonus, kl_weight
 
@@ -73,28 +73,19 @@ def test_ascent_finds_the_price_of_a_bandit(share, price, kept):
 
 
 def make(reward, *, prompts=("x",), checkpoints=None, **changes):
-    tokenizer = build_tokenizer()
     settings = {
         "updates": 2,
         "batch_size": 16,
         "pass_tokens": 0,
-        "lora_rank": 0,
         "max_new_tokens": 8,
         "temperature": 1.0,
-        "precision": "fp32",
         "learning_rate": 3e-3,
         "missing_eos_penalty": 0.0,
+        "checkpoints": checkpoints,
         "checkpoint_every": 0 if checkpoints is None else 1,
         **changes,
     }
-    return PPOTrainer(
-        PPOConfig(**settings),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=by_reward(reward),
-        prompts=prompts,
-        checkpoints=checkpoints,
-    )
+    return build_trainer(by_reward(reward), prompts, **settings)
 
 
 def lengths(prompts, completions):
