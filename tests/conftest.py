@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what runs no test itself, as xdist's first process, waits
         PreTrainedTokenizerFast,
     )
 
-    from stylerl.judge import Judge, Verdict
+    from stylerl.judge import Judge, Source, Verdict
     from stylerl.judge.pool import WorkerPool
 
 # Of engines that are not here; `make test-engines` has them.
@@ -221,10 +221,10 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     judge = pool.WorkerPool.judge
 
     def record(
-        pool: "WorkerPool", sources: Iterable[tuple[bytes, str]], jobs: int
+        pool: "WorkerPool", sources: "Iterable[Source]", jobs: int
     ) -> "Iterator[Verdict]":
         sources = list(sources)
-        seen.extend(source for source, _ in sources)
+        seen.extend(source.content for source in sources)
         return judge(pool, sources, jobs)
 
     monkeypatch.setattr(pool.WorkerPool, "judge", record)

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stylerl.config import JudgeConfig, PPOConfig, RewardConfig
+from stylerl.config import PPOConfig, RewardConfig
 from stylerl.errors import ConfigError, TrainingError
-from stylerl.judge import Judge
 from stylerl.reward import functions, scorers
 from stylerl.reward.functions import by_reward
 from stylerl.reward.grade import grade, monitored, style
@@ -42,12 +41,7 @@ GAMES = {
 }
 
 
-@pytest.fixture(scope="module")
-def judge():
-    return Judge(JudgeConfig())
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def reward(judge):
     """What the default reward gives: parts of prompts and completions."""
     return rewards(judge, PPOConfig().reward)
