@@ -81,10 +81,7 @@ def test_a_stream_that_no_one_has(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["complete", "\udcff"],
-            "a prompt must be UTF-8; got '\\udcff'",
-        ),
+        (["complete", "\udcff"], "a prompt must be UTF-8; got '\\udcff'"),
         (["complete", "x"], "there is no model to complete with"),
         (["complete", "x", "--model", "."], ". has no config.json"),
         (["run", "--set", "preset=huge"], "preset must be one of default"),
@@ -94,7 +91,6 @@ def test_a_stream_that_no_one_has(
         (["run", "--set", "ppo.reward={'code:f': 1}"], "code:f is not"),
         (["judge", ".", "--config", "/dev/zero"], "it is no regular file"),
         (["judge", ".", "--config", "code.py"], "no section headers"),
-        (["run", "--set", "ppo.kl_coef=-1"], "ppo.kl_coef must be at"),
         (["run", "--set", "seed=-1"], "seed must be at least 0"),
     ],
 )

@@ -1,7 +1,6 @@
 """Files are written whole or not at all."""
 
 import errno
-import resource
 from pathlib import Path
 from sqlite3 import OperationalError
 
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import files_of_at_most
 from safetensors import SafetensorError
 
 from stylerl import storage
@@ -66,15 +66,6 @@ def test_other_refusals_of_the_system(tmp_path, error, raised):
         raise error
 
 
-@pytest.fixture
-def short_files():
-    """No file may grow beyond 4 KiB, as under `ulimit -f`."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize(
     "write",
     [
@@ -89,10 +80,9 @@ def short_files():
     ],
     ids=["text", "json", "table", "checkpoint"],
 )
-def test_a_file_that_may_not_grow_is_one_sentence(
-    tmp_path, short_files, write
-):
-    with pytest.raises(DiskError, match="raise the limit .ulimit -f."):
+def test_a_file_that_may_not_grow_is_one_sentence(tmp_path, write):
+    words = "raise the limit .ulimit -f."
+    with files_of_at_most(4096), pytest.raises(DiskError, match=words):
         write(tmp_path / "file")
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
