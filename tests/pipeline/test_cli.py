@@ -40,22 +40,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        cli.main(["--help"])
-    assert left.value.code == 0
-    text = capsys.readouterr().out
-    assert [name for name in COMMANDS if f"    {name} " in text] == COMMANDS
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_explains_itself(
+def test_help_lists_each_command_which_explains_itself(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as left:
-        cli.main([command, "--help"])
-    assert left.value.code == 0
-    text = capsys.readouterr().out
+    texts = []
+    for words in (["--help"], [command, "--help"]):
+        with pytest.raises(SystemExit) as left:
+            cli.main(words)
+        assert left.value.code == 0
+        texts.append(capsys.readouterr().out)
+    top, text = texts
+    assert f"    {command} " in top
     assert text.startswith(f"usage: stylerl {command}")
     assert len(text.splitlines()) >= 5
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -76,22 +72,20 @@ def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("texts", "message"),
     [
-        ("ppo.kl_coef", "a setting is KEY=VALUE"),
-        ("=1", "a setting is KEY=VALUE"),
-        ("judge.select=[E", "the value of 'judge.select' is not valid YAML"),
-        ("seed=0b_", "the value of 'seed' is not valid YAML"),
+        (["ppo.kl_coef"], "a setting is KEY=VALUE"),
+        (["=1"], "a setting is KEY=VALUE"),
+        (["judge.select=[E"], "value of 'judge.select' is not valid YAML"),
+        (["seed=0b_"], "the value of 'seed' is not valid YAML"),
+        (["seed=1", "ppo.updates=2", "seed=2"], "'seed' is given twice"),
     ],
 )
-def test_set_refuses_what_is_no_assignment(text: str, message: str) -> None:
+def test_set_refuses_what_is_no_assignment(
+    texts: list[str], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        commands.changes([text])
-
-
-def test_set_refuses_a_key_that_is_given_twice() -> None:
-    with pytest.raises(ConfigError, match="'seed' is given twice"):
-        commands.changes(["seed=1", "ppo.updates=2", "seed=2"])
+        commands.changes(texts)
 
 
 def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +102,6 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["params"], "params.yaml does not exist"),
         (["params", "--preset", "huge"], "preset must be one of default"),
-        (["params", "--set", "ppo.kl=1"], "params.yaml does not exist"),
         (
             ["params", "--preset", "smoke", "--set", "ppo.kl=1"],
             "unknown parameter 'ppo.kl'",
@@ -125,7 +118,6 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
             f"got {'9' * 30}",
         ),
         (["run"], "params.yaml does not exist"),
-        (["run", "--preset", "huge"], "preset must be one of default"),
         (["report"], "artifacts/report/report.html does not exist"),
     ],
 )
@@ -175,26 +167,6 @@ def test_collect_from_a_folder(tmp_path: Path) -> None:
     assert cli.main(["collect", "--source", "path", "mine"]) == 0
     manifest = json.loads(Path("data/manifest.json").read_text())
     assert manifest["source"] == "path"
-
-
-def test_judge_s_exit_code_is_the_command_s(tmp_path: Path) -> None:
-    (tmp_path / "clean.py").write_text("x = 1\n")
-    (tmp_path / "rough.py").write_text("x=1\n")  # E225
-    assert cli.main(["judge", "clean.py"]) == 0
-    assert cli.main(["judge", "clean.py", "rough.py"]) == 1
-    assert cli.main(["judge", "nowhere.py"]) == 2
-
-
-def test_starting_costs_no_heavy_import() -> None:
-    code = (
-        "import sys; from stylerl.cli import commands; commands.parser(); "
-        "print([m for m in ('torch', 'prefect', 'mlflow', 'transformers') "
-        "if m in sys.modules])"
-    )
-    root = Path(cli.__file__).resolve().parents[2]
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.stdout == "[]\n", done.stderr
 
 
 def test_complete_shows_each_model_that_is_there(
