@@ -1,7 +1,6 @@
 """The champion is a model folder: from a local store, and over HTTP."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from mlflow.artifacts import download_artifacts
 
 from stylerl.evaluation.promotion import ALREADY, Decision
 from stylerl.pipeline import registry, stage_runs, tracking
+from stylerl.pipeline.server import free_port
 
 CHAMPION = "models:/stylerl@champion"
 
@@ -38,9 +38,7 @@ def test_through_a_server_that_keeps_the_files(
     """A shared MLflow with an artifact proxy: nothing is read from here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     kept = tmp_path / "elsewhere"
     command = [

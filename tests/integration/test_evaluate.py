@@ -42,19 +42,20 @@ class Log:
         self.tags[name] = value
 
 
-@pytest.fixture
-def log(monkeypatch):
+@pytest.fixture(scope="module")
+def log():
     kept = Log()
 
     @contextmanager
     def stage_run(stage, params):
         yield kept
 
-    monkeypatch.setattr(evaluate.stage_runs, "stage_run", stage_run)
-    monkeypatch.setattr(
-        report.stage_runs, "seconds_by_stage", lambda: {"sft": 41.0}
-    )
-    return kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate.stage_runs, "stage_run", stage_run)
+        patch.setattr(
+            report.stage_runs, "seconds_by_stage", lambda: {"sft": 41.0}
+        )
+        yield kept
 
 
 def prepare(folder, tokenizer):
@@ -83,16 +84,20 @@ def prepare(folder, tokenizer):
     storage.write_text(folder / "params.yaml", config.render(params))
 
 
-@pytest.fixture
-def workspace(tmp_path, tokenizer, monkeypatch):
-    prepare(tmp_path, tokenizer)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory, tokenizer, log):
+    """A workspace in which both stages have run, as the current directory."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    prepare(folder, tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(generations, "BEST_OF_PROMPTS", 4)
+        evaluate.main()
+        report.main()
+        yield folder
 
 
-def test_the_stages_twice_give_the_same_bytes(workspace, log, capsys):
-    evaluate.main()
-    report.main()
+def test_the_stages_twice_give_the_same_bytes(workspace, capsys):
     first = [path.read_bytes() for path in OUTS]
     evaluate.main()
     report.main()
@@ -103,10 +108,7 @@ def test_the_stages_twice_give_the_same_bytes(workspace, log, capsys):
     assert str(report.REPORT) in text
 
 
-def test_what_the_stage_leaves_behind(workspace, log, monkeypatch):
-    monkeypatch.setattr(generations, "BEST_OF_PROMPTS", 4)
-    evaluate.main()
-
+def test_what_the_stage_leaves_behind(workspace, log):
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
@@ -126,10 +128,7 @@ def test_what_the_stage_leaves_behind(workspace, log, monkeypatch):
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
 
 
-def test_what_the_report_says(workspace, log):
-    evaluate.main()
-    report.main()
-
+def test_what_the_report_says(workspace):
     page = report.REPORT.read_text()
     assert "KL!: first at update 2" in page
     assert page.count("SHA-256") == 5  # snippets, lock and three models
@@ -138,11 +137,9 @@ def test_what_the_report_says(workspace, log):
 
 
 def test_what_the_stage_logs(workspace, log):
-    evaluate.main()
-
     assert log.metrics == storage.read_json(evaluate.METRICS)
     assert set(log.files) == {
-        evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS,
+        evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS, report.REPORT,
     }  # fmt: skip
     table = log.tables["completions.json"]
     assert len(table) == 6
@@ -150,18 +147,23 @@ def test_what_the_stage_logs(workspace, log):
     assert len(log.tags["judge"]) == 16
 
 
-def test_a_run_without_updates_has_no_curves(workspace, log):
+def test_a_run_without_updates_has_no_curves(workspace):
+    updates = report.UPDATES.read_text()
+    assert "Learning curves" in report.REPORT.read_text()
     storage.write_text(report.UPDATES, "\n")
-
-    evaluate.main()
     report.main()
 
     assert "Learning curves" not in report.REPORT.read_text()
-    assert log.files[-1] == report.REPORT
+    storage.write_text(report.UPDATES, updates)
+    report.main()
 
 
-def test_a_stage_that_fails_leaves_nothing(workspace, log):
-    (workspace / "artifacts/ppo/model.safetensors").unlink()
+def test_a_stage_that_fails_leaves_nothing(
+    workspace, tmp_path, tokenizer, monkeypatch
+):
+    prepare(tmp_path, tokenizer)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "artifacts/ppo/model.safetensors").unlink()
 
     with pytest.raises(ModelError, match="model.safetensors"):
         evaluate.main()

@@ -2,13 +2,13 @@
 
 import importlib.metadata
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import dvc
 
 from stylerl import config
 from stylerl.errors import ConfigError
@@ -145,15 +145,6 @@ def test_dvc_and_the_flow_see_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def dvc(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "dvc", *words],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     dvc("init", "-q", "--no-scm")
     dvc("repro", "-q")

@@ -6,7 +6,6 @@ outputs that the test chooses.
 """
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import dvc
 
 from stylerl import config
 from stylerl.pipeline import graph
@@ -42,14 +42,6 @@ for out in map(Path, outs):
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(name + (result.read_text() if result.exists() else ""))
 """
-
-
-def dvc(*arguments: str) -> str:
-    """What a DVC command prints in the current folder."""
-    command = [sys.executable, "-m", "dvc", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
 
 
 def with_cheap_commands() -> str:

@@ -8,21 +8,20 @@ Prefect server and a real MLflow store.  A tiny stage appends its name to
 import logging
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
-import psutil
 import pytest
 import yaml
+from conftest import alive, dvc, files_of_at_most, git
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -186,14 +185,6 @@ def declared() -> str:
     return yaml.safe_dump(content)
 
 
-def dvc(*arguments: str) -> str:
-    """What a DVC command prints, run by hand in the current folder."""
-    command = [sys.executable, "-m", "dvc", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
 def new_workspace(folder: Path) -> None:
     """A repository with data and parameters."""
     (folder / "data").mkdir(parents=True)
@@ -203,8 +194,8 @@ def new_workspace(folder: Path) -> None:
     (folder / "preferences.jsonl").touch()
     (folder / "params.yaml").write_text(config.render(config.Params()))
     (folder / "dvc.yaml").write_text(declared())
-    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
     os.chdir(folder)
+    git("init", "-q", ".")
     dvc("init", "-q")
     Path(".dvc/config").write_text(DVC_CONFIG)
     dvc("add", "-q", "data")
@@ -444,11 +435,6 @@ def test_again_is_all_cached(folder: Path, log: list[str]) -> None:
     assert len(tracking.connect().search_model_versions()) == 1
 
 
-def git(*arguments: str) -> None:
-    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    subprocess.run(["git", *me, *arguments], check=True)
-
-
 def test_there_and_back_by_parameter_and_by_git(folder: Path) -> None:
     """What earlier parameters made, or an earlier commit's, is restored, and
     so is the later one's."""
@@ -476,18 +462,12 @@ def test_there_and_back_by_parameter_and_by_git(folder: Path) -> None:
         assert "up to date" in dvc("status")
 
 
-def test_outputs_deleted(folder: Path) -> None:
-    before = policy()
-    shutil.rmtree("artifacts")
-    run()
-    assert executed() == []
-    assert policy() == before
-    assert Path("artifacts/base/model").exists()
-
-
-def test_outputs_tampered_with(folder: Path) -> None:
+def test_outputs_deleted_or_tampered_with_are_restored(folder: Path) -> None:
     model, base = Path("artifacts/ppo/model"), Path("artifacts/base/model")
     before = model.read_text(), base.read_text()
+    shutil.rmtree("artifacts")
+    run()
+    assert (model.read_text(), base.read_text()) == before
     model.write_text("tampered")
     base.write_text("tampered")
     run()
@@ -607,39 +587,24 @@ def test_a_server_that_fails_may_have_no_room(
 ) -> None:
     none = nullcontext(lambda: None)
     monkeypatch.setattr("stylerl.pipeline.server.server", lambda **_: none)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        with pytest.raises(raised), prefect_session():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
-            raise RuntimeError("500 Internal Server Error")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with ExitStack() as limits, pytest.raises(raised), prefect_session():
+        limits.enter_context(files_of_at_most(room))  # once it has begun
+        raise RuntimeError("500 Internal Server Error")
 
 
-def test_bad_parameter_touches_nothing(folder: Path) -> None:
+def test_what_is_wrong_or_nowhere_stops_the_flow_at_once(folder: Path) -> None:
     before = Path("params.yaml").read_text()
     with pytest.raises(ConfigError, match="ppo.kl_coef"):
         rlhf(params={"ppo.kl_coef": -1})
     assert Path("params.yaml").read_text() == before
-    assert executed() == []
-
-
-def test_a_file_that_is_nowhere_stops_the_flow_at_once(folder: Path) -> None:
     with pytest.raises(StylerlError, match="no-such-file"):
         rlhf(params={"judge.config": "no-such-file"})
-    assert executed() == []
-
-
-def test_data_that_is_nowhere(folder: Path) -> None:
+    with pytest.raises(ModelError, match="models/mine has no config.json: fi"):
+        rlhf(params={"sft.base": "models/mine"})
+    Path("params.yaml").write_text(before)
     shutil.rmtree("data")
     with pytest.raises(DataError, match="`stylerl collect` builds it"):
         rlhf()
-    assert executed() == []
-
-
-def test_a_base_of_ones_own_that_is_nowhere(folder: Path) -> None:
-    with pytest.raises(ModelError, match="models/mine has no config.json: fi"):
-        rlhf(params={"sft.base": "models/mine"})
     assert executed() == []
 
 
@@ -679,14 +644,6 @@ def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:
     return process
 
 
-def runs(process: int) -> bool:
-    """Whether it still runs; an orphan's remains may wait for a reaper."""
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
@@ -724,10 +681,10 @@ def test_no_orphan_when_the_flow_ends(
         with pytest.raises(workspace.WorkspaceBusy, match=str(process.pid)):
             rlhf(params={"ppo.kl_coef": 0.6})
         assert config.load().ppo.kl_coef == 0.4
-    assert runs(stage)
+    assert alive(stage)
     process.send_signal(sign)
     process.wait(60)
-    wait_for(lambda: not runs(stage), 20)
+    wait_for(lambda: not alive(stage), 20)
     # and the workspace is free again: no lock outlives its owner
     with workspace.exclusive():
         assert executed() == ["ppo"]

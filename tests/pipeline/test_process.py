@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+from conftest import alive
 
 from stylerl.errors import DataError, ModelError
 from stylerl.pipeline import child, process
@@ -167,14 +167,6 @@ def test_a_killed_parent_takes_even_a_shells_child_along() -> None:
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(pid)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_what_is_imported_is_not_searched_for_garbage() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from stylerl.pipeline.server import free_port
+
 SCRIPT = Path(__file__).resolve().parents[2] / "mlflow/server.sh"
 
 
@@ -42,8 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        number = free.getsockname()[1]
+    number = free_port()
     server = command(number, folder)
     try:
         deadline = time.monotonic() + 120
