@@ -226,17 +226,6 @@ def test_dropout_is_off_whatever_the_config_says(tokenizer, tmp_path):
         assert torch.equal(model(IDS).logits, model(IDS).logits)
 
 
-def test_pad_is_added_when_it_would_be_eos(tokenizer, tmp_path):
-    folder = tmp_path / "m"
-    own = build_tokenizer()
-    own.pad_token = own.eos_token
-    model = build_gpt2(len(own))
-    save_model(model, own, folder)
-    loaded = load_tokenizer(folder)
-    assert loaded.pad_token == "<|pad|>"
-    assert loaded.pad_token_id not in (None, loaded.eos_token_id)
-
-
 @pytest.mark.parametrize("build", [build_llama, build_gpt2])
 def test_an_added_token_gets_the_mean_embedding(tokenizer, tmp_path, build):
     folder = tmp_path / "m"

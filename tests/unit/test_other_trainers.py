@@ -5,6 +5,7 @@ import textwrap
 
 import pandas as pd
 import pytest
+from test_grader import HONEST, PROMPT
 
 import stylerl.reward
 from stylerl import config
@@ -13,13 +14,6 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.lm.models import load_scorer, save_model
 from stylerl.reward import trl_reward
 
-PROMPT = "def total(prices, rate):\n"
-HONEST = (
-    "    result = 0\n"
-    "    for price in prices:\n"
-    "        result += price * rate\n"
-    "    return result\n"
-)
 ONCE = HONEST.replace("result = 0", "result=0")  # E225
 BROKEN = "    return (\n"
 # Of the default weight: style of 2.5, which HONEST has in full; with one

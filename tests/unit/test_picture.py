@@ -80,6 +80,7 @@ def test_the_first_id_is_taken_whatever_the_order() -> None:
         ("sft", {"completion": "\n    x = 1" * 12}),  # thirteen lines
         ("ppo", {"outcome": "violations"}),
         ("ppo", {"names": 0.5}),
+        ("ppo", {"trivial": True}),  # it does nothing
         ("ppo", {"completion": "\n\n  \n    return a\n"}),  # two lines
         ("ppo", {"completion": f"\n    x = {'a' * 37}\n    y = 1\n"}),  # 45
     ],
@@ -119,11 +120,6 @@ def test_an_earlier_sample_comes_before_an_earlier_id() -> None:
     unfit = pair("b", outcome="compliant")
     chosen = picture.choose(table(*later, *unfit))
     assert chosen and chosen.id == "a"
-
-
-def test_a_policy_that_does_nothing_is_no_example() -> None:
-    rows = table(completion("sft", "a"), completion("ppo", "a", trivial=True))
-    assert picture.choose(rows) is None
 
 
 def test_the_example_survives_its_file() -> None:
