@@ -13,8 +13,17 @@ from pathlib import Path
 
 import torch
 from conftest import CORPUS
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import (
+    BertWordPieceTokenizer,
+    Tokenizer,
+    models,
+    pre_tokenizers,
+    trainers,
+)
 from transformers import (
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    DistilBertTokenizerFast,
     GPT2Config,
     GPT2LMHeadModel,
     GPT2Tokenizer,
@@ -145,6 +154,26 @@ def write_starcoder2(folder: Path) -> None:
     )
     assert tokenizer.eos_token_id == 0 and tokenizer.pad_token is None
     _write(Starcoder2ForCausalLM, shape, tokenizer, folder)
+
+
+def write_distilbert(
+    folder: Path, texts: list[str] = CORPUS, **more: object
+) -> None:
+    """As distilbert-base-uncased: an encoder, for a reward model alone."""
+    words = BertWordPieceTokenizer(lowercase=True)
+    words.train_from_iterator(texts, vocab_size=200, show_progress=False)
+    folder.mkdir()
+    (vocabulary,) = words.save_model(str(folder))
+    tokenizer = DistilBertTokenizerFast(vocab=vocabulary)
+    shape = DistilBertConfig(
+        vocab_size=len(tokenizer),
+        dim=32,
+        hidden_dim=64,
+        n_layers=2,
+        n_heads=2,
+        **more,
+    )
+    _write(DistilBertForMaskedLM, shape, tokenizer, folder)
 
 
 BASES: dict[str, Callable[[Path], None]] = {

@@ -6,6 +6,7 @@ import random
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -287,6 +288,33 @@ def alive(process: int) -> bool:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
+    """Until something has happened, which must not take longer."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class KeptRun:
+    """Stands in for an MLflow run: remembers what was logged."""
+
+    def __init__(self):
+        self.metrics, self.tables, self.files, self.tags = {}, {}, [], {}
+
+    def log_metrics(self, metrics, step=None):
+        self.metrics.update(metrics)
+
+    def log_table(self, name, table):
+        self.tables[name] = table
+
+    def log_file(self, path):
+        self.files.append(path)
+
+    def log_tag(self, name, value):
+        self.tags[name] = value
 
 
 def dvc(*arguments: str) -> str:

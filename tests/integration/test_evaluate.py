@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pandas as pd
 import pytest
-from conftest import build_llama
+from conftest import KeptRun, build_llama
 from test_heldout import BODY, CLEAN, snippets
 from test_place import each_a_file
 
@@ -23,28 +23,9 @@ OUTS = (
 )
 
 
-class Log:
-    """Stands in for an MLflow run: remembers what was logged."""
-
-    def __init__(self):
-        self.metrics, self.tables, self.files, self.tags = {}, {}, [], {}
-
-    def log_metrics(self, metrics, step=None):
-        self.metrics.update(metrics)
-
-    def log_table(self, name, table):
-        self.tables[name] = table
-
-    def log_file(self, path):
-        self.files.append(path)
-
-    def log_tag(self, name, value):
-        self.tags[name] = value
-
-
 @pytest.fixture(scope="module")
 def log():
-    kept = Log()
+    kept = KeptRun()
 
     @contextmanager
     def stage_run(stage, params):

@@ -5,12 +5,11 @@ import gc
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import alive
+from conftest import alive, wait_for
 
 from stylerl.errors import DataError, ModelError
 from stylerl.pipeline import child, process
@@ -163,10 +162,7 @@ def test_a_killed_parent_takes_even_a_shells_child_along() -> None:
     assert alive(pid)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 10
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(pid)
+    wait_for(lambda: not alive(pid), 10)
 
 
 def test_what_is_imported_is_not_searched_for_garbage() -> None:

@@ -256,6 +256,7 @@ def test_a_copy_that_dvc_drops_logs_to_the_checkout(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
     copy = folder / ".dvc/tmp/exps/tmp1"
     copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
@@ -533,13 +534,6 @@ def test_a_store_on_a_full_disk_is_one_line(
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert f"{tracking.store()} cannot be written: the disk is full; " in said
-
-
-def test_without_a_server_the_store_is_the_workspace_s(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
 
 
 def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:

@@ -5,13 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import wait_for
 
 from stylerl.pipeline.server import free_port
 
@@ -47,19 +47,19 @@ def port(folder: Path) -> Iterator[int]:
     number = free_port()
     server = command(number, folder)
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                assert ask(number, {}) == 200
-                break
-            except OSError:
-                assert server.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.3)
+        wait_for(lambda: answers(number, server))
         yield number
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate()
+
+
+def answers(port: int, server: subprocess.Popen[str]) -> bool:
+    assert server.poll() is None, "the server died"
+    try:
+        return ask(port, {}) == 200
+    except OSError:
+        return False
 
 
 @pytest.mark.slow

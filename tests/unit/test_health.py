@@ -3,7 +3,13 @@ provoke it."""
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer, build_trainer, grader
+from conftest import (
+    KeptRun,
+    build_llama,
+    build_tokenizer,
+    build_trainer,
+    grader,
+)
 
 from stylerl.lm.sampling import generate
 from stylerl.ppo import learner
@@ -233,19 +239,6 @@ def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
 # ---- Runs that provoke them. ----------------------------------------------
 
 
-class Tags(dict):
-    """Stands for an MLflow run, whose tags it takes."""
-
-    def log_metrics(self, numbers, step):
-        pass
-
-    def log_table(self, name, table):
-        pass
-
-    def log_tag(self, name, value):
-        self[name] = value
-
-
 def run(reward, model=None, monitor=None, **changes):
     """A small run, as the stage logs it; its tags, and its trainer."""
     settings = {
@@ -264,10 +257,10 @@ def run(reward, model=None, monitor=None, **changes):
     }
     watch = monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)})
     trainer = build_trainer(grader(reward, watch), PROMPTS, model, **settings)
-    tags, triggered = Tags(), set()
+    kept, triggered = KeptRun(), set()
     for step in trainer:
-        ppo.log_step(tags, step, triggered)
-    return tags, trainer
+        ppo.log_step(kept, step, triggered)
+    return kept.tags, trainer
 
 
 REMEDIES = {

@@ -5,14 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from conftest import alive
+from conftest import alive, wait_for
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
@@ -305,10 +304,7 @@ class TestIsolation:
             [sys.executable, "-c", script], capture_output=True, text=True
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
-        deadline = time.monotonic() + 5
-        while alive(int(done.stdout)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: not alive(int(done.stdout)), 5)
 
 
 class TestConfiguration:

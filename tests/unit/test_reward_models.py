@@ -11,12 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tokenizers import BertWordPieceTokenizer
-from transformers import (
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    PreTrainedTokenizerFast,
-)
+from bases import write_distilbert
 
 from stylerl.config import RewardConfig
 from stylerl.corrupt.rules import breaks_only
@@ -49,31 +44,11 @@ def config(llama_folder: Path) -> RewardConfig:
 @pytest.fixture(scope="session")
 def distilbert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An encoder as distilbert-base-uncased is, in little."""
-    folder = tmp_path_factory.mktemp("models")
-    words = BertWordPieceTokenizer(lowercase=True)
-    words.train_from_iterator(TEXTS, vocab_size=120, show_progress=False)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words._tokenizer,
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
+    folder = tmp_path_factory.mktemp("models") / "distilbert"
+    write_distilbert(
+        folder, TEXTS, max_position_embeddings=64, initializer_range=0.2
     )
-    torch.manual_seed(0)
-    model = DistilBertForMaskedLM(
-        DistilBertConfig(
-            vocab_size=len(tokenizer),
-            dim=32,
-            hidden_dim=64,
-            n_layers=2,
-            n_heads=2,
-            max_position_embeddings=64,
-            initializer_range=0.2,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
-    save_model(model, tokenizer, folder / "distilbert")
-    return folder / "distilbert"
+    return folder
 
 
 def _labels(count: int = 32) -> pd.DataFrame:
