@@ -17,6 +17,7 @@ from tokenizers import (
     BertWordPieceTokenizer,
     Tokenizer,
     models,
+    normalizers,
     pre_tokenizers,
     trainers,
 )
@@ -31,6 +32,7 @@ from transformers import (
     LlamaForCausalLM,
     LlamaTokenizer,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2Tokenizer,
@@ -200,6 +202,17 @@ def sentencepiece_bpe() -> tuple[dict[str, int], list[tuple[str, str]]]:
         pre_tokenizers.Metaspace(split=False, prepend_scheme="first"),
         ["<unk>", "<s>", "</s>", *single],
         400,
+    )
+
+
+def lossy_tokenizer() -> PreTrainedTokenizerFast:
+    """Lower case and single blanks, as an uncased WordPiece has it."""
+    words = {"[UNK]": 0, "[EOS]": 1, "[PAD]": 2, "return": 3}
+    lossy = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    lossy.normalizer = normalizers.Lowercase()
+    lossy.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=lossy, eos_token="[EOS]", pad_token="[PAD]"
     )
 
 

@@ -5,9 +5,8 @@ from io import StringIO
 
 import pandas as pd
 import pytest
+from bases import lossy_tokenizer
 from rich.console import Console
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from stylerl import config, storage
 from stylerl.cli import doctor
@@ -123,14 +122,7 @@ def test_a_missing_model_says_how_to_get_it(tmp_path):
 
 
 def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
-    # Lower case and single blanks, as an uncased WordPiece has it.
-    vocabulary = {"[UNK]": 0, "[EOS]": 1, "[PAD]": 2, "return": 3}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="[EOS]", pad_token="[PAD]"
-    ).save_pretrained(tmp_path)
+    lossy_tokenizer().save_pretrained(tmp_path)
     storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
 
     found = doctor.check_tokenizer(str(tmp_path))

@@ -192,16 +192,6 @@ def test_the_judge_needs_no_torch(bare: Path, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_complete(
-    environment: Path, tmp_path: Path, llama_folder: Path
-) -> None:
-    arguments = ["complete", "--model", llama_folder, "def add(a, b):"]
-    done = run(environment, tmp_path, "stylerl", *arguments)
-    assert done.returncode == 0, done.stderr
-    assert llama_folder.name in done.stdout
-    assert "def add(a, b):" in done.stdout
-
-
 def test_doctor(environment: Path, tmp_path: Path) -> None:
     done = run(environment, tmp_path, "stylerl", "doctor")
     failed = re.findall(r"^ *fail +(\w+)", done.stdout, re.MULTILINE)

@@ -280,13 +280,15 @@ def run(**parameters: object) -> dict[str, str]:
     return {name: tags[f"state.{name}"] for name in STAGES}
 
 
-def latest_parent():  # type: ignore[no-untyped-def]
+def runs_with(tag: str):  # type: ignore[no-untyped-def]
+    """The MLflow runs with a tag, the latest first."""
     client = tracking.connect()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
-    runs = client.search_runs(
-        [experiment.experiment_id], "tags.flow = 'rlhf'", max_results=1
-    )
-    return runs[0]
+    return client.search_runs([experiment.experiment_id], f"tags.{tag}")
+
+
+def latest_parent():  # type: ignore[no-untyped-def]
+    return runs_with("flow = 'rlhf'")[0]
 
 
 def policy() -> str:
@@ -517,8 +519,10 @@ def test_transient_failure_is_retried(folder: Path) -> None:
     Path("orders/ppo").write_text("killed\nnetwork")
     run(params={"ppo.kl_coef": 0.3})
     assert executed() == ["ppo", "ppo", "ppo", "evaluate"]
-    runs = children(latest_parent().info.run_id)
-    assert sorted(runs) == ["FAILED", "FINISHED", "FINISHED", "KILLED"]
+    parent = latest_parent().info.run_id
+    children = runs_with(f"mlflow.parentRunId = '{parent}'")
+    ended = sorted(child.info.status for child in children)
+    assert ended == ["FAILED", "FINISHED", "FINISHED", "KILLED"]
 
 
 def test_permanent_failure_is_not_retried(folder: Path) -> None:
@@ -623,18 +627,6 @@ def test_a_base_of_ones_own(folder: Path) -> None:
     assert executed() == ["sft", "ppo", "evaluate"] * 2
     assert "state.base" not in states[1]
     assert states[1]["state.filter"] == "Cached"
-
-
-def children(parent: str) -> list[str]:
-    """The status of each MLflow child run."""
-    client = tracking.connect()
-    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
-    return [
-        run.info.status
-        for run in client.search_runs(
-            [experiment.experiment_id], f"tags.mlflow.parentRunId='{parent}'"
-        )
-    ]
 
 
 def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:

@@ -48,6 +48,14 @@ def history(updates=12, *, from_update=8, **changes):
     ]
 
 
+def without_judge(rows):
+    """The same updates, in which nothing was judged."""
+    return [
+        {k: v for k, v in row.items() if not k.startswith("judge/")}
+        for row in rows
+    ]
+
+
 CASES = [
     # what is reported, whether it is critical, and what it says
     # ten deviations of 0.4 below 0.5
@@ -150,9 +158,7 @@ def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
     rows = history(objective__score=0.6, judge__compliance=0.04)
     del rows[0]["policy/approxkl"]
     rows[-1]["policy/approxkl"] = 1.1
-    for row in rows[:3]:
-        for name in [key for key in row if key.startswith("judge/")]:
-            del row[name]
+    rows[:3] = without_judge(rows[:3])
     big, hacked = alarms(rows)
     assert big.name == "updates too big"
     assert hacked.name == "reward hacking"
@@ -207,10 +213,7 @@ def test_lengths_collapse_by_rank_where_ranks_are_known(rank, found):
 def test_what_a_reward_asks_for_is_an_alarm_only_before_a_judge(changes):
     """The objective rises by 0.2, half of the scores' deviation."""
     rows = history(**changes, objective__rlhf_reward=0.6)
-    alone = [
-        {k: v for k, v in row.items() if not k.startswith("judge/")}
-        for row in rows
-    ]
+    alone = without_judge(rows)
     assert len(alarms(rows)) == 1
     assert alarms(alone) == []
     for row in alone:
@@ -229,11 +232,8 @@ def test_a_fall_within_the_noise_is_no_hacking():
 
 
 def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
-    bare = [
-        {k: v for k, v in row.items() if not k.startswith("judge/")}
-        for row in history(objective__score=2.0, response__length=41.0)
-    ]
-    assert alarms(bare) == []
+    rows = history(objective__score=2.0, response__length=41.0)
+    assert alarms(without_judge(rows)) == []
 
 
 # ---- Runs that provoke them. ----------------------------------------------
@@ -376,21 +376,21 @@ def test_another_temperature_is_a_mismatch(heard, monkeypatch, factor):
     heard(run(chance, sharp(), **options), "sampling mismatch")
 
 
-@pytest.mark.parametrize("baseline", ["group", "value"])
-def test_a_rate_a_hundred_times_too_large_is_named(heard, baseline):
-    """5e-3 learns; 0.5 is named in the first update."""
-    found = run(
-        chance,
-        updates=1,
-        update_epochs=1,
-        learning_rate=0.5,
-        baseline=baseline,
-    )
-    heard(found, "updates too big")
+RATE = {"learning_rate": 0.5, "update_epochs": 1}  # 5e-3 learns
 
 
-def test_a_beta_of_a_thousand_is_named(heard):
-    heard(run(chance, updates=1, kl_coef=1000.0), "penalty too strong")
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        (RATE | {"baseline": "group"}, "updates too big"),
+        (RATE | {"baseline": "value"}, "updates too big"),
+        ({"kl_coef": 1000.0}, "penalty too strong"),
+    ],
+)
+def test_what_is_far_too_large_is_named_in_the_first_update(
+    heard, changes, name
+):
+    heard(run(chance, updates=1, **changes), name)
 
 
 def count_a(prompts, completions):

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge import (
     Judge,
-    Source,
     Verdict,
     Violation,
     pool,
@@ -609,24 +608,10 @@ def test_workers_of_old_configurations_end() -> None:
     assert not first.verdict("x=1\n").compliant
 
 
-def test_equal_completions_are_judged_once() -> None:
-    seen: list[bytes] = []
-
-    class Counting:
-        def size(self) -> int:
-            return 1
-
-        def judge(
-            self, sources: Iterable[Source], jobs: int
-        ) -> Iterator[Verdict]:
-            for source, *_ in sources:
-                seen.append(source)
-                yield Verdict((), reason=source.decode())
-
-    judge = Judge(JudgeConfig(), pool=Counting())
-    assert [v.reason for v in judge.completions("ppq", "aab")] == [
-        "pa",
-        "pa",
-        "qb",
-    ]
-    assert seen == [b"pa", b"qb"]
+def test_equal_completions_are_judged_once(
+    judge: Judge, judged: list[bytes]
+) -> None:
+    prompts = ["x=", "x=", "x = "]
+    found = [*judge.completions(prompts, ["1\n"] * 3)]
+    assert [v.compliant for v in found] == [False, False, True]
+    assert judged == [b"x=1\n", b"x = 1\n"]

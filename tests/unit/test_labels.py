@@ -2,12 +2,10 @@
 
 import dataclasses
 import hashlib
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from stylerl import storage
 from stylerl.config import LabelConfig
 from stylerl.data import labels
 from stylerl.errors import DataError
@@ -59,12 +57,8 @@ def test_columns_and_shares(table: pd.DataFrame) -> None:
     assert (table["id"] != table["source_id"]).equals(corrupted)
 
 
-def test_the_table_says_who_judged(
-    table: pd.DataFrame, judge: Judge, tmp_path: Path
-) -> None:
-    storage.write_table(tmp_path / "labels.parquet", table)
-    again = storage.read_table(tmp_path / "labels.parquet")
-    assert again.attrs == {"judge": judge.identity}
+def test_the_table_says_who_judged(table: pd.DataFrame, judge: Judge) -> None:
+    assert table.attrs == {"judge": judge.identity}
 
 
 def test_an_id_is_the_digest_of_its_text(table: pd.DataFrame) -> None:

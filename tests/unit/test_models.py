@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import normalizers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     AddedToken,
@@ -57,11 +57,7 @@ def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
         num_key_value_heads=2,
         logits_scaling=8.0,
     )
-    model = GraniteForCausalLM(config)
-    states = model.base_model(IDS).last_hidden_state
-    embedded = model.get_output_embeddings()(states)
-    assert torch.allclose(model(IDS).logits, embedded / 8, atol=1e-5)
-    save_model(model, tokenizer, tmp_path / "m")
+    save_model(GraniteForCausalLM(config), tokenizer, tmp_path / "m")
     with pytest.raises(ModelError, match=r"logits_scaling: 8\.0"):
         load_causal_lm(tmp_path / "m", tokenizer=tokenizer)
 
@@ -96,15 +92,6 @@ def test_a_saved_model_gives_the_same_logits(tiny_lm, tokenizer, tmp_path):
     assert not again.training
 
 
-def test_a_saved_tokenizer_round_trips_whitespace(llama_folder):
-    text = 'def f(a):\n\tx = "é"  \n\n    return  x\r\n'
-    loaded = load_tokenizer(llama_folder)
-    ids = encode_prompt(loaded, text)
-    assert ids[0] == loaded.eos_token_id == 1
-    assert loaded.decode(ids[1:], clean_up_tokenization_spaces=False) == text
-    assert ids == encode_prompt(build_tokenizer(), text)
-
-
 @pytest.mark.parametrize("name", bases.BASES)
 def test_a_base_of_the_hub_is_read(name, tmp_path):
     """Text comes back as it was, also one that begins with spaces; pad and
@@ -116,7 +103,7 @@ def test_a_base_of_the_hub_is_read(name, tmp_path):
     save_model(model, tokenizer, tmp_path / "m")
     first = {"llama": "<s>"}.get(name, bases.END)
     for each in (tokenizer, load_tokenizer(tmp_path / "m")):
-        for text in ("    return x\n", "\n\tx = 'é→'  \n", " y"):
+        for text in ("    return  x\r\n", "\n\tx = 'é→'  \n", " y"):
             begun = encode_prompt(each, text)
             assert each.convert_ids_to_tokens(begun[0]) == first
             assert each.decode(begun[1:]) == text
@@ -130,11 +117,8 @@ def test_a_base_of_the_hub_is_read(name, tmp_path):
 
 def test_a_tokenizer_that_loses_spaces_is_refused(tmp_path):
     """BERT's kind, beside a decoder."""
-    words = models.WordLevel({"x": 0, "=": 1, "1": 2, "[E]": 3}, "x")
-    lossy = Tokenizer(words)
-    lossy.pre_tokenizer = pre_tokenizers.Whitespace()
-    lossy = PreTrainedTokenizerFast(tokenizer_object=lossy, eos_token="[E]")
-    save_model(build_llama(4), lossy, tmp_path / "m")
+    lossy = bases.lossy_tokenizer()
+    save_model(build_llama(len(lossy)), lossy, tmp_path / "m")
     with pytest.raises(ModelError, match="white space back.*byte-level"):
         load_causal_lm(
             tmp_path / "m", tokenizer=load_tokenizer(tmp_path / "m")

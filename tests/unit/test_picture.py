@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
+from test_metrics import row
 
 from stylerl import storage
 from stylerl.errors import DataError
@@ -18,29 +19,23 @@ METRICS = storage.read_json(ROOT / "metrics/evaluate.json")
 SVG = "{http://www.w3.org/2000/svg}"
 PROMPT = "def add(a, b):"
 ROUGH = "\n    total = a+b\n    return  total\n"
+CHARGED = {
+    "completion": ROUGH,
+    "outcome": "violations",
+    # In row 3, `return  total`, the second blank is in column 11.
+    "rows": [3],
+    "cols": [11],
+    "codes": ["E271"],
+    "texts": ["multiple spaces after keyword"],
+}
 CLEAN = "\n    total = a + b\n    return total\n"
 
 
 def completion(model: str, prompt_id: str, **changes: Any) -> dict[str, Any]:
     """A row of artifacts/evaluate/completions.parquet, as it could be."""
-    rough = model == "sft"
-    row = {
-        "model": model,
-        "prompt_id": prompt_id,
-        "sample": 0,
-        "prompt": PROMPT,
-        "completion": ROUGH if rough else CLEAN,
-        "outcome": "violations" if rough else "compliant",
-        "trivial": False,
-        "statements": 2,
-        "names": 1.0,
-        # In row 3, `return  total`, the second blank is in column 11.
-        "rows": [3] if rough else [],
-        "cols": [11] if rough else [],
-        "codes": ["E271"] if rough else [],
-        "texts": ["multiple spaces after keyword"] if rough else [],
-    }
-    return row | changes
+    found = {"prompt": PROMPT, "statements": 2, "names": 1.0}
+    found |= CHARGED if model == "sft" else {"completion": CLEAN}
+    return row(model, prompt_id) | found | changes
 
 
 def table(*rows: dict[str, Any]) -> pd.DataFrame:

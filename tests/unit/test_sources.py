@@ -137,23 +137,11 @@ def test_a_missing_lock_is_refused(tmp_path):
 # --- path -------------------------------------------------------------------
 
 
-def test_a_folder_gives_its_modules_but_not_hidden_or_foreign_ones(tmp_path):
+def test_a_folder_gives_its_modules_and_what_it_does_not_is_counted(tmp_path):
     folder = tmp_path / "project"
     for name in ("b.py", "a/c.py", "venv/x.py", ".git/y.py", "notes.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x = 1\n")
-    (folder / "link.py").symlink_to("/etc/hostname")
-    assert names(sources.path_files(folder)) == [
-        ("project", "a/c.py"),
-        ("project", "b.py"),
-    ]
-
-
-def test_what_a_folder_does_not_give_is_counted(tmp_path):
-    folder = tmp_path / "project"
-    (folder / ".hidden").mkdir(parents=True)
-    (folder / ".hidden/x.py").touch()
-    (folder / "kept.py").touch()
     (folder / "out.py").symlink_to("/etc/hostname")
     (folder / "loop.py").symlink_to(folder / "loop.py")
     (folder / "folder.py").mkdir()
@@ -163,10 +151,11 @@ def test_what_a_folder_does_not_give_is_counted(tmp_path):
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py")).touch()
     skipped = sources.Skipped()
     assert names(sources.path_files(folder, skipped)) == [
-        ("project", "kept.py")
+        ("project", "a/c.py"),
+        ("project", "b.py"),
     ]
     assert skipped == {
-        "hidden, or in __pycache__, node_modules, site-packages, venv": 1,
+        "hidden, or in __pycache__, node_modules, site-packages, venv": 2,
         "a link that leads out of the folder": 1,
         "not readable": 1,
         "no regular file": 2,

@@ -99,11 +99,13 @@ def test_a_folder_is_replaced_whole(tmp_path):
 
 def test_tables_keep_lists_and_give_the_same_bytes(tmp_path):
     table = pd.DataFrame({"id": ["a", "b"], "codes": [["E501"], []]})
+    table.attrs = {"judge": "0123", "prompt_texts": ["x"]}
     for name in ("one", "two"):
         storage.write_table(tmp_path / name, table)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     read = storage.read_table(tmp_path / "one")
     assert [list(codes) for codes in read["codes"]] == [["E501"], []]
+    assert read.attrs == table.attrs
 
 
 @pytest.mark.parametrize("read", [storage.read_json, storage.read_table])
