@@ -317,6 +317,21 @@ class KeptRun:
         self.tags[name] = value
 
 
+def write_params(changes=(), folder: Path = Path()):
+    """The default parameters, some of them changed, and params.yaml."""
+    from stylerl import config
+
+    params = config.override(config.Params(), dict(changes))
+    (folder / "params.yaml").write_text(config.render(params))
+    return params
+
+
+def run_python(code: str, **more) -> subprocess.CompletedProcess[str]:
+    """What a process of its own makes of some code."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, **more)
+
+
 def dvc(*arguments: str) -> str:
     """What a DVC command prints in the current folder."""
     command = [sys.executable, "-m", "dvc", *arguments]

@@ -6,12 +6,12 @@ from io import StringIO
 import pandas as pd
 import pytest
 from bases import lossy_tokenizer
+from conftest import write_params
 from rich.console import Console
 
-from stylerl import config, storage
+from stylerl import storage
 from stylerl.cli import doctor
 from stylerl.cli.findings import Finding, Status, render
-from stylerl.config import Params
 
 
 def corpus(folder, rows, said):
@@ -46,7 +46,7 @@ def test_data_that_is_not_right(make, detail, remedy, tmp_path):
 
 def test_parameters(tmp_path):
     path = tmp_path / "params.yaml"
-    path.write_text(config.render(Params()))
+    write_params(folder=tmp_path)
     assert doctor.check_parameters(path).status is Status.OK
 
     path.write_text("ppo:\n  gae_lambda: 2\n")
@@ -154,8 +154,7 @@ def test_an_empty_checkout_fails_without_an_exception(tmp_path):
 
 def test_a_prepared_folder_passes(llama_folder, tmp_path):
     corpus(tmp_path / "data", 3, 3)
-    params = config.override(Params(), {"sft.base": str(llama_folder)})
-    (tmp_path / "params.yaml").write_text(config.render(params))
+    write_params({"sft.base": str(llama_folder)}, tmp_path)
 
     findings = list(doctor.examine(tmp_path))
 

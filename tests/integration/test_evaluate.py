@@ -4,12 +4,11 @@ from contextlib import contextmanager
 
 import pandas as pd
 import pytest
-from conftest import KeptRun, build_llama
+from conftest import KeptRun, build_llama, write_params
 from test_heldout import BODY, CLEAN, snippets
 from test_place import each_a_file
 
-from stylerl import config, storage
-from stylerl.config import Params
+from stylerl import storage
 from stylerl.errors import ModelError
 from stylerl.evaluation.measurement import generations
 from stylerl.lm.models import load_scorer, save_model
@@ -56,13 +55,8 @@ def prepare(folder, tokenizer):
     storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
     unknown = {"problems": 0, "why_not": "no sandbox"}
     storage.write_json(folder / evaluate.SKILL, unknown)
-    changes = {
-        "evaluate.prompts": 6,
-        "evaluate.samples": 2,
-        "evaluate.max_new_tokens": 12,
-    }
-    params = config.override(Params(), changes)
-    storage.write_text(folder / "params.yaml", config.render(params))
+    sizes = {"prompts": 6, "samples": 2, "max_new_tokens": 12}
+    write_params({f"evaluate.{k}": n for k, n in sizes.items()}, folder)
 
 
 @pytest.fixture(scope="module")

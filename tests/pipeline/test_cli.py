@@ -1,12 +1,12 @@
 """The `stylerl` command: help that teaches, one message for an error."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import run_python
 from test_comparison import evaluation
 
 from stylerl import config, storage
@@ -154,8 +154,7 @@ def test_the_script_finds_the_flows_of_a_checkout() -> None:
         "checkout.enter('x'); import flows; print(flows.__file__)"
     )
     root = Path(cli.__file__).resolve().parents[2]
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    done = run_python(code, cwd=root)
     assert done.stdout == f"{root / 'flows/__init__.py'}\n", done.stderr
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import dvc
+from conftest import dvc, write_params
 
 from stylerl import config
 from stylerl.errors import ConfigError
@@ -63,14 +63,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     Path("saved/model").mkdir(parents=True)
     Path("saved/model/config.json").write_text("{}")
-    changes = {
-        "judge.config": "style.cfg",
-        "ppo.reward": {"linter": 1, "saved/model": 1, "named_rewards:one": 1},
-    }
-    params = config.override(config.Params(), changes)
-    Path("params.yaml").write_text(config.render(params))
+    parts = {"linter": 1, "saved/model": 1, "named_rewards:one": 1}
+    changes = {"judge.config": "style.cfg", "ppo.reward": parts}
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    fingerprints.write(params)
+    fingerprints.write(write_params(changes))
 
 
 def edits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:

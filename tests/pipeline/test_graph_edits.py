@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import dvc
+from conftest import dvc, write_params
 
-from stylerl import config
 from stylerl.pipeline import graph
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -67,7 +66,7 @@ def after_first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "results").mkdir()
     (folder / "preferences.jsonl").touch()
     (folder / "command.py").write_text(COMMAND)
-    (folder / "params.yaml").write_text(config.render(config.Params()))
+    write_params(folder=folder)
     (folder / "dvc.yaml").write_text(with_cheap_commands())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

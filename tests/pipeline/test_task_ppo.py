@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import build_llama
+from conftest import build_llama, write_params
 from test_place import each_a_file
 
 from stylerl import config, storage
@@ -66,9 +66,7 @@ def workspace(tmp_path, monkeypatch, tokenizer):
 
     def configure(**changes):
         values = {f"ppo.{name}": v for name, v in changes.items()}
-        params = config.override(config.Params(), {**SETTINGS, **values})
-        (tmp_path / "params.yaml").write_text(config.render(params))
-        return params
+        return write_params({**SETTINGS, **values})
 
     configure()
     return configure

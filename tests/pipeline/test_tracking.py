@@ -8,7 +8,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from conftest import run_python
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -423,12 +423,7 @@ def test_a_stage_is_told_that_the_store_does_not_answer(
         "from stylerl.pipeline import stage_runs; "
         "stage_runs.stage_run_id('ab')"
     )
-    asked = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ,
-    )
+    asked = run_python(code, env=os.environ)
     assert (asked.returncode, asked.stderr) == (0, "")
 
 

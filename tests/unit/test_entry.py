@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import write_params
 
-from stylerl import config
 from stylerl.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with parameters, as far as a command looks."""
     (tmp_path / "dvc.yaml").touch()
     (tmp_path / "flows").mkdir()
-    (tmp_path / "params.yaml").write_text(config.render(config.Params()))
+    write_params(folder=tmp_path)
     (tmp_path / "code.py").write_text("x = 1\n")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").touch()

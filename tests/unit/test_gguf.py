@@ -139,6 +139,7 @@ def test_merged_adapters_leave_as_weights(
     [
         ({"model_type": "qwen2"}, "of a Llama; this is qwen2"),
         ({"hidden_act": "gelu"}, "hidden_act silu"),
+        ({}, r"model\.scale\.weight is none"),
         (
             {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}},
             "rope_type default",
@@ -150,13 +151,8 @@ def test_what_llama_cpp_computes_otherwise_is_refused(
 ) -> None:
     for name, value in changes.items():
         setattr(tiny_llama.config, name, value)
+    tiny_llama.model.scale = torch.nn.Linear(2, 2)  # a weight of one's own
     with pytest.raises(ModelError, match=words):
-        dict(gguf_file.tensors(tiny_llama))
-
-
-def test_a_weight_of_ones_own_is_refused(tiny_llama) -> None:
-    tiny_llama.model.scale = torch.nn.Linear(2, 2)
-    with pytest.raises(ModelError, match=r"model\.scale\.weight is none"):
         dict(gguf_file.tensors(tiny_llama))
 
 

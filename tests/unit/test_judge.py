@@ -3,7 +3,6 @@
 import itertools
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import alive, wait_for
+from conftest import alive, run_python, wait_for
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
@@ -299,9 +298,7 @@ class TestIsolation:
             "os.kill(os.getpid(), 9)\n"
         )
         # No `if __name__ == '__main__'` guard, and SIGKILL at the end.
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True
-        )
+        done = run_python(script)
         assert done.returncode == -signal.SIGKILL, done.stderr
         wait_for(lambda: not alive(int(done.stdout)), 5)
 

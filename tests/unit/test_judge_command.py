@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import run_python
 
 from stylerl.cli import main
 from stylerl.cli.commands import parser
@@ -257,12 +258,7 @@ def test_the_command_imports_nothing_large(project: Path) -> None:
         "print({'torch', 'pandas', 'numpy', 'transformers', 'prefect', "
         "'mlflow', 'dvc'} & set(sys.modules))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(ROOT)},
-    )
+    done = run_python(script, env={"PYTHONPATH": str(ROOT)})
     assert done.stdout.endswith("set()\n"), done.stderr
 
 

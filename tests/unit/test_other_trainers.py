@@ -5,6 +5,7 @@ import textwrap
 
 import pandas as pd
 import pytest
+from conftest import write_params
 from test_grader import HONEST, PROMPT
 
 import stylerl.reward
@@ -52,9 +53,8 @@ def test_a_completion_is_worth_what_ppo_gives_it(completion):
 
 
 def test_parameters_come_in_every_shape(tmp_path):
-    params = config.override(Params(), {"ppo.reward": LINTER})
+    params = write_params({"ppo.reward": LINTER}, tmp_path)
     file = tmp_path / "params.yaml"
-    file.write_text(config.render(params))
     for given in (LINTER, params, file, str(file)):
         assert alone(trl_reward(given), ONCE) == pytest.approx(0.45)
     with pytest.raises(ConfigError, match="missing.yaml does not exist"):

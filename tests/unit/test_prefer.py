@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import write_params
 from rich.console import Console
 
-from stylerl import config
 from stylerl.cli import main as cli
 from stylerl.cli import prefer_command as prefer
 from stylerl.cli.prefer_web import Session
@@ -31,7 +31,7 @@ LONG = Pair.of(
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(config.render(Params()))
+    write_params()
     ANSWERS.touch()
     rows = [
         {"prompt": f"def f{i}(a):", "a": "\n    return a\n", "b": "\n    a\n"}
