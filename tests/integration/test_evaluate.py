@@ -14,12 +14,7 @@ from stylerl.evaluation.measurement import generations
 from stylerl.lm.models import load_scorer, save_model
 from tasks import evaluate, report
 
-OUTS = (
-    evaluate.COMPLETIONS,
-    evaluate.METRICS,
-    evaluate.RULES,
-    report.REPORT,
-)
+OUTS = (evaluate.COMPLETIONS, evaluate.METRICS, evaluate.RULES, report.REPORT)
 
 
 @pytest.fixture(scope="module")

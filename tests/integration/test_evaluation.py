@@ -21,11 +21,7 @@ from stylerl.evaluation.measurement.heldout import Prompt, literal_prompts
 from stylerl.lm import sampling
 from stylerl.lm.models import save_model
 
-CONFIG = EvaluateConfig(
-    prompts=6,
-    samples=2,
-    max_new_tokens=12,
-)
+CONFIG = EvaluateConfig(prompts=6, samples=2, max_new_tokens=12)
 
 
 @pytest.fixture(scope="module")

@@ -110,10 +110,7 @@ def answering(parts: list[bytes]) -> Iterator[int]:
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_what_is_no_prefect_is_not_used(
-    folder: Path,
-    kind: str,
-    private: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, kind: str, private: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither where it is named, nor at the default address."""
     monkeypatch.setattr(api, "PATIENCE", 0.2)

@@ -120,9 +120,7 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_one_message_and_exit_code_2(
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(arguments) == 2
     *_, last = capsys.readouterr().err.splitlines()
@@ -132,10 +130,7 @@ def test_one_message_and_exit_code_2(
 @pytest.mark.parametrize("command", ["run", "serve", "collect", "report"])
 @pytest.mark.parametrize("mark", ["dvc.yaml", "flows"])
 def test_what_needs_a_checkout_says_so(
-    command: str,
-    mark: str,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: str, mark: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / mark).rename(folder / "gone")
     other = ", or --source path or hub" if command == "collect" else ""

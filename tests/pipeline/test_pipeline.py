@@ -45,13 +45,7 @@ from stylerl.errors import (
     StylerlError,
 )
 from stylerl.judge import Judge
-from stylerl.pipeline import (
-    child,
-    graph,
-    store,
-    tracking,
-    workspace,
-)
+from stylerl.pipeline import child, graph, store, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -165,11 +159,7 @@ def declared() -> str:
                 outs=["artifacts/evaluate", "artifacts/report"],
                 metrics=[{"metrics/evaluate.json": {"cache": False}}],
             ),
-            "ppo": stage(
-                "ppo",
-                ["artifacts/sft"],
-                params=["ppo"],
-            ),
+            "ppo": stage("ppo", ["artifacts/sft"], params=["ppo"]),
             "sft": stage(
                 "sft",
                 ["artifacts/filter", "${sft.base}"],

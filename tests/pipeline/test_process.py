@@ -47,9 +47,7 @@ def no_death_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_exit_code_says_what_a_failure_means(
-    main: Callable[[], None],
-    code: int,
-    capsys: pytest.CaptureFixture[str],
+    main: Callable[[], None], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
         process.run_main(main)

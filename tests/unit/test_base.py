@@ -24,11 +24,7 @@ from stylerl.base import dequantised, folder, snapshot, tiny, wheel
 from stylerl.config import BaseConfig
 from stylerl.errors import DiskError, ModelError
 from stylerl.export import gguf_file
-from stylerl.lm.models import (
-    encode_prompt,
-    load_causal_lm,
-    load_tokenizer,
-)
+from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
 from stylerl.pipeline.process import from_network
 
 MEMBER = "toy_base/toy.gguf"

@@ -9,11 +9,7 @@ from conftest import files_of_at_most
 
 from stylerl.errors import DiskError
 from stylerl.lm import checkpoint
-from stylerl.lm.checkpoint import (
-    Checkpoint,
-    latest,
-    save,
-)
+from stylerl.lm.checkpoint import Checkpoint, latest, save
 
 
 def make(update, value=1.0):

@@ -5,12 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from stylerl.cli.complete_command import (
-    Answer,
-    complete,
-    growing,
-    show,
-)
+from stylerl.cli.complete_command import Answer, complete, growing, show
 from stylerl.errors import ModelError
 from stylerl.judge.outcome import Assessment, Outcome
 from stylerl.judge.verdict import Violation

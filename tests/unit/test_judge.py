@@ -14,13 +14,7 @@ from conftest import alive, run_python, wait_for
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge import (
-    Judge,
-    Verdict,
-    Violation,
-    pool,
-    worker_process,
-)
+from stylerl.judge import Judge, Verdict, Violation, pool, worker_process
 from stylerl.judge.verdict import style_score
 
 CLEAN = "def add(a, b):\n    return a + b\n"
@@ -81,10 +75,7 @@ def house_judge(house_rules: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """A judge with the plugin, and little patience."""
     monkeypatch.setattr(worker_process, "TIME_LIMIT", 0.5)
     return Judge(
-        JudgeConfig(
-            select=("E", "W", "F", "HSE"),
-            plugins=("house-rules",),
-        )
+        JudgeConfig(select=("E", "W", "F", "HSE"), plugins=("house-rules",))
     )
 
 
@@ -305,17 +296,13 @@ class TestIsolation:
 
 class TestConfiguration:
     def test_the_working_directory_changes_nothing(
-        self,
-        house_rules: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, house_rules: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (house_rules / "setup.cfg").write_text("[flake8]\nselect = W\n")
         (house_rules / "pycodestyle.py").write_text("raise SystemExit(9)\n")
         monkeypatch.chdir(house_rules)
         monkeypatch.setattr(
-            sys,
-            "path",
-            ["", *(p for p in sys.path if p != str(house_rules))],
+            sys, "path", ["", *(p for p in sys.path if p != str(house_rules))]
         )
         # A new width makes a new judge, whose worker starts here.  The
         # plugin lies here too, unnamed.

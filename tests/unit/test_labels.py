@@ -46,10 +46,7 @@ def test_columns_and_shares(table: pd.DataFrame) -> None:
         "compliant",
     ]
     # A tenth of 60 labels is valid, nothing is of the test split.
-    assert table["split"].value_counts().to_dict() == {
-        "train": 54,
-        "valid": 6,
-    }
+    assert table["split"].value_counts().to_dict() == {"train": 54, "valid": 6}
     corrupted = table["rules"].map(len) > 0
     assert 15 < corrupted.sum() < 45
     assert table.loc[~corrupted, "compliant"].all()

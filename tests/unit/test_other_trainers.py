@@ -194,10 +194,7 @@ def test_each_part_is_logged():
     reward = trl_reward({"linter": 2.0})
     reward([PROMPT] * 2, [HONEST, ONCE], log_metric=seen.__setitem__)
     assert seen == pytest.approx(
-        {
-            "stylerl/style": 1.45,
-            "stylerl/compliance": 0.5,
-        }
+        {"stylerl/style": 1.45, "stylerl/compliance": 0.5}
     )
 
 

@@ -128,9 +128,7 @@ def command(*more: str) -> int:
 
 @pytest.mark.parametrize("end", ["q\n", "b\nq\n", "\x04", "b\n\x04"])
 def test_leaving_keeps_all_and_the_rest_is_asked_next_time(
-    end: str,
-    type_in: Callable[..., None],
-    capsys: pytest.CaptureFixture[str],
+    end: str, type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_in("a\n2\n" + end)
     assert command() == 0

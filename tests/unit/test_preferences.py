@@ -79,10 +79,7 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
     [
         ("{", "line 1 must be a JSON object; got '{'"),
         ("[1]", r"line 1 must be a JSON object; got '\[1\]'"),
-        (
-            '{"prompt": "p", "a": "x"}',
-            "its b must be a str, and is None",
-        ),
+        ('{"prompt": "p", "a": "x"}', "its b must be a str, and is None"),
         (
             '{"prompt": "p", "a": "x", "b": "y"}\n{"prompt": 1}',
             "line 2 must have prompt, a, b; its prompt .* is 1",

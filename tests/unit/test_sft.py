@@ -204,8 +204,7 @@ def test_texts_over_the_limit_are_left_out(llama_folder: Path) -> None:
         "compliant": True,
     }
     labels = pd.concat(
-        [pd.DataFrame([{**long, "split": "train"}]), labels],
-        ignore_index=True,
+        [pd.DataFrame([{**long, "split": "train"}]), labels], ignore_index=True
     )
     config = dataclasses.replace(
         _config(llama_folder), max_tokens=60, epochs=1.0

@@ -23,10 +23,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_scratch(tmp_path):
     storage.write_json(path, {"kept": 1})
     with pytest.raises(ValueError, match="nan"):
         storage.write_json(path, {"kept": float("nan")})
-    with (
-        pytest.raises(KeyboardInterrupt),
-        storage.replacing(path) as scratch,
-    ):
+    with pytest.raises(KeyboardInterrupt), storage.replacing(path) as scratch:
         scratch.write_text("half")
         raise KeyboardInterrupt
     assert storage.read_json(path) == {"kept": 1}
