@@ -248,6 +248,15 @@ def grader(reward, monitor=None, credit=None, whole_lines=False):
     return grade
 
 
+def share_of(kind: Callable[[str], bool]):
+    """A reward: the share of a text's characters that are of a kind."""
+
+    def reward(prompts, completions):
+        return [sum(map(kind, t)) / max(len(t), 1) for t in completions]
+
+    return reward
+
+
 def build_trainer(grader, prompts, policy=None, tokenizer=None, **changes):
     """A trainer of a tiny Llama in fp32, all of whose weights learn.
 

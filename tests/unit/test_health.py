@@ -9,6 +9,7 @@ from conftest import (
     build_tokenizer,
     build_trainer,
     grader,
+    share_of,
 )
 
 from stylerl.lm.sampling import generate
@@ -463,15 +464,10 @@ def test_a_reward_for_stopping_collapses_the_policy(heard):
 
 def test_a_reward_that_falls_out_with_the_judge_is_hacking(heard):
     """Rewarded: ASCII.  Watched: a judge that likes anything else."""
-
-    def ascii_share(text):
-        return sum(c.isascii() for c in text) / max(len(text), 1)
-
-    def reward(prompts, completions):
-        return [ascii_share(text) for text in completions]
+    reward = share_of(str.isascii)
 
     def monitor(prompts, completions, finished):
-        share = [ascii_share(text) for text in completions]
+        share = reward(prompts, completions)
         return {
             "score": [1 - x for x in share],
             "compliance": [1 - x for x in share],

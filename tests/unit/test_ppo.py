@@ -14,6 +14,7 @@ from conftest import (
     build_tokenizer,
     build_trainer,
     grader,
+    share_of,
 )
 from transformers import AutoModelForCausalLM
 
@@ -48,23 +49,10 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
     return build_trainer(judging, prompts, model, tokenizer, **settings)
 
 
-def letters(prompts, completions):
-    """The share of lower-case letters; at most 1."""
-    return [
-        sum(c.islower() for c in text) / max(len(text), 1)
-        for text in completions
-    ]
-
-
-def plain(prompts, completions):
-    """The share of ASCII; at most 1, and 0 for a text without a whole line.
-
-    The policy has to end the line, or the text, within its tokens.
-    """
-    return [
-        sum(c.isascii() for c in text) / max(len(text), 1)
-        for text in completions
-    ]
+letters = share_of(str.islower)
+# Of a text without a whole line it is 0: the policy has to end the line, or
+# the text, within its tokens.
+plain = share_of(str.isascii)
 
 
 def ends_early(build, factor):
@@ -73,6 +61,18 @@ def ends_early(build, factor):
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= factor
     return model
+
+
+def watched(trainer):
+    """What each step of the optimiser is given from here on."""
+    given, learn = [], trainer.learner.take_step
+
+    def spy(*arguments):
+        given.append(arguments)
+        return learn(*arguments)
+
+    trainer.learner.take_step = spy
+    return given
 
 
 def weights(trainer):
@@ -145,16 +145,10 @@ def test_eos_is_the_last_action_and_carries_the_score():
         baseline="value",
         gae_lambda=0.0,
     )
-    seen = {}
-    learn = trainer.learner.take_step
-
-    def spy(batch, targets, rows, sums):
-        seen["returns"] = targets.returns
-        return learn(batch, targets, rows, sums)
-
-    trainer.learner.take_step = spy
+    seen = watched(trainer)
     batch = trainer.rollout()
     trainer.update(batch)
+    returns = seen[-1][1].returns
     assert any(batch.finished)
     assert not all(batch.finished)
     for row, finished in enumerate(batch.finished):
@@ -162,9 +156,9 @@ def test_eos_is_the_last_action_and_carries_the_score():
         token = batch.input_ids[row][int(batch.prompt_lengths[row]) + last]
         assert (token == 1) == finished
         charged = batch.scores[row] - (0.0 if finished else 1.0)
-        returned = seen["returns"][row, last] * trainer.learner.reward_scale
+        returned = returns[row, last] * trainer.learner.reward_scale
         assert returned.item() == pytest.approx(charged.item())
-        assert seen["returns"][row].count_nonzero() <= 1
+        assert returns[row].count_nonzero() <= 1
 
 
 @pytest.mark.parametrize("whole_lines", [False, True])
@@ -214,18 +208,12 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
         update_epochs=epochs,
         pass_tokens=1,
     )
-    steps, seen = [], []
+    steps, given = [], watched(trainer)
     trainer.learner.optimiser.register_step_post_hook(
         lambda *_: steps.append(1)
     )
-    learn = trainer.learner.take_step
-
-    def spy(batch, targets, rows, sums):
-        seen.append(rows.tolist())
-        return learn(batch, targets, rows, sums)
-
-    trainer.learner.take_step = spy
     numbers = trainer.update(trainer.rollout())
+    seen = [rows.tolist() for _, _, rows, _ in given]
     assert len(steps) == minibatches * epochs == numbers["policy/steps"]
     for epoch in range(epochs):
         part = seen[epoch * minibatches : (epoch + 1) * minibatches]
