@@ -304,9 +304,19 @@ SILENT = [
 ]
 
 
-@pytest.mark.parametrize("uri", SILENT)
-def test_a_store_that_does_not_answer_is_asked_once(
+NO_ADDRESS = ["garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        *((uri, "does not answer") for uri in SILENT),
+        *((uri, NO_STORE) for uri in NO_ADDRESS),
+    ],
+)
+def test_a_store_that_cannot_be_reached_is_asked_once(
     uri: str,
+    words: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -314,7 +324,7 @@ def test_a_store_that_does_not_answer_is_asked_once(
         uri = hang(listener) if uri == "hangs" else uri
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         shown = " ".join(uri.replace("user:word@", "").split())
-        ask_what_cannot_be_used(capsys, f"{shown} does not answer")
+        ask_what_cannot_be_used(capsys, f"{shown} {words}")
         assert registry.register(None, "policy", "m1", {}) is None
         assert capsys.readouterr().err == ""
     assert os.environ[store.GONE] == uri
@@ -369,18 +379,6 @@ def test_what_is_no_store_is_said_once(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
     capsys.readouterr()
     ask_what_cannot_be_used(capsys, f"{tracking.store()} {NO_STORE}", message)
-
-
-@pytest.mark.parametrize(
-    "uri", ["garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"]
-)
-def test_what_names_no_store_is_said_once(
-    uri: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    ask_what_cannot_be_used(capsys, f"{tracking.store()} {NO_STORE}")
 
 
 def ask_what_cannot_be_used(

@@ -258,8 +258,7 @@ def test_a_resumed_run_has_the_prices_of_one_that_was_not(tmp_path):
         "reward": lengths,
     }
     whole = make(**options)
-    for _ in whole:
-        pass
+    list(whole)  # to its end
     begun = make(**options, checkpoints=tmp_path)
     for step in begun:
         if step.update == 2:
