@@ -31,8 +31,7 @@ def command(port: int, store: Path) -> subprocess.Popen[str]:
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = command(port, tmp_path)
+        server = command(taken.getsockname()[1], tmp_path)
         _, said = server.communicate(timeout=60)
     assert "address already in use" in said
 
