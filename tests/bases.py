@@ -13,8 +13,18 @@ from pathlib import Path
 
 import torch
 from conftest import CORPUS
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import (
+    BertWordPieceTokenizer,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 from transformers import (
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    DistilBertTokenizerFast,
     GPT2Config,
     GPT2LMHeadModel,
     GPT2Tokenizer,
@@ -22,6 +32,7 @@ from transformers import (
     LlamaForCausalLM,
     LlamaTokenizer,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2Tokenizer,
@@ -147,6 +158,26 @@ def write_starcoder2(folder: Path) -> None:
     _write(Starcoder2ForCausalLM, shape, tokenizer, folder)
 
 
+def write_distilbert(
+    folder: Path, texts: list[str] = CORPUS, **more: object
+) -> None:
+    """As distilbert-base-uncased: an encoder, for a reward model alone."""
+    words = BertWordPieceTokenizer(lowercase=True)
+    words.train_from_iterator(texts, vocab_size=200, show_progress=False)
+    folder.mkdir()
+    (vocabulary,) = words.save_model(str(folder))
+    tokenizer = DistilBertTokenizerFast(vocab=vocabulary)
+    shape = DistilBertConfig(
+        vocab_size=len(tokenizer),
+        dim=32,
+        hidden_dim=64,
+        n_layers=2,
+        n_heads=2,
+        **more,
+    )
+    _write(DistilBertForMaskedLM, shape, tokenizer, folder)
+
+
 BASES: dict[str, Callable[[Path], None]] = {
     "qwen2": write_qwen2,
     "gpt2": write_gpt2,
@@ -171,6 +202,17 @@ def sentencepiece_bpe() -> tuple[dict[str, int], list[tuple[str, str]]]:
         pre_tokenizers.Metaspace(split=False, prepend_scheme="first"),
         ["<unk>", "<s>", "</s>", *single],
         400,
+    )
+
+
+def lossy_tokenizer() -> PreTrainedTokenizerFast:
+    """Lower case and single blanks, as an uncased WordPiece has it."""
+    words = {"[UNK]": 0, "[EOS]": 1, "[PAD]": 2, "return": 3}
+    lossy = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    lossy.normalizer = normalizers.Lowercase()
+    lossy.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=lossy, eos_token="[EOS]", pad_token="[PAD]"
     )
 
 

@@ -3,7 +3,12 @@
 import gc
 import os
 import random
+import resource
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +23,7 @@ if TYPE_CHECKING:  # what runs no test itself, as xdist's first process, waits
         PreTrainedTokenizerFast,
     )
 
-    from stylerl.judge import Verdict
+    from stylerl.judge import Judge, Source, Verdict
     from stylerl.judge.pool import WorkerPool
 
 # Of engines that are not here; `make test-engines` has them.
@@ -193,6 +198,15 @@ def llama_folder(
     return folder
 
 
+@pytest.fixture(scope="session")
+def judge() -> "Judge":
+    """The judge of the default parameters."""
+    from stylerl.config import JudgeConfig
+    from stylerl.judge import Judge
+
+    return Judge(JudgeConfig())
+
+
 @pytest.fixture
 def rng() -> random.Random:
     """A seeded generator of its own."""
@@ -208,10 +222,10 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     judge = pool.WorkerPool.judge
 
     def record(
-        pool: "WorkerPool", sources: Iterable[tuple[bytes, str]], jobs: int
+        pool: "WorkerPool", sources: "Iterable[Source]", jobs: int
     ) -> "Iterator[Verdict]":
         sources = list(sources)
-        seen.extend(source for source, _ in sources)
+        seen.extend(source.content for source in sources)
         return judge(pool, sources, jobs)
 
     monkeypatch.setattr(pool.WorkerPool, "judge", record)
@@ -232,3 +246,114 @@ def grader(reward, monitor=None, credit=None, whole_lines=False):
 
     grade.whole_lines = whole_lines
     return grade
+
+
+def share_of(kind: Callable[[str], bool]):
+    """A reward: the share of a text's characters that are of a kind."""
+
+    def reward(prompts, completions):
+        return [sum(map(kind, t)) / max(len(t), 1) for t in completions]
+
+    return reward
+
+
+def build_trainer(grader, prompts, policy=None, tokenizer=None, **changes):
+    """A trainer of a tiny Llama in fp32, all of whose weights learn.
+
+    What is no setting of PPO is handed to the trainer itself.
+    """
+    from stylerl.ppo import PPOConfig, PPOTrainer
+
+    tokenizer = tokenizer or build_tokenizer()
+    given = ("checkpoints", "reference", "seed", "validation")
+    options = {name: changes.pop(name) for name in given if name in changes}
+    settings = {"precision": "fp32", "lora_rank": 0, "checkpoint_every": 0}
+    return PPOTrainer(
+        PPOConfig(**settings | changes),
+        policy=build_llama(len(tokenizer)) if policy is None else policy,
+        tokenizer=tokenizer,
+        grader=grader,
+        prompts=prompts,
+        **options,
+    )
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes, as under `ulimit -f`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def alive(process: int) -> bool:
+    """Whether it runs; what is left of an orphan may wait for a reaper."""
+    import psutil
+
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
+    """Until something has happened, which must not take longer."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class KeptRun:
+    """Stands in for an MLflow run: remembers what was logged."""
+
+    def __init__(self):
+        self.metrics, self.tables, self.files, self.tags = {}, {}, [], {}
+        self.models = {}
+
+    def log_metrics(self, metrics, step=None):
+        self.metrics.update(metrics)
+
+    def log_models(self, scores):
+        self.models.update(scores)
+
+    def log_table(self, name, table):
+        self.tables[name] = table
+
+    def log_file(self, path):
+        self.files.append(path)
+
+    def log_tag(self, name, value):
+        self.tags[name] = value
+
+
+def write_params(changes=(), folder: Path = Path()):
+    """The default parameters, some of them changed, and params.yaml."""
+    from stylerl import config
+
+    params = config.override(config.Params(), dict(changes))
+    (folder / "params.yaml").write_text(config.render(params))
+    return params
+
+
+def run_python(code: str, **more) -> subprocess.CompletedProcess[str]:
+    """What a process of its own makes of some code."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, **more)
+
+
+def dvc(*arguments: str) -> str:
+    """What a DVC command prints in the current folder."""
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def git(*arguments: str, folder: Path | str = ".") -> None:
+    """Run git there, as somebody who may commit."""
+    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *me, *arguments], cwd=folder, check=True)

@@ -8,48 +8,36 @@ import sys
 from pathlib import Path
 
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, build_trainer, share_of
 from safetensors.torch import save_file
 
-from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
+from stylerl.ppo import by_reward
 
-CONFIG = PPOConfig(
-    updates=3,
-    baseline="value",
-    batch_size=7,
-    num_minibatches=4,
-    update_epochs=2,
-    max_new_tokens=8,
-    precision="fp32",
-    learning_rate=1e-3,
-    lora_rank=0,
-    ent_coef=0.01,
-    checkpoint_every=1,
-    validate_every=2,
-)
-
-
-def reward(prompts, completions):
-    """The share of ASCII."""
-    return [
-        sum(c.isascii() for c in text) / max(len(text), 1)
-        for text in completions
-    ]
+SETTINGS = {
+    "updates": 3,
+    "baseline": "value",
+    "batch_size": 7,
+    "num_minibatches": 4,
+    "update_epochs": 2,
+    "max_new_tokens": 8,
+    "learning_rate": 1e-3,
+    "ent_coef": 0.01,
+    "checkpoint_every": 1,
+    "validate_every": 2,
+}
 
 
 def make(folder):
-    tokenizer = build_tokenizer()
-    model = build_llama(len(tokenizer))
+    model = build_llama(len(build_tokenizer()))
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= 3
-    return PPOTrainer(
-        CONFIG,
-        policy=model,
-        tokenizer=tokenizer,
-        grader=by_reward(reward),
-        prompts=["def add(a, b):\n", "x", "def f():\n"],
+    return build_trainer(
+        by_reward(share_of(str.isascii)),
+        ["def add(a, b):\n", "x", "def f():\n"],
+        model,
         validation=["y = ", "def g(x):\n", "z"],
         checkpoints=folder / "checkpoints",
+        **SETTINGS,
     )
 
 

@@ -83,11 +83,7 @@ def run(folder, phases: Connection):
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
     (folder / "end.json").write_text(
         json.dumps(
-            [
-                trainer.history,
-                samples,
-                trainer.learner.constraints.state(),
-            ]
+            [trainer.history, samples, trainer.learner.constraints.state()]
         )
     )
     phases.close()

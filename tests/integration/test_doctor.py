@@ -1,18 +1,17 @@
 """Preflight checks: what is wrong is found, and the remedy said."""
 
 import socket
+from io import StringIO
 
 import pandas as pd
 import pytest
-from conftest import build_gpt2, build_llama
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from bases import lossy_tokenizer
+from conftest import write_params
+from rich.console import Console
 
-from stylerl import config, storage
+from stylerl import storage
 from stylerl.cli import doctor
 from stylerl.cli.findings import Finding, Status, render
-from stylerl.config import Params
-from stylerl.lm.models import save_model
 
 
 def corpus(folder, rows, said):
@@ -23,10 +22,8 @@ def corpus(folder, rows, said):
     return folder
 
 
-def test_data_as_its_manifest_says(tmp_path):
-    found = doctor.check_data(corpus(tmp_path / "data", 3, 3))
-
-    assert (found.status, found.detail[:7]) == (Status.OK, "3 files")
+def broken(folder):
+    (corpus(folder, 3, 3) / "corpus.parquet").write_bytes(b"cut")
 
 
 @pytest.mark.parametrize(
@@ -34,15 +31,8 @@ def test_data_as_its_manifest_says(tmp_path):
     [
         (lambda data: None, "does not exist", "stylerl collect"),
         (lambda data: corpus(data, 3, 4), "holds 3 files", "rm -r data"),
-        (
-            lambda data: (corpus(data, 3, 3) / "corpus.parquet").write_bytes(
-                b"cut"
-            ),
-            "",
-            "stylerl collect",
-        ),
+        (broken, "", "stylerl collect"),
     ],
-    ids=["absent", "other files", "broken"],
 )
 def test_data_that_is_not_right(make, detail, remedy, tmp_path):
     make(tmp_path / "data")
@@ -56,7 +46,7 @@ def test_data_that_is_not_right(make, detail, remedy, tmp_path):
 
 def test_parameters(tmp_path):
     path = tmp_path / "params.yaml"
-    path.write_text(config.render(Params()))
+    write_params(folder=tmp_path)
     assert doctor.check_parameters(path).status is Status.OK
 
     path.write_text("ppo:\n  gae_lambda: 2\n")
@@ -81,10 +71,6 @@ def test_a_port_that_is_taken_is_a_warning():
 def test_disk(tmp_path):
     assert doctor.check_disk(tmp_path, needed=1e-6).status is Status.OK
     assert doctor.check_disk(tmp_path, needed=1e9).status is Status.FAIL
-
-
-def test_packages_are_as_the_project_asks():
-    assert doctor.check_packages().status is Status.OK
 
 
 def test_a_package_out_of_bounds_is_named(monkeypatch):
@@ -128,19 +114,6 @@ def test_without_git_there_is_a_warning(monkeypatch):
     assert doctor.check_git().status is Status.WARN
 
 
-@pytest.mark.parametrize("build", [build_llama, build_gpt2])
-def test_a_good_model_passes(build, tokenizer, tmp_path):
-    folder = tmp_path / "m"
-    save_model(build(len(tokenizer)), tokenizer, folder)
-
-    for check in (
-        doctor.check_model,
-        doctor.check_tokenizer,
-    ):
-        found = check(str(folder))
-        assert found.status is Status.OK, found
-
-
 def test_a_missing_model_says_how_to_get_it(tmp_path):
     found = doctor.check_model(str(tmp_path / "absent"))
 
@@ -149,14 +122,7 @@ def test_a_missing_model_says_how_to_get_it(tmp_path):
 
 
 def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
-    # Lower case and single blanks, as an uncased WordPiece has it.
-    vocabulary = {"[UNK]": 0, "[EOS]": 1, "[PAD]": 2, "return": 3}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="[EOS]", pad_token="[PAD]"
-    ).save_pretrained(tmp_path)
+    lossy_tokenizer().save_pretrained(tmp_path)
     storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
 
     found = doctor.check_tokenizer(str(tmp_path))
@@ -188,20 +154,17 @@ def test_an_empty_checkout_fails_without_an_exception(tmp_path):
 
 def test_a_prepared_folder_passes(llama_folder, tmp_path):
     corpus(tmp_path / "data", 3, 3)
-    params = config.override(Params(), {"sft.base": str(llama_folder)})
-    (tmp_path / "params.yaml").write_text(config.render(params))
+    write_params({"sft.base": str(llama_folder)}, tmp_path)
 
     findings = list(doctor.examine(tmp_path))
 
     assert {f.check for f in findings if f.status is Status.FAIL} <= {"disk"}
     assert {"base model", "tokenizer"} <= {f.check for f in findings}
+    (data,) = [f for f in findings if f.check == "data"]
+    assert (data.status, data.detail[:7]) == (Status.OK, "3 files")
 
 
 def test_details_are_not_read_as_markup(tmp_path):
-    from io import StringIO
-
-    from rich.console import Console
-
     out = StringIO()
     finding = Finding("x", "[/bold] a", "pip [dev]")
     Console(file=out, width=80).print(render([finding]))

@@ -4,61 +4,33 @@ from contextlib import contextmanager
 
 import pandas as pd
 import pytest
-from conftest import build_llama
+from conftest import KeptRun, build_llama, write_params
 from test_heldout import BODY, CLEAN, snippets
 from test_place import each_a_file
 
-from stylerl import config, storage
-from stylerl.config import Params
+from stylerl import storage
 from stylerl.errors import ModelError
 from stylerl.evaluation.measurement import generations
 from stylerl.lm.models import load_scorer, save_model
 from tasks import evaluate, report
 
-OUTS = (
-    evaluate.COMPLETIONS,
-    evaluate.METRICS,
-    evaluate.RULES,
-    report.REPORT,
-)
+OUTS = (evaluate.COMPLETIONS, evaluate.METRICS, evaluate.RULES, report.REPORT)
 
 
-class Log:
-    """Stands in for an MLflow run: remembers what was logged."""
-
-    def __init__(self):
-        self.metrics, self.tables, self.files, self.tags = {}, {}, [], {}
-        self.models = {}
-
-    def log_metrics(self, metrics, step=None):
-        self.metrics.update(metrics)
-
-    def log_models(self, scores):
-        self.models.update(scores)
-
-    def log_table(self, name, table):
-        self.tables[name] = table
-
-    def log_file(self, path):
-        self.files.append(path)
-
-    def log_tag(self, name, value):
-        self.tags[name] = value
-
-
-@pytest.fixture
-def log(monkeypatch):
-    kept = Log()
+@pytest.fixture(scope="module")
+def log():
+    kept = KeptRun()
 
     @contextmanager
     def stage_run(stage, params):
         yield kept
 
-    monkeypatch.setattr(evaluate.stage_runs, "stage_run", stage_run)
-    monkeypatch.setattr(
-        report.stage_runs, "seconds_by_stage", lambda: {"sft": 41.0}
-    )
-    return kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate.stage_runs, "stage_run", stage_run)
+        patch.setattr(
+            report.stage_runs, "seconds_by_stage", lambda: {"sft": 41.0}
+        )
+        yield kept
 
 
 def prepare(folder, tokenizer):
@@ -78,25 +50,24 @@ def prepare(folder, tokenizer):
     storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
     unknown = {"problems": 0, "why_not": "no sandbox"}
     storage.write_json(folder / evaluate.SKILL, unknown)
-    changes = {
-        "evaluate.prompts": 6,
-        "evaluate.samples": 2,
-        "evaluate.max_new_tokens": 12,
-    }
-    params = config.override(Params(), changes)
-    storage.write_text(folder / "params.yaml", config.render(params))
+    sizes = {"prompts": 6, "samples": 2, "max_new_tokens": 12}
+    write_params({f"evaluate.{k}": n for k, n in sizes.items()}, folder)
 
 
-@pytest.fixture
-def workspace(tmp_path, tokenizer, monkeypatch):
-    prepare(tmp_path, tokenizer)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory, tokenizer, log):
+    """A workspace in which both stages have run, as the current directory."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    prepare(folder, tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(generations, "BEST_OF_PROMPTS", 4)
+        evaluate.main()
+        report.main()
+        yield folder
 
 
-def test_the_stages_twice_give_the_same_bytes(workspace, log, capsys):
-    evaluate.main()
-    report.main()
+def test_the_stages_twice_give_the_same_bytes(workspace, capsys):
     first = [path.read_bytes() for path in OUTS]
     evaluate.main()
     report.main()
@@ -107,10 +78,7 @@ def test_the_stages_twice_give_the_same_bytes(workspace, log, capsys):
     assert str(report.REPORT) in text
 
 
-def test_what_the_stage_leaves_behind(workspace, log, monkeypatch):
-    monkeypatch.setattr(generations, "BEST_OF_PROMPTS", 4)
-    evaluate.main()
-
+def test_what_the_stage_leaves_behind(workspace, log):
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
@@ -130,10 +98,7 @@ def test_what_the_stage_leaves_behind(workspace, log, monkeypatch):
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
 
 
-def test_what_the_report_says(workspace, log):
-    evaluate.main()
-    report.main()
-
+def test_what_the_report_says(workspace):
     page = report.REPORT.read_text()
     assert "KL!: first at update 2" in page
     assert page.count("SHA-256") == 5  # snippets, lock and three models
@@ -142,11 +107,9 @@ def test_what_the_report_says(workspace, log):
 
 
 def test_what_the_stage_logs(workspace, log):
-    evaluate.main()
-
     assert log.metrics == storage.read_json(evaluate.METRICS)
     assert set(log.files) == {
-        evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS,
+        evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS, report.REPORT,
     }  # fmt: skip
     table = log.tables["completions.json"]
     assert len(table) == 6
@@ -157,18 +120,23 @@ def test_what_the_stage_logs(workspace, log):
     assert log.models["sft"]["joint"] is None  # HumanEval was not run
 
 
-def test_a_run_without_updates_has_no_curves(workspace, log):
+def test_a_run_without_updates_has_no_curves(workspace):
+    updates = report.UPDATES.read_text()
+    assert "Learning curves" in report.REPORT.read_text()
     storage.write_text(report.UPDATES, "\n")
-
-    evaluate.main()
     report.main()
 
     assert "Learning curves" not in report.REPORT.read_text()
-    assert log.files[-1] == report.REPORT
+    storage.write_text(report.UPDATES, updates)
+    report.main()
 
 
-def test_a_stage_that_fails_leaves_nothing(workspace, log):
-    (workspace / "artifacts/ppo/model.safetensors").unlink()
+def test_a_stage_that_fails_leaves_nothing(
+    workspace, tmp_path, tokenizer, monkeypatch
+):
+    prepare(tmp_path, tokenizer)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "artifacts/ppo/model.safetensors").unlink()
 
     with pytest.raises(ModelError, match="model.safetensors"):
         evaluate.main()

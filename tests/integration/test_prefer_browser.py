@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import write_params
 from websockets.sync.connection import Connection
 
-from stylerl import config
 from stylerl.config import Params
 from stylerl.reward_models import preferences
 from stylerl.reward_models.preferences import Choice
@@ -27,7 +27,7 @@ pytestmark = [
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Where the page is, in a folder with three pairs to answer."""
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(config.render(Params()))
+    write_params()
     rows = [
         {"prompt": f"def f{i}(a):", "a": "\n    return a\n", "b": "\n    a\n"}
         for i in range(3)

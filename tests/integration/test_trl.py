@@ -33,11 +33,7 @@ def ours(given, lengths, mask):
     """The same quantities by our functions."""
     kl = pm.kl_k1(given["logprobs"], given["ref_logprobs"]) * mask
     rewards = pm.penalised_rewards(
-        given["scores"],
-        torch.zeros_like(kl),
-        kl,
-        lengths,
-        SETTINGS["kl_coef"],
+        given["scores"], torch.zeros_like(kl), kl, lengths, SETTINGS["kl_coef"]
     )
     advantages, returns = pm.advantages_and_returns(
         rewards,

@@ -171,14 +171,12 @@ def test_the_wheel_holds_one_package(wheel: Path) -> None:
 
 
 def test_what_trains_brings_no_pipeline(wheel: Path) -> None:
-    assert closure(required(wheel, "")) == {
-        *("flake8", "mccabe", "pycodestyle", "pyflakes", "pyyaml", "tqdm"),
-    }
+    linters = {"flake8", "mccabe", "pycodestyle", "pyflakes"}
+    assert closure(required(wheel, "")) == linters | {"pyyaml", "tqdm"}
     names = closure(required(wheel, "", "train"))
     assert {"torch", "flake8", "transformers"} <= names
-    assert (
-        names & {*PIPELINE, "trl", "datasets", "distributed", "peft"} == set()
-    )
+    others = {"trl", "datasets", "distributed", "peft"}
+    assert names & (PIPELINE | others) == set()
 
 
 def test_the_judge_needs_no_torch(bare: Path, tmp_path: Path) -> None:
@@ -190,16 +188,6 @@ def test_the_judge_needs_no_torch(bare: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.endswith("pip install 'stylerl[train]'\n")
     assert done.stderr.count("\n") == 1
-
-
-def test_complete(
-    environment: Path, tmp_path: Path, llama_folder: Path
-) -> None:
-    arguments = ["complete", "--model", llama_folder, "def add(a, b):"]
-    done = run(environment, tmp_path, "stylerl", *arguments)
-    assert done.returncode == 0, done.stderr
-    assert llama_folder.name in done.stdout
-    assert "def add(a, b):" in done.stdout
 
 
 def test_doctor(environment: Path, tmp_path: Path) -> None:

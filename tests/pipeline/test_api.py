@@ -36,47 +36,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("url", "private"),
-    [
-        (NOBODY, True),  # a run has none of its own then
-        ("http://a.invalid:4200/api", True),
-        ("http://a.invalid:4200/api", False),  # and none starts elsewhere
-    ],
-)
-def test_a_named_server_that_does_not_answer_is_refused(
-    folder: Path, url: str, private: bool
+NO_ADDRESS = [
+    *("garbage", "://x", "ftp://127.0.0.1/api", "http:///api"),
+    *("http://a b/api", "http://127.0.0.1:9/a\nb", "http://127.0.0.1:x/api"),
+    *("http://127.0.0.1:0/api", "http://127.0.0.1:999999/api"),
+    "http://[::1/api",
+]
+SILENT = "API_URL names it; {} does not: start it"
+UNUSABLE = [
+    (NOBODY, True, SILENT),  # a run has none of its own then
+    ("http://a.invalid:4200/api", True, SILENT),
+    ("http://a.invalid:4200/api", False, SILENT),  # and none starts there,
+    ("http://127.0.0.1:9", False, SILENT),  # nor where none would be found
+    ("http://127.0.0.1:9/prefect/api", False, SILENT),
+    ("https://127.0.0.1:9/api", False, SILENT),
+    ("http://127.0.0.1/api", False, SILENT),
+    *((url, True, "must be at http.*API_URL names") for url in NO_ADDRESS),
+    *((url, False, "must be at http.*API_URL names") for url in NO_ADDRESS),
+]
+
+
+@pytest.mark.parametrize(("url", "private", "words"), UNUSABLE)
+def test_a_named_server_that_cannot_be_used_is_refused(
+    folder: Path, url: str, private: bool, words: str
 ) -> None:
     os.environ["PREFECT_API_URL"] = url
     with (
-        pytest.raises(StylerlError, match=f"API_URL names it; {url} does not"),
-        api.server(private),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize(
-    "url",
-    [
-        "garbage",
-        "://x",
-        "ftp://127.0.0.1/api",
-        "http:///api",
-        "http://a b/api",
-        "http://127.0.0.1:9/a\nb",
-        "http://127.0.0.1:x/api",
-        "http://127.0.0.1:0/api",
-        "http://127.0.0.1:999999/api",
-        "http://[::1/api",
-    ],
-)
-def test_what_is_no_address_is_refused(
-    folder: Path, url: str, private: bool
-) -> None:
-    os.environ["PREFECT_API_URL"] = url
-    with (
-        pytest.raises(StylerlError, match="must be at http.*API_URL names"),
+        pytest.raises(StylerlError, match=words.format(url)),
         api.server(private),
     ):
         pass
@@ -124,10 +110,7 @@ def answering(parts: list[bytes]) -> Iterator[int]:
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_what_is_no_prefect_is_not_used(
-    folder: Path,
-    kind: str,
-    private: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, kind: str, private: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither where it is named, nor at the default address."""
     monkeypatch.setattr(api, "PATIENCE", 0.2)
@@ -148,26 +131,6 @@ def test_what_is_no_prefect_is_not_used(
         if not private:
             with pytest.raises(StylerlError, match=taken), api.server():
                 pass
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1:9",
-        "http://127.0.0.1:9/prefect/api",
-        "https://127.0.0.1:9/api",
-        "http://127.0.0.1/api",
-    ],
-)
-def test_none_is_started_where_it_would_not_be_found(
-    folder: Path, url: str
-) -> None:
-    os.environ["PREFECT_API_URL"] = url
-    with (
-        pytest.raises(StylerlError, match="does not: start it"),
-        api.server(),
-    ):
-        pass
 
 
 @pytest.mark.parametrize(

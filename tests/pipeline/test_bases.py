@@ -13,9 +13,10 @@ import bases
 import pandas as pd
 import pytest
 import torch
+from conftest import write_params
 from safetensors.torch import load_file
 
-from stylerl import config, storage
+from stylerl import storage
 from stylerl.errors import DiskError
 from stylerl.lm import models
 from stylerl.lm.precision import multiplies_bf16
@@ -76,8 +77,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("dvc.yaml", "preferences.jsonl"):
             shutil.copy(ROOT / name, folder)
         write_corpus(Path("data/corpus.parquet"), 200)
-        params = config.override(config.Params(), bases.LITTLE)
-        Path("params.yaml").write_text(config.render(params))
+        write_params(bases.LITTLE)
         for stage in ("filter", "label"):
             with pytest.raises(DiskError, match="is full; make room"):
                 run_without_room(stage, after=0)
@@ -96,9 +96,7 @@ def test_every_stage_takes_the_base(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
     bases.BASES[name](Path("hub"))
-    changes = {**bases.LITTLE, "sft.base": "./hub"}
-    params = config.override(config.Params(), changes)
-    Path("params.yaml").write_text(config.render(params))
+    write_params({**bases.LITTLE, "sft.base": "./hub"})
     for stage in ("sft", "reward", "ppo", "skill", "evaluate", "report"):
         if name == "llama":  # no room at first; for ppo's second checkpoint
             with pytest.raises(DiskError, match="is full; make room"):

@@ -5,11 +5,11 @@ No Docker is needed: the file is read, and the steps of `pull` are run.
 
 import asyncio
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import git
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -100,13 +100,9 @@ def test_a_deployment_pulls_its_code_and_collects(
     main = team / "stylerl/cli/main.py"
     main.parent.mkdir(parents=True)
     main.write_text("import sys; print('collected', sys.argv[1:])")
-    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    for arguments in (
-        ("init", "-q", "-b", "main", "."),
-        ("add", "-A"),
-        (*me, "commit", "-q", "-m", "code"),
-    ):
-        subprocess.run(["git", *arguments], cwd=team, check=True)
+    git("init", "-q", "-b", "main", ".", folder=team)
+    git("add", "-A", folder=team)
+    git("commit", "-q", "-m", "code", folder=team)
     (clone,) = pull[0].values()
     clone["repository"] = team.as_uri()
     (tmp_path / "work").mkdir()

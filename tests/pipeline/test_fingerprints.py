@@ -2,13 +2,13 @@
 
 import importlib.metadata
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import dvc, write_params
 
 from stylerl import config
 from stylerl.errors import ConfigError
@@ -63,14 +63,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     Path("saved/model").mkdir(parents=True)
     Path("saved/model/config.json").write_text("{}")
-    changes = {
-        "judge.config": "style.cfg",
-        "ppo.reward": {"linter": 1, "saved/model": 1, "named_rewards:one": 1},
-    }
-    params = config.override(config.Params(), changes)
-    Path("params.yaml").write_text(config.render(params))
+    parts = {"linter": 1, "saved/model": 1, "named_rewards:one": 1}
+    changes = {"judge.config": "style.cfg", "ppo.reward": parts}
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    fingerprints.write(params)
+    fingerprints.write(write_params(changes))
 
 
 def edits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
@@ -145,15 +141,6 @@ def test_dvc_and_the_flow_see_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def dvc(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "dvc", *words],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     dvc("init", "-q", "--no-scm")
     dvc("repro", "-q")

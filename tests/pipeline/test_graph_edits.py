@@ -6,7 +6,6 @@ outputs that the test chooses.
 """
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from conftest import dvc, write_params
 
-from stylerl import config
 from stylerl.pipeline import graph
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -44,14 +43,6 @@ for out in map(Path, outs):
 """
 
 
-def dvc(*arguments: str) -> str:
-    """What a DVC command prints in the current folder."""
-    command = [sys.executable, "-m", "dvc", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
 def with_cheap_commands() -> str:
     """The repository's dvc.yaml; each stage only writes its outputs."""
     declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -75,7 +66,7 @@ def after_first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "results").mkdir()
     (folder / "preferences.jsonl").touch()
     (folder / "command.py").write_text(COMMAND)
-    (folder / "params.yaml").write_text(config.render(config.Params()))
+    write_params(folder=folder)
     (folder / "dvc.yaml").write_text(with_cheap_commands())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -13,15 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
-from bases import write_gpt2
+from bases import write_distilbert, write_gpt2
 from conftest import CORPUS
-from tokenizers import BertWordPieceTokenizer
-from transformers import (
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    DistilBertTokenizerFast,
-)
 
 from stylerl import config, storage
 from stylerl.cli import main as cli
@@ -48,21 +41,6 @@ LITTLE = {  # sizes only; what makes the notebook the notebook stays
     "evaluate.samples": 2,
     "evaluate.max_new_tokens": 12,
 }
-
-
-def write_distilbert(folder: Path) -> None:
-    """As distilbert-base-uncased is, with two layers of 32."""
-    words = BertWordPieceTokenizer(lowercase=True)
-    words.train_from_iterator(CORPUS, vocab_size=200, show_progress=False)
-    folder.mkdir()
-    (vocabulary,) = words.save_model(str(folder))
-    tokenizer = DistilBertTokenizerFast(vocab=vocabulary)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    shape = DistilBertConfig(
-        vocab_size=len(tokenizer), dim=32, hidden_dim=64, n_layers=2, n_heads=2
-    )
-    DistilBertForMaskedLM(shape).save_pretrained(folder)
 
 
 def write_data_set(folder: Path, files: int) -> None:

@@ -8,21 +8,19 @@ Prefect server and a real MLflow store.  A tiny stage appends its name to
 import logging
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
-import psutil
 import pytest
 import yaml
+from conftest import alive, dvc, files_of_at_most, git, wait_for, write_params
 from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -47,13 +45,7 @@ from stylerl.errors import (
     StylerlError,
 )
 from stylerl.judge import Judge
-from stylerl.pipeline import (
-    child,
-    graph,
-    store,
-    tracking,
-    workspace,
-)
+from stylerl.pipeline import child, graph, store, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -64,14 +56,12 @@ STAGES = ["base", "filter", "sft", "ppo", "evaluate"]
 STAGE_SCRIPT = """
 import hashlib, json, os, signal, sys, time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 
 from stylerl import config, storage
 from stylerl.errors import DataError
-from stylerl.report import summary
-from stylerl.pipeline import process, stage_runs, tracking
+from stylerl.pipeline import process, stage_runs
 from stylerl.evaluation import display
 
 NAME = sys.argv[1]
@@ -169,11 +159,7 @@ def declared() -> str:
                 outs=["artifacts/evaluate", "artifacts/report"],
                 metrics=[{"metrics/evaluate.json": {"cache": False}}],
             ),
-            "ppo": stage(
-                "ppo",
-                ["artifacts/sft"],
-                params=["ppo"],
-            ),
+            "ppo": stage("ppo", ["artifacts/sft"], params=["ppo"]),
             "sft": stage(
                 "sft",
                 ["artifacts/filter", "${sft.base}"],
@@ -186,14 +172,6 @@ def declared() -> str:
     return yaml.safe_dump(content)
 
 
-def dvc(*arguments: str) -> str:
-    """What a DVC command prints, run by hand in the current folder."""
-    command = [sys.executable, "-m", "dvc", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
 def new_workspace(folder: Path) -> None:
     """A repository with data and parameters."""
     (folder / "data").mkdir(parents=True)
@@ -201,10 +179,10 @@ def new_workspace(folder: Path) -> None:
     (folder / "orders").mkdir()
     (folder / "stage.py").write_text(STAGE_SCRIPT)
     (folder / "preferences.jsonl").touch()
-    (folder / "params.yaml").write_text(config.render(config.Params()))
+    write_params(folder=folder)
     (folder / "dvc.yaml").write_text(declared())
-    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
     os.chdir(folder)
+    git("init", "-q", ".")
     dvc("init", "-q")
     Path(".dvc/config").write_text(DVC_CONFIG)
     dvc("add", "-q", "data")
@@ -290,13 +268,15 @@ def run(**parameters: object) -> dict[str, str]:
     return {name: tags[f"state.{name}"] for name in STAGES}
 
 
-def latest_parent():  # type: ignore[no-untyped-def]
+def runs_with(tag: str):  # type: ignore[no-untyped-def]
+    """The MLflow runs with a tag, the latest first."""
     client = tracking.connect()
     experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
-    runs = client.search_runs(
-        [experiment.experiment_id], "tags.flow = 'rlhf'", max_results=1
-    )
-    return runs[0]
+    return client.search_runs([experiment.experiment_id], f"tags.{tag}")
+
+
+def latest_parent():  # type: ignore[no-untyped-def]
+    return runs_with("flow = 'rlhf'")[0]
 
 
 def policy() -> str:
@@ -444,11 +424,6 @@ def test_again_is_all_cached(folder: Path, log: list[str]) -> None:
     assert len(tracking.connect().search_model_versions()) == 1
 
 
-def git(*arguments: str) -> None:
-    me = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    subprocess.run(["git", *me, *arguments], check=True)
-
-
 def test_there_and_back_by_parameter_and_by_git(folder: Path) -> None:
     """What earlier parameters made, or an earlier commit's, is restored, and
     so is the later one's."""
@@ -476,18 +451,12 @@ def test_there_and_back_by_parameter_and_by_git(folder: Path) -> None:
         assert "up to date" in dvc("status")
 
 
-def test_outputs_deleted(folder: Path) -> None:
-    before = policy()
-    shutil.rmtree("artifacts")
-    run()
-    assert executed() == []
-    assert policy() == before
-    assert Path("artifacts/base/model").exists()
-
-
-def test_outputs_tampered_with(folder: Path) -> None:
+def test_outputs_deleted_or_tampered_with_are_restored(folder: Path) -> None:
     model, base = Path("artifacts/ppo/model"), Path("artifacts/base/model")
     before = model.read_text(), base.read_text()
+    shutil.rmtree("artifacts")
+    run()
+    assert (model.read_text(), base.read_text()) == before
     model.write_text("tampered")
     base.write_text("tampered")
     run()
@@ -538,8 +507,10 @@ def test_transient_failure_is_retried(folder: Path) -> None:
     Path("orders/ppo").write_text("killed\nnetwork")
     run(params={"ppo.kl_coef": 0.3})
     assert executed() == ["ppo", "ppo", "ppo", "evaluate"]
-    runs = children(latest_parent().info.run_id)
-    assert sorted(runs) == ["FAILED", "FINISHED", "FINISHED", "KILLED"]
+    parent = latest_parent().info.run_id
+    children = runs_with(f"mlflow.parentRunId = '{parent}'")
+    ended = sorted(child.info.status for child in children)
+    assert ended == ["FAILED", "FINISHED", "FINISHED", "KILLED"]
 
 
 def test_permanent_failure_is_not_retried(folder: Path) -> None:
@@ -607,39 +578,26 @@ def test_a_server_that_fails_may_have_no_room(
 ) -> None:
     none = nullcontext(lambda: None)
     monkeypatch.setattr("stylerl.pipeline.server.server", lambda **_: none)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        with pytest.raises(raised), prefect_session():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
-            raise RuntimeError("500 Internal Server Error")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with ExitStack() as limits, pytest.raises(raised), prefect_session():
+        limits.enter_context(files_of_at_most(room))  # once it has begun
+        raise RuntimeError("500 Internal Server Error")
 
 
-def test_bad_parameter_touches_nothing(folder: Path) -> None:
+def test_what_is_wrong_or_nowhere_stops_the_flow_at_once(folder: Path) -> None:
     before = Path("params.yaml").read_text()
     with pytest.raises(ConfigError, match="ppo.kl_coef"):
         rlhf(params={"ppo.kl_coef": -1})
     assert Path("params.yaml").read_text() == before
-    assert executed() == []
-
-
-def test_a_file_that_is_nowhere_stops_the_flow_at_once(folder: Path) -> None:
-    with pytest.raises(StylerlError, match="no-such-file"):
-        rlhf(params={"judge.config": "no-such-file"})
-    assert executed() == []
-
-
-def test_data_that_is_nowhere(folder: Path) -> None:
+    for changes, error, words in (
+        ({"judge.config": "no-such-file"}, StylerlError, "no-such-file"),
+        ({"sft.base": "models/mine"}, ModelError, "mine has no config.json"),
+    ):
+        with pytest.raises(error, match=words):
+            rlhf(params=changes)
+        Path("params.yaml").write_text(before)  # the user takes it back
     shutil.rmtree("data")
     with pytest.raises(DataError, match="`stylerl collect` builds it"):
         rlhf()
-    assert executed() == []
-
-
-def test_a_base_of_ones_own_that_is_nowhere(folder: Path) -> None:
-    with pytest.raises(ModelError, match="models/mine has no config.json: fi"):
-        rlhf(params={"sft.base": "models/mine"})
     assert executed() == []
 
 
@@ -649,26 +607,14 @@ def test_a_base_of_ones_own(folder: Path) -> None:
     mine.mkdir(parents=True)
     (mine / "config.json").write_text("{}")
     shutil.rmtree("artifacts/base")
-    states = []
-    for weights in ("weights", "weighty"):
-        (mine / "model").write_text(weights)
-        rlhf(params={"sft.base": str(mine)})
-        states.append(latest_parent().data.tags)
-    assert executed() == ["sft", "ppo", "evaluate"] * 2
-    assert "state.base" not in states[1]
-    assert states[1]["state.filter"] == "Cached"
-
-
-def children(parent: str) -> list[str]:
-    """The status of each MLflow child run."""
-    client = tracking.connect()
-    experiment = client.get_experiment_by_name(tracking.EXPERIMENT)
-    return [
-        run.info.status
-        for run in client.search_runs(
-            [experiment.experiment_id], f"tags.mlflow.parentRunId='{parent}'"
-        )
-    ]
+    (mine / "model").write_text("weights")
+    rlhf(params={"sft.base": str(mine)})
+    assert executed() == ["sft", "ppo", "evaluate"]
+    tags = latest_parent().data.tags
+    assert "state.base" not in tags
+    assert tags["state.filter"] == "Cached"
+    (mine / "model").write_text("weighty")
+    assert "sft" in dvc("status")
 
 
 def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:
@@ -677,21 +623,6 @@ def start_sleeping(stage: str, command: list[str]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(command)
     wait_for(lambda: Path("sleeping").exists())
     return process
-
-
-def runs(process: int) -> bool:
-    """Whether it still runs; an orphan's remains may wait for a reaper."""
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_for(happened: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def flow_command(kl_coef: float) -> list[str]:
@@ -724,10 +655,10 @@ def test_no_orphan_when_the_flow_ends(
         with pytest.raises(workspace.WorkspaceBusy, match=str(process.pid)):
             rlhf(params={"ppo.kl_coef": 0.6})
         assert config.load().ppo.kl_coef == 0.4
-    assert runs(stage)
+    assert alive(stage)
     process.send_signal(sign)
     process.wait(60)
-    wait_for(lambda: not runs(stage), 20)
+    wait_for(lambda: not alive(stage), 20)
     # and the workspace is free again: no lock outlives its owner
     with workspace.exclusive():
         assert executed() == ["ppo"]
@@ -740,8 +671,7 @@ def test_dvc_repro_by_hand_during_a_flow(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLEEP", "4")
-    params = config.override(config.load(), {"ppo.kl_coef": 0.7})
-    Path("params.yaml").write_text(config.render(params))
+    write_params({"ppo.kl_coef": 0.7})
     by_hand = [sys.executable, "-m", "dvc", "repro"]
     process = start_sleeping("ppo", by_hand)
     run()

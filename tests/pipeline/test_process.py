@@ -5,12 +5,11 @@ import gc
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+from conftest import alive, wait_for
 
 from stylerl.errors import DataError, ModelError
 from stylerl.pipeline import child, process
@@ -48,9 +47,7 @@ def no_death_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_exit_code_says_what_a_failure_means(
-    main: Callable[[], None],
-    code: int,
-    capsys: pytest.CaptureFixture[str],
+    main: Callable[[], None], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
         process.run_main(main)
@@ -163,18 +160,7 @@ def test_a_killed_parent_takes_even_a_shells_child_along() -> None:
     assert alive(pid)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 10
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(pid)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    wait_for(lambda: not alive(pid), 10)
 
 
 def test_what_is_imported_is_not_searched_for_garbage() -> None:

@@ -123,14 +123,9 @@ def champion():
     return str(model.aliases.get(registry.CHAMPION))
 
 
-def tags_of(version):
-    client = tracking.connect()
-    return client.get_model_version(registry.MODEL, version).tags
-
-
-def describe(version):
-    client = tracking.connect()
-    return client.get_model_version(registry.MODEL, version).description
+def kept(version):
+    """What the store has of a version."""
+    return tracking.connect().get_model_version(registry.MODEL, version)
 
 
 def test_a_policy_is_registered_once_with_its_lineage(folder):
@@ -138,11 +133,10 @@ def test_a_policy_is_registered_once_with_its_lineage(folder):
     assert first == again != other
     assert register("m1") == first
     expected = {"digest": "m1", "folder": "policy", "judge": "j1"}
-    assert expected.items() <= tags_of(first).items()
-    assert tags_of(first)["data"] == "d1"
-    client = tracking.connect()
-    source = client.get_model_version(registry.MODEL, first).source
-    model = client.get_logged_model(source.removeprefix("models:/"))
+    assert expected.items() <= kept(first).tags.items()
+    assert kept(first).tags["data"] == "d1"
+    source = kept(first).source.removeprefix("models:/")
+    model = tracking.connect().get_logged_model(source)
     (link,) = json.loads(model.tags["mlflow.modelVersions"])  # on its page
     assert (link["name"], str(link["version"])) == (registry.MODEL, first)
     assert champion() == "None"
@@ -168,10 +162,10 @@ def test_the_alias_moves_only_through_the_gate(folder):
         assert decision
         assert decision.promoted is (expected == digest)
         assert champion() == (register(expected) if expected else "None")
-        tags = tags_of(version)
+        tags = kept(version).tags
         assert tags["promotion"] == decision.text
         assert tags[registry.EVALUATION] == run
-        about = describe(version)
+        about = kept(version).description
         assert about.endswith(f"scores of {digest}")
         # a champion that runs again keeps the reason why it became one
         reason = reasons.setdefault(digest, decision.markdown)

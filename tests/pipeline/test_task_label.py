@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import write_params
 from test_labels import _snippets
 from test_place import each_a_file
 
-from stylerl import config, storage
+from stylerl import storage
 from tasks import label
 
 
@@ -18,9 +19,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found, files = each_a_file(_snippets())
     storage.write_table(label.SNIPPETS, found)
     storage.write_table(label.FILES, files)
-    changes = {"label.snippets": 60}
-    params = config.override(config.Params(), changes)
-    Path("params.yaml").write_text(config.render(params))
+    write_params({"label.snippets": 60})
     return tmp_path
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import build_llama
+from conftest import build_llama, write_params
 from test_place import each_a_file
 
 from stylerl import config, storage
@@ -66,15 +66,18 @@ def workspace(tmp_path, monkeypatch, tokenizer):
 
     def configure(**changes):
         values = {f"ppo.{name}": v for name, v in changes.items()}
-        params = config.override(config.Params(), {**SETTINGS, **values})
-        (tmp_path / "params.yaml").write_text(config.render(params))
-        return params
+        return write_params({**SETTINGS, **values})
 
     configure()
     return configure
 
 
-def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
+def test_the_stage_writes_what_dvc_yaml_says(
+    workspace, tmp_path, monkeypatch, capsys
+):
+    """A random model's texts do not parse: they are all worth the same, and
+    the alarm of that is printed, and a tag of the run."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
     ppo.main()
     tokenizer = models.load_tokenizer(tmp_path / "artifacts/ppo")
     models.load_causal_lm(tmp_path / "artifacts/ppo", tokenizer=tokenizer)
@@ -99,15 +102,6 @@ def test_the_stage_writes_what_dvc_yaml_says(workspace, tmp_path):
     assert metrics["alarms"] == 1  # all scores are the same, three times
     assert metrics["compliance"] == 0.0
     assert not list((tmp_path / "checkpoints/ppo").iterdir())
-
-
-def test_an_alarm_is_printed_and_a_tag_of_the_run(
-    workspace, tmp_path, monkeypatch, capsys
-):
-    """A random model's texts do not parse: they are all worth the same."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
-    workspace(updates=3)
-    ppo.main()
     said = "update 3: reward collapse: the scores' standard deviation is 0"
     assert said in capsys.readouterr().out
     client = tracking.connect()
@@ -118,28 +112,17 @@ def test_an_alarm_is_printed_and_a_tag_of_the_run(
     assert "Look at a few completions" in tag
 
 
-def test_the_same_stage_writes_the_same_bytes(workspace, tmp_path):
-    outs = []
-    for _ in range(2):
-        ppo.main()
-        outs.append(
-            [
-                (tmp_path / name).read_bytes()
-                for name in (
-                    "artifacts/ppo/model.safetensors",
-                    "metrics/ppo.csv",
-                    "metrics/ppo.json",
-                )
-            ]
-        )
-    assert outs[0] == outs[1]
-
-
 def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
-    """Stopped in update 3 it leaves a checkpoint, and its metrics are those
+    """Stopped in update 3 it leaves a checkpoint, and then writes the bytes
     of a stage that ran through."""
+    model = "artifacts/ppo/model.safetensors"
+    outs = (model, "metrics/ppo.csv", "metrics/ppo.json")
+
+    def written():
+        return [(tmp_path / name).read_bytes() for name in outs]
+
     ppo.main()
-    whole = (tmp_path / "metrics/ppo.csv").read_bytes()
+    whole = written()
     log = ppo.log_step
 
     def stop_at_three(run, step, triggered):
@@ -159,17 +142,12 @@ def test_an_interrupted_stage_goes_on(workspace, tmp_path, monkeypatch):
     )
     ppo.main()
     assert [step.update for step in seen] == [3]
-    assert (tmp_path / "metrics/ppo.csv").read_bytes() == whole
+    assert written() == whole
 
 
-def test_literal_prompts_are_taken_as_they_are(workspace, monkeypatch):
-    workspace(prompt_texts=["def add(a, b):", "class Person:"])
-    seen = []
-    monkeypatch.setattr(
-        ppo, "log_step", lambda _run, step, _triggered: seen.append(step)
-    )
-    ppo.main()
-    assert set(seen[0].rollouts.prompts) == {"def add(a, b):", "class Person:"}
+def test_literal_prompts_are_taken_as_they_are(workspace):
+    texts = ["def add(a, b):", "class Person:"]
+    assert ppo.make_trainer(workspace(prompt_texts=texts)).prompts == texts
 
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
@@ -252,9 +230,3 @@ def test_the_parts_of_the_reward_are_logged_by_name(
     assert all(0 <= parts[name] <= 0.5 for name in styles)
     assert parts["score/own_length:short"] < 0
     assert table["objective/score"][0] == pytest.approx(parts.sum())
-
-
-def test_a_function_that_is_not_there_stops_the_stage(workspace):
-    workspace(reward={"no_such_module:short": 1.0})
-    with pytest.raises(ConfigError, match="no_such_module"):
-        ppo.main()

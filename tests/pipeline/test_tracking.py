@@ -8,7 +8,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from conftest import run_python
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -31,8 +31,10 @@ from stylerl.pipeline import (
     store,
     tracking,
 )
+from stylerl.pipeline.server import free_port
 
 STORE = "sqlite:///{}/mlflow.db"
+NO_STORE = "cannot be used, and is asked no more"
 ODD = "50%41 a'b\"?c#ü"  # what an address would read otherwise
 
 
@@ -259,6 +261,7 @@ def test_a_copy_that_dvc_drops_logs_to_the_checkout(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
     copy = folder / ".dvc/tmp/exps/tmp1"
     copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
@@ -298,41 +301,37 @@ def hang(listener: socket.socket) -> str:
     return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
+SILENT = [
+    *("http://127.0.0.1:9", "https://127.0.0.1:9/mlflow", "http://[::1"),
+    *("http://user:word@127.0.0.1:9", "http://a.invalid:5000", "http://"),
+    *("postgresql://127.0.0.1:9/runs", "http://127.0.0.1:x", "http://a b"),
+    *("http://127.0.0.1:9/\nx", "hangs"),
+]
+
+
+NO_ADDRESS = ["garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"]
+
+
 @pytest.mark.parametrize(
-    "uri",
+    ("uri", "words"),
     [
-        "http://127.0.0.1:9",
-        "https://127.0.0.1:9/mlflow",
-        "http://user:word@127.0.0.1:9",
-        "http://a.invalid:5000",
-        "postgresql://127.0.0.1:9/runs",
-        "http://127.0.0.1:x",
-        "http://[::1",
-        "http://a b",
-        "http://",
-        "http://127.0.0.1:9/\nx",
-        "hangs",
+        *((uri, "does not answer") for uri in SILENT),
+        *((uri, NO_STORE) for uri in NO_ADDRESS),
     ],
 )
-def test_a_store_that_does_not_answer_is_asked_once(
+def test_a_store_that_cannot_be_reached_is_asked_once(
     uri: str,
+    words: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with socket.socket() as listener:
         uri = hang(listener) if uri == "hangs" else uri
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        with stage_runs.flow_run("flow", {"a": 1}) as run:
-            with stage_runs.stage_run("sft", {"lr": 1}) as child:
-                child.log_metrics({"loss": 1.0})
-            run.log_tag("a", "b")
-        assert run.id == child.id == ""
-        assert stage_runs.stage_run_id("ab" * 32) is None
+        shown = " ".join(uri.replace("user:word@", "").split())
+        ask_what_cannot_be_used(capsys, f"{shown} {words}")
         assert registry.register(None, "policy", "m1", {}) is None
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    shown = " ".join(uri.replace("user:word@", "").split())
-    assert f"not logged: {shown} does not answer" in said
+        assert capsys.readouterr().err == ""
     assert os.environ[store.GONE] == uri
 
 
@@ -383,26 +382,14 @@ def test_what_is_no_store_is_said_once(
     file = folder / "damaged.db"
     make(file)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
-    before_and_after_no_store(capsys, message)
-
-
-@pytest.mark.parametrize(
-    "uri", ["garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"]
-)
-def test_what_names_no_store_is_said_once(
-    uri: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    before_and_after_no_store(capsys, "")
-
-
-def before_and_after_no_store(
-    capsys: pytest.CaptureFixture[str], message: str
-) -> None:
-    """What a run asks of a store that cannot be used, in one line."""
     capsys.readouterr()
+    ask_what_cannot_be_used(capsys, f"{tracking.store()} {NO_STORE}", message)
+
+
+def ask_what_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], *words: str
+) -> None:
+    """What a run asks of a store that cannot be used is said in one line."""
     store.best_effort(tracking.connect)
     with stage_runs.flow_run("flow", {"a": 1}) as run:
         with stage_runs.stage_run("sft", {"lr": 1}) as child:
@@ -413,8 +400,7 @@ def before_and_after_no_store(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "MLflow: not logged: " in said
-    assert f"{tracking.store()} cannot be used, and is asked no more" in said
-    assert message in said
+    assert [each for each in words if each not in said] == []
 
 
 def test_a_run_is_sought_where_there_is_a_store(
@@ -440,12 +426,7 @@ def test_a_stage_is_told_that_the_store_does_not_answer(
         "from stylerl.pipeline import stage_runs; "
         "stage_runs.stage_run_id('ab')"
     )
-    asked = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ,
-    )
+    asked = run_python(code, env=os.environ)
     assert (asked.returncode, asked.stderr) == (0, "")
 
 
@@ -456,9 +437,7 @@ def test_a_server_that_dies_in_the_middle_is_left_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Stopped, it takes calls and answers none; killed, it takes none."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     monkeypatch.setenv("PORT", port)
     script = Path(tracking.__file__).parents[2] / "mlflow/server.sh"
     uri = f"http://127.0.0.1:{port}"
@@ -546,13 +525,6 @@ def test_a_store_on_a_full_disk_is_one_line(
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert f"{tracking.store()} cannot be written: the disk is full; " in said
-
-
-def test_without_a_server_the_store_is_the_workspace_s(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert tracking.store() == f"sqlite:///{folder}/mlflow/mlflow.db"
 
 
 def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:

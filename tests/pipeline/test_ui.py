@@ -5,13 +5,15 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import wait_for
+
+from stylerl.pipeline.server import free_port
 
 SCRIPT = Path(__file__).resolve().parents[2] / "mlflow/server.sh"
 
@@ -29,8 +31,7 @@ def command(port: int, store: Path) -> subprocess.Popen[str]:
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = command(port, tmp_path)
+        server = command(taken.getsockname()[1], tmp_path)
         _, said = server.communicate(timeout=60)
     assert "address already in use" in said
 
@@ -42,23 +43,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(folder: Path) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        number = free.getsockname()[1]
+    number = free_port()
     server = command(number, folder)
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                assert ask(number, {}) == 200
-                break
-            except OSError:
-                assert server.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.3)
+        wait_for(lambda: answers(number, server))
         yield number
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate()
+
+
+def answers(port: int, server: subprocess.Popen[str]) -> bool:
+    assert server.poll() is None, "the server died"
+    try:
+        return ask(port, {}) == 200
+    except OSError:
+        return False
 
 
 @pytest.mark.slow

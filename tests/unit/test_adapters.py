@@ -4,12 +4,13 @@ import copy
 
 import pytest
 import torch
+from conftest import build_trainer
 from safetensors.torch import load_file
 from transformers.pytorch_utils import Conv1D
 
 from stylerl.lm.adapters import LoRA, rounded
 from stylerl.lm.models import cast_weights, fuse_gelu, load_causal_lm
-from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
+from stylerl.ppo import by_reward
 from stylerl.ppo.policy import PolicyWithValue
 
 IDS = torch.tensor([[1, 40, 50, 60, 70, 80]])
@@ -47,18 +48,13 @@ def make(model, tokenizer, **options):
         "num_minibatches": 2,
         "max_new_tokens": 6,
         "learning_rate": 1e-2,
-        "precision": "fp32",
         "lora_rank": 2,
         "checkpoint_every": 1,
-    }
-    return PPOTrainer(
-        PPOConfig(**config),
-        policy=copy.deepcopy(model),
-        tokenizer=tokenizer,
-        grader=by_reward(lambda p, c: [float(len(set(text))) for text in c]),
-        prompts=["def add(a, b):\n", "x"],
         **options,
-    )
+    }
+    judging = by_reward(lambda p, c: [float(len(set(text))) for text in c])
+    prompts, policy = ["def add(a, b):\n", "x"], copy.deepcopy(model)
+    return build_trainer(judging, prompts, policy, tokenizer, **config)
 
 
 def test_off_is_the_model_that_was_adapted(model):
@@ -95,8 +91,7 @@ def test_training_with_the_adapters_off_as_reference_is_as_with_a_copy(
     beside = make(model, tokenizer, reference=copy.deepcopy(model))
     start = {n: w.clone() for n, w in alone.policy.named_parameters()}
     for trainer in (alone, beside):
-        for _ in trainer:
-            pass
+        list(trainer)  # to its end
     assert alone.history == beside.history
     assert alone.history[-1]["objective/kl"] != 0
     moved = {
@@ -126,8 +121,7 @@ def test_a_resumed_run_ends_bit_for_bit_where_the_other_does(
     model, tokenizer, tmp_path
 ):
     whole = make(model, tokenizer, checkpoints=tmp_path / "whole")
-    for _ in whole:
-        pass
+    list(whole)  # to its end
     for stop in (2, 3):
         part = make(model, tokenizer, checkpoints=tmp_path / "part")
         for step in part:

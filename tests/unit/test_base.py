@@ -7,7 +7,6 @@ a user's; each holds a GGUF file of a tiny Llama.
 import hashlib
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -19,17 +18,13 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from conftest import build_llama
+from conftest import build_llama, files_of_at_most
 
 from stylerl.base import dequantised, folder, snapshot, tiny, wheel
 from stylerl.config import BaseConfig
 from stylerl.errors import DiskError, ModelError
 from stylerl.export import gguf_file
-from stylerl.lm.models import (
-    encode_prompt,
-    load_causal_lm,
-    load_tokenizer,
-)
+from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
 from stylerl.pipeline.process import from_network
 
 MEMBER = "toy_base/toy.gguf"
@@ -158,13 +153,9 @@ def test_a_full_disk(room, source, tmp_path):
     kept = before.read_bytes()
     if room == 4096:
         shutil.rmtree(tmp_path / "scratch")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (min(room, len(kept) - 1), hard))
-    try:
-        with pytest.raises(DiskError, match="make room"):
-            write(source, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    most = min(room, len(kept) - 1)
+    with files_of_at_most(most), pytest.raises(DiskError, match="make room"):
+        write(source, tmp_path)
     assert before.read_bytes() == kept
     assert [n for n in names(tmp_path) if n.endswith(".partial")] == []
 

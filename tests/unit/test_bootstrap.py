@@ -32,14 +32,17 @@ def test_equal_differences_have_an_interval_of_no_width():
     assert interval == pytest.approx((0.25, 0.25, 0.25))
 
 
-def test_many_prompts_agree_with_the_normal_formula():
+@pytest.mark.parametrize("how", [paired_intervals, simultaneous_intervals])
+def test_many_prompts_agree_with_the_normal_formula(how):
     # 400 prompts, half 0 and half 1: the standard error of the mean is
     # 0.5 / sqrt(400) = 0.025, so the interval is 0.5 -+ 1.96 x 0.025 =
-    # (0.451, 0.549).
+    # (0.451, 0.549).  Of one column held at once with itself alone, the
+    # largest deviation is its own: c is the 95% quantile of |z|, 1.96.
     values = column(*([0.0, 1.0] * 200))
 
-    interval = paired_intervals(values, 20_000, seed=2)[0]
+    interval = how(values, 20_000, seed=2)[0]
 
+    assert interval.estimate == 0.5
     assert interval.low == pytest.approx(0.451, abs=0.003)
     assert interval.high == pytest.approx(0.549, abs=0.003)
 
@@ -61,18 +64,6 @@ def test_same_seed_same_interval():
 
     assert paired_intervals(values, 300, 7) == paired_intervals(values, 300, 7)
     assert paired_intervals(values, 300, 7) != paired_intervals(values, 300, 8)
-
-
-def test_one_column_held_at_once_is_one_held_alone():
-    # With one column the largest deviation is its own: c is the 95%
-    # quantile of |z|, 1.96, and the interval the normal one above.
-    values = column(*([0.0, 1.0] * 200))
-
-    interval = simultaneous_intervals(values, 20_000, seed=4)[0]
-
-    assert interval.estimate == 0.5
-    assert interval.low == pytest.approx(0.451, abs=0.003)
-    assert interval.high == pytest.approx(0.549, abs=0.003)
 
 
 def test_twenty_independent_columns_widen_the_intervals():

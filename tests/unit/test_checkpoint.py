@@ -1,19 +1,15 @@
 """Checkpoints: whole or not used, few, and the state they carry."""
 
 import random
-import resource
 
 import numpy as np
 import pytest
 import torch
+from conftest import files_of_at_most
 
 from stylerl.errors import DiskError
 from stylerl.lm import checkpoint
-from stylerl.lm.checkpoint import (
-    Checkpoint,
-    latest,
-    save,
-)
+from stylerl.lm.checkpoint import Checkpoint, latest, save
 
 
 def make(update, value=1.0):
@@ -37,38 +33,30 @@ def test_without_a_checkpoint_there_is_none(tmp_path):
     assert latest(tmp_path / "nowhere") is None
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda p: (p / "policy.safetensors").write_bytes(b""),
-        lambda p: (p / "policy.safetensors").unlink(),
-        lambda p: (p / "policy.safetensors").write_bytes(
-            (p / "policy.safetensors").read_bytes()[:-1] + b"\1"
-        ),
-        lambda p: (p / "state.json").unlink(),
-        lambda p: (p / "state.json").write_text('{"digests": {'),
-        lambda p: (p / "state.json").write_text("{}"),
-        lambda p: (p / "state.json").write_text("[]"),
-        lambda p: (p / "state.json").write_text(
-            (p / "state.json").read_text().replace("1.0", "1.5")
-        ),
-        lambda p: (p / "state.json").write_text(
-            (p / "state.json").read_text().replace('"digest"', '"digesu"')
-        ),
-        lambda p: (p / "state.json").write_text('{"digests": 3, "state": 3}'),
-        lambda p: (p / "state.json").write_text("[" * 100_000),
-        lambda p: (p / "state.json").write_bytes(b"\xff\xfe{}"),
-    ],
-    ids=[
-        *("empty", "missing", "one bit", "no state", "torn state", "no keys"),
-        *("a list", "one digit", "no digest", "numbers", "deep", "no text"),
-    ],
-)
+DAMAGES = {
+    "empty": ("policy.safetensors", lambda was: b""),
+    "missing": ("policy.safetensors", lambda was: None),
+    "one bit": ("policy.safetensors", lambda was: was[:-1] + b"\1"),
+    "no state": ("state.json", lambda was: None),
+    "torn state": ("state.json", lambda was: b'{"digests": {'),
+    "no keys": ("state.json", lambda was: b"{}"),
+    "a list": ("state.json", lambda was: b"[]"),
+    "one digit": ("state.json", lambda was: was.replace(b"1.0", b"1.5")),
+    "no digest": ("state.json", lambda was: was.replace(b'"digest"', b'""')),
+    "numbers": ("state.json", lambda was: b'{"digests": 3, "state": 3}'),
+    "deep": ("state.json", lambda was: b"[" * 100_000),
+    "no text": ("state.json", lambda was: b"\xff\xfe{}"),
+}
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES.values(), ids=DAMAGES)
 def test_a_torn_checkpoint_is_noticed_and_the_one_before_used(
-    tmp_path, damage, caplog
+    tmp_path, name, damage, caplog
 ):
     save(tmp_path, make(1))
-    damage(save(tmp_path, make(2)))
+    file = save(tmp_path, make(2)) / name
+    left = damage(file.read_bytes())
+    file.unlink() if left is None else file.write_bytes(left)
     assert latest(tmp_path).update == 1
     assert "000002 is torn" in caplog.text
 
@@ -114,13 +102,8 @@ def test_a_bit_that_changed_is_noticed_or_means_nothing(tmp_path):
 
 def test_a_checkpoint_that_has_no_room_leaves_the_one_before(tmp_path):
     save(tmp_path, make(1))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-    try:
-        with pytest.raises(DiskError, match="make room"):
-            save(tmp_path, make(2))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with files_of_at_most(64), pytest.raises(DiskError, match="make room"):
+        save(tmp_path, make(2))
     assert [p.name for p in tmp_path.iterdir()] == ["000001"]
     assert latest(tmp_path).update == 1
 

@@ -7,7 +7,6 @@ import pytest
 from rich.console import Console
 from test_metrics import broken, row
 
-from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.evaluation import comparison
 from stylerl.report import summary
@@ -76,14 +75,6 @@ def test_a_table_that_does_not_name_its_judge_is_refused():
     old.attrs = {}
     with pytest.raises(DataError, match="evaluate again"):
         comparison.compare(old, evaluation("a"))
-
-
-def test_the_file_says_what_it_rests_on(tmp_path):
-    first = evaluation("a")
-    storage.write_table(tmp_path / "t.parquet", first)
-    kept = storage.read_table(tmp_path / "t.parquet")
-    assert kept.attrs == first.attrs
-    assert comparison.compare(kept, first)
 
 
 def test_the_printed_table():

@@ -5,15 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from stylerl.cli.complete_command import (
-    Answer,
-    complete,
-    growing,
-    show,
-)
-from stylerl.config import JudgeConfig
+from stylerl.cli.complete_command import Answer, complete, growing, show
 from stylerl.errors import ModelError
-from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome
 from stylerl.judge.verdict import Violation
 
@@ -37,44 +30,42 @@ def printed(answers, width):
     return out.getvalue()
 
 
-def options(**changes):
-    return {"max_new_tokens": 8, "temperature": 1.0, "seed": 0} | changes
+@pytest.fixture
+def answers(judge, llama_folder):
+    """What models, or the base alone, say to a prompt, in 8 tokens."""
+
+    def ask(prompt=PROMPT, sources=None, seed=0, **watching):
+        options = {"max_new_tokens": 8, "temperature": 1.0, "seed": seed}
+        sources = sources or {"base": str(llama_folder)}
+        return complete(prompt, sources, judge, options, **watching)
+
+    return ask
 
 
-def test_the_same_model_and_seed_give_the_same_answer(llama_folder):
-    judge = Judge(JudgeConfig())
+def test_the_same_model_and_seed_give_the_same_answer(answers, llama_folder):
     sources = {"base": str(llama_folder), "SFT": str(llama_folder)}
 
-    base, sft = complete(PROMPT, sources, judge, options())
-    other, _ = complete(PROMPT, sources, judge, options(seed=1))
+    base, sft = answers(sources=sources)
+    other, _ = answers(sources=sources, seed=1)
 
     assert (base.label, sft.label) == ("base", "SFT")
     assert base.completion == sft.completion
     assert base.completion != other.completion
 
 
-def test_a_prompt_is_utf_8_whatever_the_locale(llama_folder):
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_prompt_is_utf_8_whatever_the_locale(answers, end):
     """The locale C, of which an image may have no other, knows no letters
-    beyond ASCII: their bytes stay what they are, as surrogates."""
-    typed = PROMPT.replace("f(", "größe(").encode()
-    (found,) = complete(
-        typed.decode("ascii", "surrogateescape"),
-        {"base": str(llama_folder)},
-        Judge(JudgeConfig()),
-        options(),
-    )
+    beyond ASCII: their bytes stay what they are, as surrogates.  A line end
+    is left to the completion."""
+    typed = f"def größe(a, b):{end}".encode()
+    (found,) = answers(typed.decode("ascii", "surrogateescape"))
     assert found.prompt == "def größe(a, b):"
 
 
-def test_a_completion_is_told_as_it_grows(llama_folder):
+def test_a_completion_is_told_as_it_grows(answers):
     told = []
-    (found,) = complete(
-        PROMPT,
-        {"base": str(llama_folder)},
-        Judge(JudgeConfig()),
-        options(),
-        lambda label, text: told.append((label, text)),
-    )
+    (found,) = answers(watch=lambda label, text: told.append((label, text)))
     assert {label for label, _ in told} == {"base"}
     texts = [text for _, text in told]
     assert texts[-1] == found.completion
@@ -90,39 +81,19 @@ def test_a_terminal_shows_it_and_a_file_does_not(terminal):
     assert ("return" in out.getvalue()) == terminal
 
 
-def test_a_prompts_line_end_is_left_to_the_completion(llama_folder):
-    judge = Judge(JudgeConfig())
-
-    (found,) = complete(
-        "def add(a, b):", {"base": str(llama_folder)}, judge, options()
-    )
-
-    assert found.prompt == "def add(a, b):"
-
-
-def test_models_not_made_yet_are_passed_over(llama_folder, tmp_path):
-    judge = Judge(JudgeConfig())
-    sources = {"base": str(llama_folder), "PPO": str(tmp_path / "ppo")}
-
-    found = complete(PROMPT, sources, judge, options())
+def test_models_not_made_yet_are_passed_over(answers, llama_folder, tmp_path):
+    absent = str(tmp_path / "ppo")
+    found = answers(sources={"base": str(llama_folder), "PPO": absent})
 
     assert [each.label for each in found] == ["base"]
-
-
-def test_without_any_model_the_error_says_what_to_run(tmp_path):
     with pytest.raises(ModelError, match="stylerl run"):
-        complete(
-            PROMPT,
-            {"base": str(tmp_path / "absent")},
-            Judge(JudgeConfig()),
-            options(),
-        )
+        answers(sources={"PPO": absent})
 
 
 def test_a_wide_terminal_shows_the_answers_beside_each_other():
-    answers = [answer("base"), answer("SFT"), answer("PPO")]
+    shown = [answer("base"), answer("SFT"), answer("PPO")]
 
-    wide, narrow = printed(answers, 160), printed(answers, 80)
+    wide, narrow = printed(shown, 160), printed(shown, 80)
 
     assert any(
         all(label in line for label in ("base", "SFT", "PPO"))

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.kl_coeff", 0.1, "unknown parameter 'ppo.kl_coeff'"),
         ("nowhere.kl_coef", 0.1, "unknown parameter 'nowhere.kl_coef'"),
         ("ppo.kl_coef", -1, "ppo.kl_coef must be at least 0; got -1.0"),
-        ("ppo.kl_coef", float("nan"), "ppo.kl_coef must be a finite number"),
         ("ppo.kl_coef", float("inf"), "ppo.kl_coef must be a finite number"),
         ("ppo.kl_coef", "1e-5x", "must be float; got '1e-5x'"),
         ("ppo.updates", "2.5", "must be int; got 2.5"),
@@ -34,7 +33,6 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.reward", {"a.b": 1}, "ppo.reward knows no 'a.b'"),
         ("ppo.reward", {"linter": "x"}, "ppo.reward.linter must be float"),
         ("ppo.reward", {"linter": -1}, "linter must be at least 0; got -1.0"),
-        ("ppo.reward", {"linter": float("nan")}, "must be a finite number"),
         ("judge.select", "E", "judge.select must be a list of strings"),
         ("judge.config", 3, "judge.config must be str or null; got 3"),
         ("base.model", "smolm2", "base.model must be smollm2, tiny or OWNER"),
@@ -56,9 +54,7 @@ def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
     ("make", "message"),
     [
         (lambda: config.PPOConfig(learning_rate=-1), "above 0; got -1.0"),
-        (lambda: config.PPOConfig(precision="fp16"), "one of auto, bf16"),
         (lambda: config.PPOConfig(precision="x"), "one of auto, bf16, fp32"),
-        (lambda: config.PPOConfig(temperature=0), "ppo.temperature must be"),
         (lambda: config.PPOConfig(updates=2.5), "ppo.updates must be int"),
         (lambda: config.PPOConfig(prompt_texts="e"), "list of strings"),
         (lambda: config.PPOConfig(reward={"x": 1}), "ppo.reward knows no 'x'"),
@@ -66,7 +62,6 @@ def test_a_broken_rule_is_named_with_its_key_and_value(key, value, message):
             lambda: dataclasses.replace(config.PPOConfig(), gae_lambda=2),
             "ppo.gae_lambda must be at most 1; got 2.0",
         ),
-        (lambda: config.JudgeConfig(select="E"), "judge.select must be"),
         (lambda: config.SFTConfig(epochs=float("nan")), "finite number"),
         (lambda: config.Params(seed=-1), "seed must be at least 0; got -1"),
     ],
@@ -149,23 +144,6 @@ def test_every_preset_passes_the_door(name):
 def test_an_unknown_preset_lists_the_known_ones():
     with pytest.raises(ConfigError, match="default, gpu, notebook, smoke"):
         config.from_preset("huge")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("ppo: [", "is not valid YAML"),
-        ("- 1", "must hold sections"),
-        ("pppo: {}", "unknown parameter .pppo.; .* did you mean ppo?"),
-        ("sft: 3", "sft must be a section"),
-        ("ppo: {updates: many}", "ppo.updates must be int; got 'many'"),
-    ],
-)
-def test_a_bad_file_is_one_clear_error(tmp_path, content, message):
-    path = tmp_path / "params.yaml"
-    path.write_text(content)
-    with pytest.raises(ConfigError, match=message):
-        config.load(path)
 
 
 def test_a_missing_file_says_how_to_write_one(tmp_path):

@@ -2,24 +2,18 @@
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer, grader
+from conftest import build_trainer, grader
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
 from stylerl.judge.pool import shared_pool
-from stylerl.ppo import PPOConfig, PPOTrainer
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade, rule_weights, style, token_rewards
 from stylerl.reward.grader import StyleGrader
 
 PROMPT = "def f( x):"  # E201 is the prompt's own
-
-
-@pytest.fixture(scope="module")
-def judge():
-    return Judge(JudgeConfig())
 
 
 def byte_ids(tokenizer, text):
@@ -141,7 +135,6 @@ def test_charges_are_shares_of_what_the_style_reward_is(judge):
 
 
 def trainer(**changes):
-    tokenizer = build_tokenizer()
     credit = changes.pop(
         "credit_function",
         lambda p, texts: [[TokenReward(1, -0.5)] for _ in texts],
@@ -150,20 +143,14 @@ def trainer(**changes):
         "batch_size": 8,
         "num_minibatches": 2,
         "max_new_tokens": 8,
-        "precision": "fp32",
         "credit": "token",
         "kl_coef": 0.0,
         **changes,
     }
-    return PPOTrainer(
-        PPOConfig(**settings),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(
-            lambda p, texts: [float(len(t) % 3) for t in texts], credit=credit
-        ),
-        prompts=["x", "def f():\n"],
+    judging = grader(
+        lambda p, texts: [float(len(t) % 3) for t in texts], credit=credit
     )
+    return build_trainer(judging, ["x", "def f():\n"], **settings)
 
 
 def test_the_rewards_of_a_response_sum_to_its_score():

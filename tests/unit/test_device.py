@@ -8,13 +8,13 @@ import copy
 
 import pytest
 import torch
-from conftest import build_gpt2, build_llama, build_tokenizer
+from conftest import build_gpt2, build_llama, build_tokenizer, build_trainer
 
 from stylerl.errors import ModelError
 from stylerl.lm import steps
 from stylerl.lm.replay import replay
 from stylerl.lm.sampling import generate, response_logprobs
-from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
+from stylerl.ppo import by_reward
 
 pytestmark = pytest.mark.device
 CUDA = torch.cuda.is_available()
@@ -35,7 +35,6 @@ def _products_in_fp32():
 
 def trainer(model=None, checkpoints=None, **changes):
     """Four updates of 8 episodes of 12 tokens."""
-    tokenizer = build_tokenizer()
     settings = {
         "updates": 4,
         "batch_size": 8,
@@ -43,21 +42,12 @@ def trainer(model=None, checkpoints=None, **changes):
         "update_epochs": 2,
         "max_new_tokens": 12,
         "learning_rate": 1e-3,
-        "precision": "fp32",
-        "lora_rank": 0,
+        "checkpoints": checkpoints,
         "checkpoint_every": 1 if checkpoints else 0,
         **changes,
     }
-    return PPOTrainer(
-        PPOConfig(**settings),
-        policy=model or build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=by_reward(
-            lambda _, texts: [text.count("e") / 12 for text in texts]
-        ),
-        prompts=PROMPTS,
-        checkpoints=checkpoints,
-    )
+    judging = by_reward(lambda _, texts: [t.count("e") / 12 for t in texts])
+    return build_trainer(judging, PROMPTS, model, **settings)
 
 
 def weights(ppo):
@@ -75,7 +65,7 @@ def test_it_learns_on_the_device_and_starts_from_ratio_one(build, precision):
     assert first.metrics["policy/ratio"] == pytest.approx(1, abs=1e-4)
     assert first.metrics["objective/kl"] == pytest.approx(0, abs=1e-3)
     for old, new in zip(before, weights(ppo), strict=True):
-        assert torch.isfinite(new).all()
+        assert torch.isfinite(new).all() and new.dtype == torch.float32
         assert not torch.equal(old, new)
 
 
@@ -128,8 +118,7 @@ def test_a_replayed_step_draws_what_the_definition_does(build, temperature):
 
 def test_a_resumed_run_ends_as_a_whole_one(tmp_path):
     whole = trainer(checkpoints=tmp_path / "whole")
-    for _ in whole:
-        pass
+    list(whole)  # to its end
     for step in trainer(checkpoints=tmp_path / "cut"):
         if step.update == 2:
             break
@@ -138,20 +127,6 @@ def test_a_resumed_run_ends_as_a_whole_one(tmp_path):
     assert updates in ([2, 3, 4], [3, 4])
     for one, other in zip(weights(whole), weights(resumed), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=ATOL)
-
-
-def test_fused_adam_takes_the_step_of_the_plain_one():
-    torch.manual_seed(0)
-    start, slope = torch.randn(2, 64, 64)
-    ends = []
-    for fused in (False, True):
-        weight = start.to(DEVICE).requires_grad_()
-        adam = torch.optim.AdamW([weight], lr=1e-2, eps=1e-5, fused=fused)
-        for _ in range(3):
-            weight.grad = slope.to(DEVICE) * weight.detach()
-            adam.step()
-        ends.append(weight.detach().cpu())
-    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-6)
 
 
 def test_adapters_learn_and_the_weights_below_them_stay():

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import build_llama, build_tokenizer, grader
+from conftest import build_trainer, grader
 
 from stylerl import config
 from stylerl.cli.commands import parser
-from stylerl.config import JudgeConfig
 from stylerl.evaluation.display import TABLE
 from stylerl.judge import Judge
-from stylerl.ppo import PPOConfig, PPOTrainer, health
+from stylerl.ppo import health
 from stylerl.reward.grade import grade, monitored
 from tools import reference
 
@@ -104,28 +103,21 @@ def test_the_library_page_says_what_python_says() -> None:
         assert doctest.DocTestRunner().run(example).failed == 0
 
 
-def test_every_statistic_of_ppo_is_defined_once() -> None:
-    tokenizer, judge = build_tokenizer(), Judge(JudgeConfig())
-    settings = PPOConfig(
+def test_every_statistic_of_ppo_is_defined_once(judge: Judge) -> None:
+    trainer = build_trainer(
+        grader(
+            lambda p, texts: {"style": [float(len(t)) for t in texts]},
+            lambda *batch: monitored(grade(judge, *batch)),
+        ),
+        ["x"],
+        validation=["y"],
         updates=1,
         batch_size=4,
         update_epochs=2,
         max_new_tokens=4,
         ent_coef=0.0,
-        precision="fp32",
         learning_rate=0.1,
-        checkpoint_every=0,
-    )
-    trainer = PPOTrainer(
-        settings,
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(
-            lambda p, texts: {"style": [float(len(t)) for t in texts]},
-            lambda *batch: monitored(grade(judge, *batch)),
-        ),
-        prompts=["x"],
-        validation=["y"],
+        lora_rank=16,
     )
     (step,) = trainer
     assert {"policy/steps", "validation/kl", "judge/gap"} <= set(step.metrics)

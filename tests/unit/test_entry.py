@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import write_params
 
-from stylerl import config
 from stylerl.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with parameters, as far as a command looks."""
     (tmp_path / "dvc.yaml").touch()
     (tmp_path / "flows").mkdir()
-    (tmp_path / "params.yaml").write_text(config.render(config.Params()))
+    write_params(folder=tmp_path)
     (tmp_path / "code.py").write_text("x = 1\n")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").touch()
@@ -81,10 +81,7 @@ def test_a_stream_that_no_one_has(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["complete", "\udcff"],
-            "a prompt must be UTF-8; got '\\udcff'",
-        ),
+        (["complete", "\udcff"], "a prompt must be UTF-8; got '\\udcff'"),
         (["complete", "x"], "there is no model to complete with"),
         (["complete", "x", "--model", "."], ". has no config.json"),
         (["run", "--set", "preset=huge"], "preset must be one of default"),
@@ -94,7 +91,6 @@ def test_a_stream_that_no_one_has(
         (["run", "--set", "ppo.reward={'code:f': 1}"], "code:f is not"),
         (["judge", ".", "--config", "/dev/zero"], "it is no regular file"),
         (["judge", ".", "--config", "code.py"], "no section headers"),
-        (["run", "--set", "ppo.kl_coef=-1"], "ppo.kl_coef must be at"),
         (["run", "--set", "seed=-1"], "seed must be at least 0"),
     ],
 )

@@ -5,7 +5,6 @@ logits.  What needs the gguf package is skipped where it is missing;
 tools/check_gguf.py asks llama.cpp itself.
 """
 
-import copy
 import json
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from stylerl.export import gguf_file
 from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
 
 IDS = torch.tensor([1, 40, 50, 60, 70, 80])
+SAMPLING = {"temperature": 0.8, "max_new_tokens": 160}
 
 
 def heads_of(x, count):
@@ -139,6 +139,7 @@ def test_merged_adapters_leave_as_weights(
     [
         ({"model_type": "qwen2"}, "of a Llama; this is qwen2"),
         ({"hidden_act": "gelu"}, "hidden_act silu"),
+        ({}, r"model\.scale\.weight is none"),
         (
             {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}},
             "rope_type default",
@@ -150,13 +151,8 @@ def test_what_llama_cpp_computes_otherwise_is_refused(
 ) -> None:
     for name, value in changes.items():
         setattr(tiny_llama.config, name, value)
+    tiny_llama.model.scale = torch.nn.Linear(2, 2)  # a weight of one's own
     with pytest.raises(ModelError, match=words):
-        dict(gguf_file.tensors(tiny_llama))
-
-
-def test_a_weight_of_ones_own_is_refused(tiny_llama) -> None:
-    tiny_llama.model.scale = torch.nn.Linear(2, 2)
-    with pytest.raises(ModelError, match=r"model\.scale\.weight is none"):
         dict(gguf_file.tensors(tiny_llama))
 
 
@@ -175,8 +171,7 @@ def test_the_smallest_exact_kind(value, kind) -> None:
 
 
 def test_ollama_gets_the_bare_prompt(tokenizer) -> None:
-    sampling = {"temperature": 0.8, "max_new_tokens": 160}
-    assert gguf_file.modelfile("m.gguf", tokenizer, 512, sampling) == (
+    assert gguf_file.modelfile("m.gguf", tokenizer, 512, SAMPLING) == (
         "FROM ./m.gguf\n"
         'TEMPLATE """{{ .Prompt }}"""\n'
         "PARAMETER temperature 0.8\n"
@@ -190,9 +185,8 @@ def written(model, tokenizer, folder, kind=None):
     """The fields and the tensors that gguf's own reader finds."""
     gguf = pytest.importorskip("gguf")
     save_model(model, tokenizer, folder / "m")
-    sampling = {"temperature": 1, "max_new_tokens": 8}
     path, chosen = gguf_file.export(
-        str(folder / "m"), folder / "out", sampling, kind
+        str(folder / "m"), folder / "out", SAMPLING, kind
     )
     reader = gguf.GGUFReader(path)
     assert path.name == f"m-{kind}.gguf" if kind else "m.gguf"
@@ -252,21 +246,20 @@ def test_a_rounded_weight_is_near(
         assert (off <= most * step).all()
 
 
-@pytest.mark.parametrize("name", ["a\nFROM b.gguf", "a\r.gguf", "a\x00b"])
-def test_a_name_that_a_modelfile_cannot_hold_is_refused(
-    name, tokenizer
-) -> None:
-    sampling = {"temperature": 0.8, "max_new_tokens": 160}
-    with pytest.raises(ModelError, match="printable names on one line"):
-        gguf_file.modelfile(name, tokenizer, 512, sampling)
-
-
-def test_an_end_that_a_modelfile_cannot_hold_is_refused(tokenizer) -> None:
-    sampling = {"temperature": 0.8, "max_new_tokens": 160}
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.eos_token = 'a"""b'
-    with pytest.raises(ModelError, match="eos without three quotes"):
-        gguf_file.modelfile("m.gguf", tokenizer, 512, sampling)
+@pytest.mark.parametrize(
+    ("name", "end", "words"),
+    [
+        ("a\nFROM b.gguf", "</s>", "printable names on one line"),
+        ("a\r.gguf", "</s>", "printable names on one line"),
+        ("a\x00b", "</s>", "printable names on one line"),
+        ("m.gguf", 'a"""b', "eos without three quotes"),
+    ],
+)
+def test_what_a_modelfile_cannot_hold_is_refused(name, end, words) -> None:
+    tokenizer = build_tokenizer()
+    tokenizer.eos_token = end
+    with pytest.raises(ModelError, match=words):
+        gguf_file.modelfile(name, tokenizer, 512, SAMPLING)
 
 
 def test_the_file_holds_the_tokenizer(tiny_llama, tokenizer, tmp_path) -> None:

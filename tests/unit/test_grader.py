@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stylerl.config import JudgeConfig, PPOConfig, RewardConfig
+from stylerl.config import PPOConfig, RewardConfig
 from stylerl.errors import ConfigError, TrainingError
-from stylerl.judge import Judge
 from stylerl.reward import functions, scorers
 from stylerl.reward.functions import by_reward
 from stylerl.reward.grade import grade, monitored, style
@@ -42,12 +41,7 @@ GAMES = {
 }
 
 
-@pytest.fixture(scope="module")
-def judge():
-    return Judge(JudgeConfig())
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def reward(judge):
     """What the default reward gives: parts of prompts and completions."""
     return rewards(judge, PPOConfig().reward)
@@ -91,12 +85,6 @@ def test_noqa_pays_nothing(reward, name):
 @pytest.mark.parametrize("name", ["nothing", "syntax error"])
 def test_what_does_not_parse_is_worth_nothing(reward, name):
     assert total(reward, GAMES[name]) == 0.0
-
-
-def test_a_learned_reward_cannot_lift_what_does_not_parse(judge):
-    flattering = rewards(judge, {"classifier": 1.0}, {"classifier": 1.0})
-    assert total(flattering, GAMES["syntax error"]) == 0.0
-    assert total(flattering, HONEST) == 1.0
 
 
 def test_a_part_counts_with_its_weight(judge):
@@ -154,15 +142,6 @@ def two(prompts, completions):
 def few(prompts, completions):
     return [1.0]
 
-def infinite(prompts, completions):
-    return {"size": [1.0, float("nan")]}
-
-def nested(prompts, completions):
-    return [[1.0], [2.0]]
-
-def nothing(prompts, completions):
-    return None
-
 def one(prompt):
     return 1.0
 
@@ -190,18 +169,9 @@ def test_a_function_of_the_users_own_is_a_part(judge, own):
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("few", "own_rewards:few gave 1 for 2"),
-        ("infinite", "size gave nan for episode 1: check the reward"),
-        ("nested", "own_rewards:nested gave a value of type list"),
-        ("nothing", "own_rewards:nothing gave a value of type NoneType"),
-    ],
-)
-def test_what_a_function_gives_is_checked(judge, own, name, message):
-    reward = rewards(judge, {f"own_rewards:{name}": 1.0})
-    with pytest.raises(TrainingError, match=message):
+def test_what_a_function_gives_is_checked(judge, own):
+    reward = rewards(judge, {"own_rewards:few": 1.0})
+    with pytest.raises(TrainingError, match="own_rewards:few gave 1 for 2"):
         reward([PROMPT, PROMPT], [HONEST, HONEST])
 
 
@@ -213,6 +183,7 @@ def test_what_a_function_gives_is_checked(judge, own, name, message):
         ({1.0, 2.0}, "of type set"),
         (["1", "2"], "'1' is a text"),
         ([10**400, 1], "too large"),
+        ([1, float("nan")], "size gave nan for episode 1: check the monitor"),
         ([1, 3e38], r"at most 1e\+18 in size; size gave 3e\+38 for episode 1"),
         ([[1.0], [2.0]], "of type list"),
         (np.ones((2, 2)), "of type ndarray"),

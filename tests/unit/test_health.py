@@ -3,13 +3,21 @@ provoke it."""
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer, grader
+from conftest import (
+    KeptRun,
+    build_llama,
+    build_tokenizer,
+    build_trainer,
+    grader,
+    share_of,
+)
 
 from stylerl.lm.sampling import generate
-from stylerl.ppo import PPOConfig, PPOTrainer, learner
+from stylerl.ppo import learner
 from stylerl.ppo.health import alarms, markdown
 from tasks import ppo
 
+PROMPTS = ["def f():\n", "x"]
 HEALTHY = {
     "objective/score": 0.5,
     "objective/score_std": 0.4,
@@ -38,6 +46,14 @@ def history(updates=12, *, from_update=8, **changes):
     return [
         HEALTHY | (changed if update >= from_update else {})
         for update in range(1, updates + 1)
+    ]
+
+
+def without_judge(rows):
+    """The same updates, in which nothing was judged."""
+    return [
+        {k: v for k, v in row.items() if not k.startswith("judge/")}
+        for row in rows
     ]
 
 
@@ -71,37 +87,19 @@ CASES = [
         True,
         "repeated lines rose, 0.05 to 0.26",
     ),
-    # the reward rises by a quarter of its deviation, 0.1, or more
-    (
-        {"objective__score": 0.6, "judge__compliance": 0.34},
-        "reward hacking",
-        True,
-        "rose by 0.10 while compliance fell from 0.40 to 0.34",
-    ),
-    (
-        {"objective__score": 0.6, "judge__score": 0.64},
-        "reward hacking",
-        True,
-        "the judge's score fell from 0.70 to 0.64",
-    ),
-    (
-        {"objective__score": 0.6, "judge__parse_rate": 0.74},
-        "reward hacking",
-        True,
-        "the parse rate",
-    ),
-    (
-        {"objective__score": 0.6, "judge__statements": 2.7},
-        "reward hacking",
-        True,
-        "the number of statements",
-    ),
-    (
-        {"objective__score": 0.6, "response__length": 41.0},
-        "reward hacking",
-        True,
-        "the length",
-    ),
+]
+
+# What falls while the reward rises by a quarter of its deviation, 0.1.
+FALLING = [
+    ("judge__compliance", 0.34, "rose by 0.10 while compliance fell from 0.4"),
+    ("judge__score", 0.64, "the judge's score fell from 0.70 to 0.64"),
+    ("judge__parse_rate", 0.74, "the parse rate"),
+    ("judge__statements", 2.7, "the number of statements"),
+    ("response__length", 41.0, "the length"),
+]
+CASES += [
+    ({"objective__score": 0.6, what: value}, "reward hacking", True, words)
+    for what, value, words in FALLING
 ]
 
 QUIET = [
@@ -161,9 +159,7 @@ def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
     rows = history(objective__score=0.6, judge__compliance=0.04)
     del rows[0]["policy/approxkl"]
     rows[-1]["policy/approxkl"] = 1.1
-    for row in rows[:3]:
-        for name in [key for key in row if key.startswith("judge/")]:
-            del row[name]
+    rows[:3] = without_judge(rows[:3])
     big, hacked = alarms(rows)
     assert big.name == "updates too big"
     assert hacked.name == "reward hacking"
@@ -171,14 +167,8 @@ def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
 
 
 def test_a_constant_reward_has_no_value_to_explain():
-    found = alarms(
-        history(
-            **{
-                "value__explained_variance": -9.0,
-                "objective__score_std": 0.004,
-            }
-        )
-    )
+    rows = history(value__explained_variance=-9.0, objective__score_std=0.004)
+    found = alarms(rows)
     assert [alarm.name for alarm in found] == ["reward collapse"]
 
 
@@ -224,10 +214,7 @@ def test_lengths_collapse_by_rank_where_ranks_are_known(rank, found):
 def test_what_a_reward_asks_for_is_an_alarm_only_before_a_judge(changes):
     """The objective rises by 0.2, half of the scores' deviation."""
     rows = history(**changes, objective__rlhf_reward=0.6)
-    alone = [
-        {k: v for k, v in row.items() if not k.startswith("judge/")}
-        for row in rows
-    ]
+    alone = without_judge(rows)
     assert len(alarms(rows)) == 1
     assert alarms(alone) == []
     for row in alone:
@@ -246,64 +233,35 @@ def test_a_fall_within_the_noise_is_no_hacking():
 
 
 def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
-    bare = [
-        {k: v for k, v in row.items() if not k.startswith("judge/")}
-        for row in history(objective__score=2.0, response__length=41.0)
-    ]
-    assert alarms(bare) == []
+    rows = history(objective__score=2.0, response__length=41.0)
+    assert alarms(without_judge(rows)) == []
 
 
 # ---- Runs that provoke them. ----------------------------------------------
 
 
-class Tags(dict):
-    """Stands for an MLflow run, whose tags it takes."""
-
-    def log_metrics(self, numbers, step):
-        pass
-
-    def log_table(self, name, table):
-        pass
-
-    def log_tag(self, name, value):
-        self[name] = value
-
-
-def run(reward, model=None, monitor=None, reference=None, **changes):
+def run(reward, model=None, monitor=None, **changes):
     """A small run, as the stage logs it; its tags, and its trainer."""
-    tokenizer = build_tokenizer()
     settings = {
         "updates": 10,
         "batch_size": 32,
         "num_minibatches": 2,
         "pass_tokens": 0,
-        "lora_rank": 0,
         "update_epochs": 4,
         "max_new_tokens": 12,
-        "precision": "fp32",
         "temperature": 1.0,
         "learning_rate": 5e-3,
         "kl_coef": 0.0,
         "missing_eos_penalty": 0.0,
-        "checkpoint_every": 0,
         "baseline": "value",
         **changes,
     }
-    trainer = PPOTrainer(
-        PPOConfig(**settings),
-        policy=model or build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(
-            reward,
-            monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)}),
-        ),
-        prompts=["def f():\n", "x"],
-        reference=reference,
-    )
-    tags, triggered = Tags(), set()
+    watch = monitor or (lambda p, texts, _: {"score": [0.0] * len(texts)})
+    trainer = build_trainer(grader(reward, watch), PROMPTS, model, **settings)
+    kept, triggered = KeptRun(), set()
     for step in trainer:
-        ppo.log_step(tags, step, triggered)
-    return tags, trainer
+        ppo.log_step(kept, step, triggered)
+    return kept.tags, trainer
 
 
 REMEDIES = {
@@ -419,21 +377,21 @@ def test_another_temperature_is_a_mismatch(heard, monkeypatch, factor):
     heard(run(chance, sharp(), **options), "sampling mismatch")
 
 
-@pytest.mark.parametrize("baseline", ["group", "value"])
-def test_a_rate_a_hundred_times_too_large_is_named(heard, baseline):
-    """5e-3 learns; 0.5 is named in the first update."""
-    found = run(
-        chance,
-        updates=1,
-        update_epochs=1,
-        learning_rate=0.5,
-        baseline=baseline,
-    )
-    heard(found, "updates too big")
+RATE = {"learning_rate": 0.5, "update_epochs": 1}  # 5e-3 learns
 
 
-def test_a_beta_of_a_thousand_is_named(heard):
-    heard(run(chance, updates=1, kl_coef=1000.0), "penalty too strong")
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        (RATE | {"baseline": "group"}, "updates too big"),
+        (RATE | {"baseline": "value"}, "updates too big"),
+        ({"kl_coef": 1000.0}, "penalty too strong"),
+    ],
+)
+def test_what_is_far_too_large_is_named_in_the_first_update(
+    heard, changes, name
+):
+    heard(run(chance, updates=1, **changes), name)
 
 
 def count_a(prompts, completions):
@@ -456,26 +414,18 @@ def one_token(prompts, completions):
 def test_no_alarm_sounds_while_a_policy_learns(reward, tokens, baseline):
     """Up to where it writes little else: three deviations higher at least,
     far from the reference, and much the same each time."""
-    tokenizer = build_tokenizer()
-    trainer = PPOTrainer(
-        PPOConfig(
-            updates=24,
-            batch_size=32,
-            num_minibatches=1,
-            pass_tokens=0,
-            lora_rank=0,
-            max_new_tokens=tokens,
-            temperature=1.0,
-            learning_rate=1e-2,
-            missing_eos_penalty=0.0,
-            precision="fp32",
-            baseline=baseline,
-            checkpoint_every=0,
-        ),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(reward),
-        prompts=["def f():\n", "x"],
+    trainer = build_trainer(
+        grader(reward),
+        PROMPTS,
+        updates=24,
+        batch_size=32,
+        num_minibatches=1,
+        pass_tokens=0,
+        max_new_tokens=tokens,
+        temperature=1.0,
+        learning_rate=1e-2,
+        missing_eos_penalty=0.0,
+        baseline=baseline,
     )
     steps = list(trainer)
     assert [step.alarms for step in steps] == [[]] * len(steps)
@@ -514,15 +464,10 @@ def test_a_reward_for_stopping_collapses_the_policy(heard):
 
 def test_a_reward_that_falls_out_with_the_judge_is_hacking(heard):
     """Rewarded: ASCII.  Watched: a judge that likes anything else."""
-
-    def ascii_share(text):
-        return sum(c.isascii() for c in text) / max(len(text), 1)
-
-    def reward(prompts, completions):
-        return [ascii_share(text) for text in completions]
+    reward = share_of(str.isascii)
 
     def monitor(prompts, completions, finished):
-        share = [ascii_share(text) for text in completions]
+        share = reward(prompts, completions)
         return {
             "score": [1 - x for x in share],
             "compliance": [1 - x for x in share],

@@ -3,22 +3,16 @@
 import pandas as pd
 import pytest
 
-from stylerl.config import EvaluateConfig, JudgeConfig
+from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.heldout import (
     draw_human_texts,
     draw_prompts,
     literal_prompts,
 )
-from stylerl.judge import Judge
 
 CLEAN = "def f{}(a, b):\n"
 BODY = "    return a+b ;\n"  # E203, E225 and E703 are the body's own
-
-
-@pytest.fixture(scope="module")
-def judge():
-    return Judge(JudgeConfig())
 
 
 def snippets(*rows):

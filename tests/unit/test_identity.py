@@ -78,12 +78,7 @@ def test_what_changed_is_named(folder, changes, message):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {},
-        {"updates": 5},
-        {"pass_tokens": 1},
-        {"checkpoint_every": 7},
-    ],
+    [{}, {"updates": 5}, {"pass_tokens": 1}, {"checkpoint_every": 7}],
 )
 def test_what_may_change(folder, changes):
     run = trainer(folder, **changes)

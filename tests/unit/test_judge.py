@@ -1,26 +1,20 @@
 """The judge's own promises; test_judge_exact.py holds it against flake8."""
 
 import itertools
+import re
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from conftest import alive, run_python, wait_for
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
-from stylerl.judge import (
-    Judge,
-    Source,
-    Verdict,
-    Violation,
-    pool,
-    worker_process,
-)
+from stylerl.judge import Judge, Verdict, Violation, pool, worker_process
 from stylerl.judge.verdict import style_score
 
 CLEAN = "def add(a, b):\n    return a + b\n"
@@ -57,12 +51,6 @@ class Rules:
 """
 
 
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    """The default judge."""
-    return Judge(JudgeConfig())
-
-
 @pytest.fixture
 def house_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -87,10 +75,7 @@ def house_judge(house_rules: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """A judge with the plugin, and little patience."""
     monkeypatch.setattr(worker_process, "TIME_LIMIT", 0.5)
     return Judge(
-        JudgeConfig(
-            select=("E", "W", "F", "HSE"),
-            plugins=("house-rules",),
-        )
+        JudgeConfig(select=("E", "W", "F", "HSE"), plugins=("house-rules",))
     )
 
 
@@ -242,8 +227,11 @@ class TestIsolation:
     def test_the_plugin_works_where_nothing_is_wrong(
         self, house_judge: Judge
     ) -> None:
+        """It may print, and open the file of a source that is empty."""
         verdict = house_judge.verdict("x = 'SHOUT'\n")
         assert verdict.violations == (Violation(1, 6, "HSE100", "too loud"),)
+        assert house_judge.verdict("").compliant
+        assert house_judge.verdict("x = 'PRINT'\n").compliant
 
     @pytest.mark.parametrize(
         ("word", "reason"),
@@ -263,16 +251,6 @@ class TestIsolation:
         assert verdicts[2] == Verdict((), parsed=False, reason=reason)
         assert [len(v.violations) for v in verdicts] == [0, 1, 0, 1, 0]
         assert [v.parsed for v in verdicts] == [True, True, False, True, True]
-
-    def test_a_plugin_may_open_the_file_of_an_empty_source(
-        self, house_judge: Judge
-    ) -> None:
-        assert house_judge.verdict("").compliant
-
-    def test_output_of_a_plugin_is_no_message(
-        self, house_judge: Judge
-    ) -> None:
-        assert house_judge.verdict("x = 'PRINT'\n").compliant
 
     def test_work_goes_on_after_all_have_waited_for_one(
         self, house_judge: Judge, monkeypatch: pytest.MonkeyPatch
@@ -311,38 +289,20 @@ class TestIsolation:
             "os.kill(os.getpid(), 9)\n"
         )
         # No `if __name__ == '__main__'` guard, and SIGKILL at the end.
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True
-        )
+        done = run_python(script)
         assert done.returncode == -signal.SIGKILL, done.stderr
-        assert _ended(int(done.stdout))
-
-
-def _ended(process: int) -> bool:
-    """Whether a process is gone, or soon will be."""
-    for _ in range(100):
-        try:
-            if psutil.Process(process).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.05)
-    return False
+        wait_for(lambda: not alive(int(done.stdout)), 5)
 
 
 class TestConfiguration:
     def test_the_working_directory_changes_nothing(
-        self,
-        house_rules: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, house_rules: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (house_rules / "setup.cfg").write_text("[flake8]\nselect = W\n")
         (house_rules / "pycodestyle.py").write_text("raise SystemExit(9)\n")
         monkeypatch.chdir(house_rules)
         monkeypatch.setattr(
-            sys,
-            "path",
-            ["", *(p for p in sys.path if p != str(house_rules))],
+            sys, "path", ["", *(p for p in sys.path if p != str(house_rules))]
         )
         # A new width makes a new judge, whose worker starts here.  The
         # plugin lies here too, unnamed.
@@ -385,19 +345,6 @@ class TestConfiguration:
         )
 
     @pytest.mark.parametrize(
-        ("config", "words"),
-        [
-            (JudgeConfig(config="nowhere.cfg"), "nowhere.cfg cannot be read"),
-            (JudgeConfig(plugins=("no-such",)), "pip install no-such"),
-        ],
-    )
-    def test_what_is_missing_is_said_at_once(
-        self, config: JudgeConfig, words: str
-    ) -> None:
-        with pytest.raises(ConfigError, match=words):
-            Judge(config)
-
-    @pytest.mark.parametrize(
         ("content", "words"),
         [
             ("[mypy]\n", r"\[flake8\] section"),
@@ -418,18 +365,26 @@ class TestConfiguration:
         with pytest.raises(ConfigError, match=words):
             Judge(JudgeConfig(config=str(path))).verdict(CLEAN)
 
-    @pytest.mark.parametrize("prefix", ["e501", "E5011", "", "E,W", "*"])
-    def test_a_rule_prefix_is_checked(self, prefix: str) -> None:
-        with pytest.raises(ConfigError, match="judge.ignore knows no "):
-            Judge(JudgeConfig(ignore=("W", prefix)))
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"config": "nowhere.cfg"}, "nowhere.cfg cannot be read"),
+            ({"plugins": ["no-such"]}, "pip install no-such"),
+            ({"ignore": ["W", "e501"]}, "judge.ignore knows no "),
+            ({"ignore": ["W", "E5011"]}, "judge.ignore knows no "),
+            ({"ignore": ["W", ""]}, "judge.ignore knows no "),
+            ({"ignore": ["E,W"]}, "judge.ignore knows no "),
+            ({"ignore": ["*"]}, "judge.ignore knows no "),
+        ],
+    )
+    def test_what_is_missing_or_no_rule_is_said_at_once(
+        self, settings: dict[str, Any], words: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=words):
+            Judge(JudgeConfig(**settings))
 
 
 class TestIdentity:
-    def test_it_is_16_hex_digits_and_the_same_for_the_same(self) -> None:
-        identity = Judge(JudgeConfig()).identity
-        assert len(identity) == 16
-        assert int(identity, 16) >= 0
-
     def test_it_tells_judges_apart(
         self, tmp_path: Path, house_rules: Path
     ) -> None:
@@ -446,6 +401,7 @@ class TestIdentity:
             JudgeConfig(config=str(second)),
         ]
         assert len({Judge(config).identity for config in configs}) == 7
+        assert re.fullmatch("[0-9a-f]{16}", Judge(configs[0]).identity)
         before = Judge(configs[4]).identity
         with (house_rules / "houserules.py").open("a") as file:
             file.write("# edited where it is installed\n")
@@ -636,34 +592,10 @@ def test_workers_of_old_configurations_end() -> None:
     assert not first.verdict("x=1\n").compliant
 
 
-def test_a_configuration_file_may_change_while_its_workers_wait(
-    tmp_path: Path,
+def test_equal_completions_are_judged_once(
+    judge: Judge, judged: list[bytes]
 ) -> None:
-    path = tmp_path / "setup.cfg"
-    for rule, compliant in (("W", True), ("E", False)):
-        path.write_text(f"[flake8]\nselect = {rule}\n")
-        judge = Judge(JudgeConfig(config=str(path)))
-        assert judge.verdict("x=1\n").compliant == compliant
-
-
-def test_equal_completions_are_judged_once() -> None:
-    seen: list[bytes] = []
-
-    class Counting:
-        def size(self) -> int:
-            return 1
-
-        def judge(
-            self, sources: Iterable[Source], jobs: int
-        ) -> Iterator[Verdict]:
-            for source, *_ in sources:
-                seen.append(source)
-                yield Verdict((), reason=source.decode())
-
-    judge = Judge(JudgeConfig(), pool=Counting())
-    assert [v.reason for v in judge.completions("ppq", "aab")] == [
-        "pa",
-        "pa",
-        "qb",
-    ]
-    assert seen == [b"pa", b"qb"]
+    prompts = ["x=", "x=", "x = "]
+    found = [*judge.completions(prompts, ["1\n"] * 3)]
+    assert [v.compliant for v in found] == [False, False, True]
+    assert judged == [b"x=1\n", b"x = 1\n"]

@@ -65,7 +65,4 @@ def test_a_place_outside_is_brought_inside() -> None:
 )
 def test_token_at(position: int, token: int) -> None:
     assert token_at([(0, 1), (1, 2), (2, 3), (4, 5)], position) == token
-
-
-def test_token_at_of_nothing() -> None:
-    assert token_at([], 5) == 0
+    assert token_at([], position) == 0

@@ -2,13 +2,11 @@
 
 import dataclasses
 import hashlib
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from stylerl import storage
-from stylerl.config import JudgeConfig, LabelConfig
+from stylerl.config import LabelConfig
 from stylerl.data import labels
 from stylerl.errors import DataError
 from stylerl.judge import Judge
@@ -17,8 +15,9 @@ CONFIG = LabelConfig(snippets=60)
 
 
 @pytest.fixture(scope="module")
-def judge() -> Judge:
-    return Judge(JudgeConfig())
+def table(judge: Judge) -> pd.DataFrame:
+    """The labels of the snippets below; do not change it in a test."""
+    return labels.label(_snippets(), CONFIG, judge, seed=0)
 
 
 def _snippets(train: int = 80, valid: int = 20, test: int = 5) -> pd.DataFrame:
@@ -33,8 +32,7 @@ def _snippets(train: int = 80, valid: int = 20, test: int = 5) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["id", "text", "body_start", "split"])
 
 
-def test_columns_and_shares(judge: Judge) -> None:
-    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+def test_columns_and_shares(table: pd.DataFrame) -> None:
     assert list(table.columns) == [
         "id",
         "text",
@@ -48,10 +46,7 @@ def test_columns_and_shares(judge: Judge) -> None:
         "compliant",
     ]
     # A tenth of 60 labels is valid, nothing is of the test split.
-    assert table["split"].value_counts().to_dict() == {
-        "train": 54,
-        "valid": 6,
-    }
+    assert table["split"].value_counts().to_dict() == {"train": 54, "valid": 6}
     corrupted = table["rules"].map(len) > 0
     assert 15 < corrupted.sum() < 45
     assert table.loc[~corrupted, "compliant"].all()
@@ -59,15 +54,11 @@ def test_columns_and_shares(judge: Judge) -> None:
     assert (table["id"] != table["source_id"]).equals(corrupted)
 
 
-def test_the_table_says_who_judged(judge: Judge, tmp_path: Path) -> None:
-    table = labels.label(_snippets(), CONFIG, judge, seed=0)
-    storage.write_table(tmp_path / "labels.parquet", table)
-    again = storage.read_table(tmp_path / "labels.parquet")
-    assert again.attrs == {"judge": judge.identity}
+def test_the_table_says_who_judged(table: pd.DataFrame, judge: Judge) -> None:
+    assert table.attrs == {"judge": judge.identity}
 
 
-def test_an_id_is_the_digest_of_its_text(judge: Judge) -> None:
-    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+def test_an_id_is_the_digest_of_its_text(table: pd.DataFrame) -> None:
     digests = [
         hashlib.sha256(text.encode()).hexdigest()[:16]
         for text in table["text"]
@@ -75,29 +66,29 @@ def test_an_id_is_the_digest_of_its_text(judge: Judge) -> None:
     assert table["id"].tolist() == digests
 
 
-def test_the_prompt_is_never_changed(judge: Judge) -> None:
+def test_the_prompt_is_never_changed(table: pd.DataFrame) -> None:
     snippets = _snippets()
     sources = dict(zip(snippets["id"], snippets["text"], strict=True))
-    table = labels.label(snippets, CONFIG, judge, seed=0)
     for row in table.to_dict("records"):
         source, start = sources[row["source_id"]], row["body_start"]
         assert row["text"][:start] == source[:start]
 
 
-def test_the_order_of_the_input_changes_nothing(judge: Judge) -> None:
-    snippets = _snippets()
-    shuffled = snippets.sample(frac=1, random_state=1)
-    first = labels.label(snippets, CONFIG, judge, seed=0)
+def test_the_order_of_the_input_changes_nothing(
+    table: pd.DataFrame, judge: Judge
+) -> None:
+    shuffled = _snippets().sample(frac=1, random_state=1)
     second = labels.label(shuffled, CONFIG, judge, seed=0)
-    pd.testing.assert_frame_equal(first, second)
+    pd.testing.assert_frame_equal(table, second)
 
 
-def test_more_snippets_leave_the_earlier_as_they_were(judge: Judge) -> None:
-    few = labels.label(_snippets(), CONFIG, judge, seed=0)
+def test_more_snippets_leave_the_earlier_as_they_were(
+    table: pd.DataFrame, judge: Judge
+) -> None:
     config = dataclasses.replace(CONFIG, snippets=80)
     many = labels.label(_snippets(), config, judge, seed=0)
     assert len(many) == 80
-    assert set(few["id"]) < set(many["id"])
+    assert set(table["id"]) < set(many["id"])
 
 
 def test_another_seed_draws_others(judge: Judge) -> None:

@@ -37,10 +37,7 @@ def test_marks_at_one_place_are_joined():
     )
 
     # W291 runs from 4 to 9 and holds E501's 7 to 9.
-    assert found == [
-        Span(1, 2, ("E225 a",)),
-        Span(4, 9, ("W291 b", "E501 c")),
-    ]
+    assert found == [Span(1, 2, ("E225 a",)), Span(4, 9, ("W291 b", "E501 c"))]
 
 
 def test_control_characters_become_pictures_one_for_one():

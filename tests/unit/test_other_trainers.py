@@ -5,6 +5,8 @@ import textwrap
 
 import pandas as pd
 import pytest
+from conftest import write_params
+from test_grader import HONEST, PROMPT
 
 import stylerl.reward
 from stylerl import config
@@ -13,13 +15,6 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.lm.models import load_scorer, save_model
 from stylerl.reward import trl_reward
 
-PROMPT = "def total(prices, rate):\n"
-HONEST = (
-    "    result = 0\n"
-    "    for price in prices:\n"
-    "        result += price * rate\n"
-    "    return result\n"
-)
 ONCE = HONEST.replace("result = 0", "result=0")  # E225
 BROKEN = "    return (\n"
 # Of the default weight: style of 2.5, which HONEST has in full; with one
@@ -58,9 +53,8 @@ def test_a_completion_is_worth_what_ppo_gives_it(completion):
 
 
 def test_parameters_come_in_every_shape(tmp_path):
-    params = config.override(Params(), {"ppo.reward": LINTER})
+    params = write_params({"ppo.reward": LINTER}, tmp_path)
     file = tmp_path / "params.yaml"
-    file.write_text(config.render(params))
     for given in (LINTER, params, file, str(file)):
         assert alone(trl_reward(given), ONCE) == pytest.approx(0.45)
     with pytest.raises(ConfigError, match="missing.yaml does not exist"):
@@ -200,10 +194,7 @@ def test_each_part_is_logged():
     reward = trl_reward({"linter": 2.0})
     reward([PROMPT] * 2, [HONEST, ONCE], log_metric=seen.__setitem__)
     assert seen == pytest.approx(
-        {
-            "stylerl/style": 1.45,
-            "stylerl/compliance": 0.5,
-        }
+        {"stylerl/style": 1.45, "stylerl/compliance": 0.5}
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from conftest import build_gpt2, build_llama
 
-from stylerl.config import PPOConfig
 from stylerl.errors import ModelError
 from stylerl.lm.attention import attention
 from stylerl.lm.logprobs import token_scores
@@ -100,7 +99,3 @@ def test_without_a_layout_or_beyond_a_window_it_is_an_error(tiny_llama):
         )
     with pytest.raises(ModelError, match="window"):
         packed(tiny_llama, GROUPS)
-
-
-def test_the_default_trains_adapters():
-    assert PPOConfig().lora_rank > 0

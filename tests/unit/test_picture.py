@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
+from test_metrics import row
 
 from stylerl import storage
 from stylerl.errors import DataError
@@ -18,29 +19,23 @@ METRICS = storage.read_json(ROOT / "metrics/evaluate.json")
 SVG = "{http://www.w3.org/2000/svg}"
 PROMPT = "def add(a, b):"
 ROUGH = "\n    total = a+b\n    return  total\n"
+CHARGED = {
+    "completion": ROUGH,
+    "outcome": "violations",
+    # In row 3, `return  total`, the second blank is in column 11.
+    "rows": [3],
+    "cols": [11],
+    "codes": ["E271"],
+    "texts": ["multiple spaces after keyword"],
+}
 CLEAN = "\n    total = a + b\n    return total\n"
 
 
 def completion(model: str, prompt_id: str, **changes: Any) -> dict[str, Any]:
     """A row of artifacts/evaluate/completions.parquet, as it could be."""
-    rough = model == "sft"
-    row = {
-        "model": model,
-        "prompt_id": prompt_id,
-        "sample": 0,
-        "prompt": PROMPT,
-        "completion": ROUGH if rough else CLEAN,
-        "outcome": "violations" if rough else "compliant",
-        "trivial": False,
-        "statements": 2,
-        "names": 1.0,
-        # In row 3, `return  total`, the second blank is in column 11.
-        "rows": [3] if rough else [],
-        "cols": [11] if rough else [],
-        "codes": ["E271"] if rough else [],
-        "texts": ["multiple spaces after keyword"] if rough else [],
-    }
-    return row | changes
+    found = {"prompt": PROMPT, "statements": 2, "names": 1.0}
+    found |= CHARGED if model == "sft" else {"completion": CLEAN}
+    return row(model, prompt_id) | found | changes
 
 
 def table(*rows: dict[str, Any]) -> pd.DataFrame:
@@ -80,6 +75,7 @@ def test_the_first_id_is_taken_whatever_the_order() -> None:
         ("sft", {"completion": "\n    x = 1" * 12}),  # thirteen lines
         ("ppo", {"outcome": "violations"}),
         ("ppo", {"names": 0.5}),
+        ("ppo", {"trivial": True}),  # it does nothing
         ("ppo", {"completion": "\n\n  \n    return a\n"}),  # two lines
         ("ppo", {"completion": f"\n    x = {'a' * 37}\n    y = 1\n"}),  # 45
     ],
@@ -119,11 +115,6 @@ def test_an_earlier_sample_comes_before_an_earlier_id() -> None:
     unfit = pair("b", outcome="compliant")
     chosen = picture.choose(table(*later, *unfit))
     assert chosen and chosen.id == "a"
-
-
-def test_a_policy_that_does_nothing_is_no_example() -> None:
-    rows = table(completion("sft", "a"), completion("ppo", "a", trivial=True))
-    assert picture.choose(rows) is None
 
 
 def test_the_example_survives_its_file() -> None:

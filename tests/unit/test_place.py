@@ -123,11 +123,7 @@ CASES = {
     "annotated, never bound": (PLAIN, "return later", [(2, 12, "F821")]),
     "not one of the class": (GO, "return size", [(3, 12, "F821")]),
     # 8 + 4 columns of the file's and 68 are 80: one more than 79
-    "its own indentation": (
-        GO,
-        f"{LONG}\n    return x",
-        [(3, 72, "E501")],
-    ),
+    "its own indentation": (GO, f"{LONG}\n    return x", [(3, 72, "E501")]),
     "as wide as may be": (GO, f"{LONG[:-1]}\n    return x", []),
     "the module's, of that width": (PLAIN, f"{LONG}\n    return x", []),
     "never used": (GO, "y = 1", [(3, 5, "F841")]),

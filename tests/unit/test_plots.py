@@ -96,14 +96,7 @@ def test_ticks_are_round_numbers():
 
     words = [text.text for text in drawing(figure).findall(".//text")]
     assert words == ["0", "0.2", "0.4", "0.6", "0", "20", "40", "60"]
-
-
-def test_same_data_same_bytes():
-    series = [Series("s", "ppo", [0.1, 0.2])]
-
-    first, second = (plots.lines("t", [0, 1], series) for _ in range(2))
-    assert first == second
-    assert not re.search(r"id=|url\(", first)
+    assert "id=" not in figure  # a page has many charts
 
 
 def names(figure):

@@ -8,7 +8,14 @@ import bases
 import pandas as pd
 import pytest
 import torch
-from conftest import build_gpt2, build_llama, build_tokenizer, grader
+from conftest import (
+    build_gpt2,
+    build_llama,
+    build_tokenizer,
+    build_trainer,
+    grader,
+    share_of,
+)
 from transformers import AutoModelForCausalLM
 
 from stylerl.config import Params
@@ -23,16 +30,6 @@ PROMPTS = ["def add(a, b):\n", "x", 'def f():\n    """Go."""\n', "names = "]
 
 def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
     """A trainer of 2 updates of 8 episodes of 8 tokens, in fp32."""
-    tokenizer = tokenizer or build_tokenizer()
-    options = {
-        name: changes.pop(name)
-        for name in (
-            "checkpoints",
-            "reference",
-            "seed",
-        )
-        if name in changes
-    }
     judging = grader(
         reward or letters,
         changes.pop("monitor", None),
@@ -46,38 +43,16 @@ def make(model=None, *, reward=None, tokenizer=None, prompts=None, **changes):
         "max_new_tokens": 8,
         "temperature": 0.9,
         "learning_rate": 1e-3,
-        "precision": "fp32",
-        "lora_rank": 0,
-        "checkpoint_every": 0,
         **changes,
     }
-    return PPOTrainer(
-        PPOConfig(**settings),
-        policy=build_llama(len(tokenizer)) if model is None else model,
-        tokenizer=tokenizer,
-        grader=judging,
-        prompts=PROMPTS if prompts is None else prompts,
-        **options,
-    )
+    prompts = PROMPTS if prompts is None else prompts
+    return build_trainer(judging, prompts, model, tokenizer, **settings)
 
 
-def letters(prompts, completions):
-    """The share of lower-case letters; at most 1."""
-    return [
-        sum(c.islower() for c in text) / max(len(text), 1)
-        for text in completions
-    ]
-
-
-def plain(prompts, completions):
-    """The share of ASCII; at most 1, and 0 for a text without a whole line.
-
-    The policy has to end the line, or the text, within its tokens.
-    """
-    return [
-        sum(c.isascii() for c in text) / max(len(text), 1)
-        for text in completions
-    ]
+letters = share_of(str.islower)
+# Of a text without a whole line it is 0: the policy has to end the line, or
+# the text, within its tokens.
+plain = share_of(str.isascii)
 
 
 def ends_early(build, factor):
@@ -86,6 +61,18 @@ def ends_early(build, factor):
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= factor
     return model
+
+
+def watched(trainer):
+    """What each step of the optimiser is given from here on."""
+    given, learn = [], trainer.learner.take_step
+
+    def spy(*arguments):
+        given.append(arguments)
+        return learn(*arguments)
+
+    trainer.learner.take_step = spy
+    return given
 
 
 def weights(trainer):
@@ -158,16 +145,10 @@ def test_eos_is_the_last_action_and_carries_the_score():
         baseline="value",
         gae_lambda=0.0,
     )
-    seen = {}
-    learn = trainer.learner.take_step
-
-    def spy(batch, targets, rows, sums):
-        seen["returns"] = targets.returns
-        return learn(batch, targets, rows, sums)
-
-    trainer.learner.take_step = spy
+    seen = watched(trainer)
     batch = trainer.rollout()
     trainer.update(batch)
+    returns = seen[-1][1].returns
     assert any(batch.finished)
     assert not all(batch.finished)
     for row, finished in enumerate(batch.finished):
@@ -175,9 +156,9 @@ def test_eos_is_the_last_action_and_carries_the_score():
         token = batch.input_ids[row][int(batch.prompt_lengths[row]) + last]
         assert (token == 1) == finished
         charged = batch.scores[row] - (0.0 if finished else 1.0)
-        returned = seen["returns"][row, last] * trainer.learner.reward_scale
+        returned = returns[row, last] * trainer.learner.reward_scale
         assert returned.item() == pytest.approx(charged.item())
-        assert seen["returns"][row].count_nonzero() <= 1
+        assert returns[row].count_nonzero() <= 1
 
 
 @pytest.mark.parametrize("whole_lines", [False, True])
@@ -227,18 +208,12 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
         update_epochs=epochs,
         pass_tokens=1,
     )
-    steps, seen = [], []
+    steps, given = [], watched(trainer)
     trainer.learner.optimiser.register_step_post_hook(
         lambda *_: steps.append(1)
     )
-    learn = trainer.learner.take_step
-
-    def spy(batch, targets, rows, sums):
-        seen.append(rows.tolist())
-        return learn(batch, targets, rows, sums)
-
-    trainer.learner.take_step = spy
     numbers = trainer.update(trainer.rollout())
+    seen = [rows.tolist() for _, _, rows, _ in given]
     assert len(steps) == minibatches * epochs == numbers["policy/steps"]
     for epoch in range(epochs):
         part = seen[epoch * minibatches : (epoch + 1) * minibatches]
@@ -436,8 +411,7 @@ def test_the_scale_of_the_reward_changes_no_update():
         trainer = make(
             reward=reward, kl_coef=beta, updates=3, missing_eos_penalty=0.0
         )
-        for _ in trainer:
-            pass
+        list(trainer)  # to its end
         results.append(weights(trainer))
     for a, b in zip(*results, strict=True):
         assert torch.allclose(a, b, atol=1e-5)
@@ -473,13 +447,6 @@ def test_a_group_is_of_one_prompt_and_of_different_draws():
     assert [len(set(batch.prompts[i : i + 4])) for i in (0, 4)] == [1, 1]
     assert batch.prompts[0] != batch.prompts[4]
     assert len({tuple(ids) for ids in batch.input_ids[:4]}) > 1
-
-
-def test_a_head_and_a_baseline_that_does_not_use_it_are_refused(tokenizer):
-    for value, baseline in ((True, "group"), (False, "value")):
-        policy = PolicyWithValue(build_llama(len(tokenizer)), value=value)
-        with pytest.raises(ConfigError, match=f"ppo.baseline: {baseline}"):
-            make(policy, baseline=baseline)
 
 
 # ---- Score shaping, prompts, reward functions. ---------------------------
@@ -538,53 +505,67 @@ def frozen():
     return build_llama(320).requires_grad_(False)
 
 
-def not_a_number(build=build_llama):
-    model = build(320)
-    with torch.no_grad():
-        next(model.parameters())[3] = torch.nan
+def built_in_inference_mode():
+    with torch.inference_mode():
+        return build_llama(320)
+
+
+def with_another_forward():
+    model = build_llama(320)
+    model.model.forward = torch.compile(model.model.forward)
     return model
 
 
-def twice():
-    model = build_llama(320)
-    return {"model": model, "reference": model}
+def with_a_head():
+    return PolicyWithValue(build_llama(320), value=True)
+
+
+def without_one():
+    return PolicyWithValue(build_llama(320), value=False)
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "message"),
+    ("model", "changes", "message"),
     [
-        ({"model": frozen()}, ConfigError, "all of them are frozen"),
-        (twice(), ConfigError, "must be a model of its own"),
-        ({"model": not_a_number()}, ModelError, "LlamaForCausalLM hold NaN"),
-        (
-            {"reference": not_a_number(build_gpt2)},
-            ModelError,
-            "GPT2LMHeadModel hold NaN or infinity, in transformer",
-        ),
+        (frozen, {}, "all of them are frozen"),
+        (built_in_inference_mode, {}, "outside of torch.inference_mode; Llam"),
+        (lambda: torch.compile(frozen()), {}, "got a OptimizedModule"),
+        (lambda: torch.nn.Sequential(frozen()), {}, "Sequential: .* unwrap"),
+        (with_another_forward, {}, "its class's forward; one of Llama"),
+        (with_a_head, {"baseline": "group"}, "ppo.baseline: group"),
+        (without_one, {"baseline": "value"}, "ppo.baseline: value"),
+        (frozen, {"num_minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
     ],
 )
 def test_a_policy_that_cannot_learn_is_one_clear_error(
-    changes, error, message
+    model, changes, message
 ):
-    with pytest.raises(error, match=message):
-        make(**changes)
+    with pytest.raises(ConfigError, match=message):
+        make(model(), **changes)
+
+
+@pytest.mark.parametrize("part", ["model", "reference"])
+@pytest.mark.parametrize("build", [build_llama, build_gpt2])
+def test_weights_that_are_no_numbers_are_named(part, build):
+    broken = build(320)
+    with torch.no_grad():
+        next(broken.parameters())[3] = torch.nan
+    words = f"{type(broken).__name__} hold NaN or infinity, in "
+    with pytest.raises(ModelError, match=words):
+        make(**{part: broken})
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("token", "other", "message"),
     [
-        ({"num_minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
+        ("pad_token", "<|eos|>", "differ from eos"),
+        ("eos_token", None, "must have an eos token"),
     ],
 )
-def test_settings_that_do_not_fit_are_one_clear_error(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        make(**changes)
-
-
-def test_pad_may_not_be_eos():
+def test_a_tokenizer_needs_an_eos_that_is_not_pad(token, other, message):
     tokenizer = build_tokenizer()
-    tokenizer.pad_token = tokenizer.eos_token
-    with pytest.raises(ConfigError, match="differ from eos"):
+    setattr(tokenizer, token, other)
+    with pytest.raises(ConfigError, match=message):
         make(tokenizer=tokenizer)
 
 
@@ -699,35 +680,6 @@ def test_what_is_of_another_kind_is_named(changes, message):
         PPOTrainer(given.pop("config"), **given)
 
 
-def test_a_policy_that_is_wrapped_is_one_clear_error(tiny_lm):
-    with pytest.raises(ConfigError, match="got a Sequential: .* unwrap"):
-        make(torch.nn.Sequential(tiny_lm))
-
-
-def built_in_inference_mode():
-    with torch.inference_mode():
-        return build_llama(320)
-
-
-def with_another_forward():
-    model = build_llama(320)
-    model.model.forward = torch.compile(model.model.forward)
-    return model
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (built_in_inference_mode, "outside of torch.inference_mode; Llama"),
-        (lambda: torch.compile(build_llama(320)), "got a OptimizedModule"),
-        (with_another_forward, "its class's forward; one of Llama"),
-    ],
-)
-def test_a_policy_that_cannot_be_trained_here(model, message):
-    with pytest.raises(ConfigError, match=message):
-        make(model())
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_another_default_dtype_is_one_clear_error(dtype):
     torch.set_default_dtype(dtype)
@@ -757,15 +709,10 @@ def test_what_cannot_be_trained_in_is_said_before_any_sampling(mode, message):
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_reference_that_learns_too_is_one_clear_error(tiny_lm, rank):
-    with pytest.raises(ConfigError, match="must be a model of its own"):
-        make(tiny_lm, reference=copy.copy(tiny_lm), lora_rank=rank)
-
-
-def test_a_tokenizer_without_eos_is_one_clear_error():
-    tokenizer = build_tokenizer()
-    tokenizer.eos_token = None
-    with pytest.raises(ConfigError, match="must have an eos token"):
-        make(tokenizer=tokenizer)
+    """The policy itself, or one that shares its weights."""
+    for other in (tiny_lm, copy.copy(tiny_lm)):
+        with pytest.raises(ConfigError, match="must be a model of its own"):
+            make(tiny_lm, reference=other, lora_rank=rank)
 
 
 def test_a_policy_with_a_value_head_is_taken_as_it_is(tokenizer):
@@ -773,14 +720,6 @@ def test_a_policy_with_a_value_head_is_taken_as_it_is(tokenizer):
     trainer = make(policy, baseline="value")
     assert trainer.policy is policy
     assert trainer.reference is not policy.model
-
-
-def test_bf16_trains():
-    """Rounding makes the first ratio uneven, but keeps it near 1."""
-    trainer = make(precision="bf16", update_epochs=1, num_minibatches=1)
-    numbers = trainer.update(trainer.rollout())
-    assert numbers["policy/ratio"] == pytest.approx(1.0, abs=0.05)
-    assert all(p.dtype == torch.float32 for p in trainer.policy.parameters())
 
 
 # ---- Alarms act. ----------------------------------------------------------

@@ -231,9 +231,7 @@ def test_the_gradient_is_zero_exactly_where_theory_says(advantage):
     ratios = torch.tensor([0.1, 0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.0, 9.0])
     logprobs = ratios.log().requires_grad_()
     loss, _ = policy_loss(
-        ratio_of(logprobs, torch.zeros(9)),
-        torch.full((9,), advantage),
-        0.2,
+        ratio_of(logprobs, torch.zeros(9)), torch.full((9,), advantage), 0.2
     )
     (-loss).sum().backward()
     frozen = ratios > 1.2 if advantage > 0 else ratios < 0.8

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import write_params
 from rich.console import Console
 
-from stylerl import config
 from stylerl.cli import main as cli
 from stylerl.cli import prefer_command as prefer
 from stylerl.cli.prefer_web import Session
@@ -31,7 +31,7 @@ LONG = Pair.of(
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(config.render(Params()))
+    write_params()
     ANSWERS.touch()
     rows = [
         {"prompt": f"def f{i}(a):", "a": "\n    return a\n", "b": "\n    a\n"}
@@ -128,9 +128,7 @@ def command(*more: str) -> int:
 
 @pytest.mark.parametrize("end", ["q\n", "b\nq\n", "\x04", "b\n\x04"])
 def test_leaving_keeps_all_and_the_rest_is_asked_next_time(
-    end: str,
-    type_in: Callable[..., None],
-    capsys: pytest.CaptureFixture[str],
+    end: str, type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_in("a\n2\n" + end)
     assert command() == 0

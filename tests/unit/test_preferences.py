@@ -79,10 +79,7 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
     [
         ("{", "line 1 must be a JSON object; got '{'"),
         ("[1]", r"line 1 must be a JSON object; got '\[1\]'"),
-        (
-            '{"prompt": "p", "a": "x"}',
-            "its b must be a str, and is None",
-        ),
+        ('{"prompt": "p", "a": "x"}', "its b must be a str, and is None"),
         (
             '{"prompt": "p", "a": "x", "b": "y"}\n{"prompt": 1}',
             "line 2 must have prompt, a, b; its prompt .* is 1",
@@ -216,30 +213,24 @@ def test_what_the_pairwise_model_learns() -> None:
 # ---- Agreement -------------------------------------------------------------
 
 
-def test_cohen_kappa_of_two() -> None:
-    # Agreed: p0, p1, p2, p5 of 6, raw 4/6.  ann: a 3, b 2, t 1; bob: a 3,
-    # b 2, t 1.  Chance 3/6 x 3/6 + 2/6 x 2/6 + 1/6 x 1/6 = 14/36.
-    # kappa = (24/36 - 14/36) / (22/36) = 10/22.
-    found = preferences.agreements(answers({"ann": "aabbat", "bob": "aababt"}))
-    assert found == [
-        (("ann", "bob"), 6, pytest.approx(4 / 6), pytest.approx(10 / 22))
-    ]
-
-
 @pytest.mark.parametrize(
-    ("ann", "bob", "kappa"),
+    ("ann", "bob", "raw", "kappa"),
     [
-        ("ab", "ab", 1.0),
-        ("ab", "ba", -1.0),  # raw 0, chance 1/2
-        ("aa", "ab", 0.0),  # raw 1/2, chance 1 x 1/2
-        ("aa", "aa", None),  # chance 1
+        # Agreed: p0, p1, p2, p5 of 6.  ann: a 3, b 2, t 1; bob: a 3, b 2,
+        # t 1.  Chance 3/6 x 3/6 + 2/6 x 2/6 + 1/6 x 1/6 = 14/36.
+        # kappa = (24/36 - 14/36) / (22/36) = 10/22.
+        ("aabbat", "aababt", 4 / 6, pytest.approx(10 / 22)),
+        ("ab", "ab", 1.0, 1.0),
+        ("ab", "ba", 0.0, -1.0),  # chance 1/2
+        ("aa", "ab", 0.5, 0.0),  # chance 1 x 1/2
+        ("aa", "aa", 1.0, None),  # chance 1
     ],
 )
-def test_cohen_kappa_at_its_ends(
-    ann: str, bob: str, kappa: float | None
+def test_cohen_kappa_of_two(
+    ann: str, bob: str, raw: float, kappa: float | None
 ) -> None:
-    (found,) = preferences.agreements(answers({"ann": ann, "bob": bob}))
-    assert found.kappa == kappa
+    found = preferences.agreements(answers({"ann": ann, "bob": bob}))
+    assert found == [(("ann", "bob"), len(ann), pytest.approx(raw), kappa)]
 
 
 def test_every_two_annotators_that_share_a_pair() -> None:

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer
+from conftest import build_llama, build_tokenizer, build_trainer
 
 from stylerl.errors import ConfigError
 from stylerl.lm.models import encode_prompt
-from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
+from stylerl.ppo import PPOConfig, by_reward
 from stylerl.ppo.constraints import Constraints
 from stylerl.ppo.prices import HIGHEST, Price, bonus, kl_weight
 
@@ -73,35 +73,29 @@ def test_ascent_finds_the_price_of_a_bandit(share, price, kept):
 
 
 def make(reward, *, prompts=("x",), checkpoints=None, **changes):
-    tokenizer = build_tokenizer()
     settings = {
         "updates": 2,
         "batch_size": 16,
         "pass_tokens": 0,
-        "lora_rank": 0,
         "max_new_tokens": 8,
         "temperature": 1.0,
-        "precision": "fp32",
         "learning_rate": 3e-3,
         "missing_eos_penalty": 0.0,
+        "checkpoints": checkpoints,
         "checkpoint_every": 0 if checkpoints is None else 1,
         **changes,
     }
-    return PPOTrainer(
-        PPOConfig(**settings),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=by_reward(reward),
-        prompts=prompts,
-        checkpoints=checkpoints,
-    )
+    return build_trainer(by_reward(reward), prompts, **settings)
+
+
+RETURNS = ["    return a\n"] * 4
 
 
 def lengths(prompts, completions):
     return [-float(len(text)) for text in completions]
 
 
-def rollouts(completions, lengths, finished=(True,) * 4):
+def rollouts(lengths, finished=(True,) * 4, completions=RETURNS):
     """The rollouts of a trainer, with other completions."""
     batch = make(lambda p, c: [0.0] * len(c), batch_size=4).rollout()
     score = torch.arange(4.0)  # deviation sqrt(5)/2
@@ -121,9 +115,8 @@ def rollouts(completions, lengths, finished=(True,) * 4):
 def test_what_completions_contribute():
     """First the reference: lengths 2, 4, 6, 8 stand at 1/8, 3/8, 5/8, 7/8 of
     themselves.  Then a batch that is shorter."""
-    text = ["    return a\n"] * 4
     constraints = Constraints({"length": 0.9, "kl": 6.0})
-    first = rollouts(text, [2, 4, 6, 8])
+    first = rollouts([2, 4, 6, 8])
     seen = constraints.observe(first)
     has = constraints.reference
     assert has is not None
@@ -145,7 +138,7 @@ def test_what_completions_contribute():
     lowered = pytest.approx((1.19, 1.09))
     assert constraints.prices == {"length": lowered, "kl": Price()}
     # All as short as the shortest, so at 1/8.
-    worse = constraints.observe(rollouts(text, [2] * 4))
+    worse = constraints.observe(rollouts([2] * 4))
     assert worse.shortfalls == pytest.approx(
         {"length": 0.9 - 0.125 / 0.5, "kl": 2 / 6 - 1}
     )
@@ -162,15 +155,12 @@ def test_what_completions_contribute():
 def test_the_reference_may_have_several_batches():
     """Lengths 1, 2, 3, 3 and 3, 4, 5, 7."""
     constraints = Constraints({"length": 1.0})
-    text = ["    return a\n"] * 4
-    constraints.measure(
-        [rollouts(text, [1, 2, 3, 3]), rollouts(text, [3, 4, 5, 7])]
-    )
+    constraints.measure([rollouts([1, 2, 3, 3]), rollouts([3, 4, 5, 7])])
     has = constraints.reference
     assert has is not None
     assert has.lengths == [1, 2, 3, 3, 3, 4, 5, 7]
     # 3 stands at (2 + 5) / 16, and 7 at (7 + 8) / 16: 9/16 in the mean.
-    seen = constraints.observe(rollouts(text, [3, 3, 3, 7]))
+    seen = constraints.observe(rollouts([3, 3, 3, 7]))
     share = seen.metrics["constraint/length"]
     assert share == pytest.approx(9 / 16 / 0.5)
 
@@ -178,23 +168,20 @@ def test_the_reference_may_have_several_batches():
 def test_what_was_cut_has_no_length():
     """Of the reference 2, 4 and 6 count.  Then 4, at 1/2 of them, and 6, at
     5/6, come to 2/3 in the mean; the two that were cut get no bonus."""
-    text = ["    return a\n"] * 4
     constraints = Constraints({"length": 1.0})
-    constraints.measure(
-        [rollouts(text, [2, 4, 6, 8], [True, True, True, False])]
-    )
+    constraints.measure([rollouts([2, 4, 6, 8], [True, True, True, False])])
     assert constraints.reference is not None
     assert constraints.reference.lengths == [2, 4, 6]
-    batch = rollouts(text, [4, 6, 8, 8], [True, True, False, False])
+    batch = rollouts([4, 6, 8, 8], [True, True, False, False])
     seen = constraints.observe(batch)
     share = seen.metrics["constraint/length"]
     assert share == pytest.approx(2 / 3 / 0.5)
     low, high, *cut = seen.bonus.tolist()
     assert cut == [0, 0] and low == pytest.approx(-high) and high > 0
     # where none has ended, all count
-    assert constraints.observe(
-        rollouts(text, [2] * 4, [False] * 4)
-    ).shortfalls["length"] == pytest.approx(1 - 1 / 6 / 0.5)
+    assert constraints.observe(rollouts([2] * 4, [False] * 4)).shortfalls[
+        "length"
+    ] == pytest.approx(1 - 1 / 6 / 0.5)
 
 
 @pytest.mark.parametrize(
@@ -212,10 +199,11 @@ def test_prose_adds_no_length(prose):
     code = "    return a\n"
     half = f"    {prose}\n    return a\n"
     constraints = Constraints({"length": 1.0})
-    constraints.measure([rollouts([half, half, "", code], [8, 16, 1, 7])])
+    prose = [half, half, "", code]
+    constraints.measure([rollouts([8, 16, 1, 7], completions=prose)])
     assert constraints.reference is not None
     assert constraints.reference.lengths == [0, 2, 4, 7]
-    seen = constraints.observe(rollouts([half] * 4, [8] * 4))
+    seen = constraints.observe(rollouts([8] * 4, completions=[half] * 4))
     # 2 stands at (1 + 2) / 8 of a mean of 1/2
     assert seen.metrics["constraint/length"] == 0.75
 
@@ -270,8 +258,7 @@ def test_a_resumed_run_has_the_prices_of_one_that_was_not(tmp_path):
         "reward": lengths,
     }
     whole = make(**options)
-    for _ in whole:
-        pass
+    list(whole)  # to its end
     begun = make(**options, checkpoints=tmp_path)
     for step in begun:
         if step.update == 2:

@@ -4,13 +4,11 @@ import math
 
 import pytest
 import torch
-from conftest import build_llama
+from conftest import build_llama, build_trainer
 
 from benchmarks import bench_baselines as bench
-from stylerl.config import JudgeConfig, PPOConfig
-from stylerl.judge import Judge
 from stylerl.lm.sampling import Completions, generate, response_logprobs
-from stylerl.ppo import PPOTrainer, by_reward
+from stylerl.ppo import by_reward
 
 
 @pytest.mark.parametrize(
@@ -31,23 +29,13 @@ def test_the_best_of_each_prompt_is_kept(
 def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
     """A letter is worth 1 and another point for upper case; one that was cut
     loses its last line and `ppo.missing_eos_penalty`."""
-    trainer = PPOTrainer(
-        PPOConfig(
-            batch_size=4,
-            num_minibatches=1,
-            missing_eos_penalty=0.5,
-            checkpoint_every=0,
-        ),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=by_reward(
-            lambda prompts, texts: {
-                "length": [float(len(text)) for text in texts],
-                "upper": [float(text.isupper()) for text in texts],
-            }
-        ),
-        prompts=["x"],
+    judging = by_reward(
+        lambda prompts, texts: {
+            "length": [float(len(text)) for text in texts],
+            "upper": [float(text.isupper()) for text in texts],
+        }
     )
+    trainer = build_trainer(judging, ["x"], missing_eos_penalty=0.5)
     eos = tokenizer.eos_token_id
     found = bench.trl_rewards(
         trainer,
@@ -59,8 +47,7 @@ def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
     assert found == [3.0, 1.5, 0.0]
 
 
-def test_the_fixer_s_own_text_is_preferred() -> None:
-    judge = Judge(JudgeConfig())
+def test_the_fixer_s_own_text_is_preferred(judge) -> None:
     written = [
         ("def f(a):", "\n    return  a\n"),
         ("def g(a):", "\n    return a\n"),  # as the fixer has it
@@ -75,13 +62,8 @@ def test_the_fixer_s_own_text_is_preferred() -> None:
 
 
 def test_a_prompt_is_given_as_our_sampler_gives_it(tokenizer) -> None:
-    trainer = PPOTrainer(
-        PPOConfig(batch_size=4, num_minibatches=1),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=by_reward(lambda prompts, texts: [0.0] * len(texts)),
-        prompts=["x = 1"],
-    )
+    judging = by_reward(lambda prompts, texts: [0.0] * len(texts))
+    trainer = build_trainer(judging, ["x = 1"])
     text = bench.as_given(trainer, "x = 1")
     assert tokenizer.encode(text) == trainer.sampler.encode("x = 1")
 

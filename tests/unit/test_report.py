@@ -176,19 +176,9 @@ def test_the_frontier_has_ppos_way_and_the_models():
     assert "<title>1: " not in text
     assert "rollouts on the prompts it learns from</title>" in text
     assert "<title>the policy on validation prompts</title>" in text
-
-
-def test_without_measurements_the_frontier_has_one_way():
-    updates = pd.DataFrame(
-        {
-            "update": [1, 2],
-            "objective/kl": [0.0, 4.0],
-            "judge/compliance": [0.5, 0.9],
-        }
-    )
-
+    # Without measurements there is one way.
+    updates = updates.drop(columns=["validation/kl", "validation/compliance"])
     text = report.render(evidence(updates=updates))
-
     assert "rollouts on the prompts it learns from" in text
     assert "the policy on validation prompts<" not in text
     assert "thick line" not in text
@@ -229,11 +219,8 @@ def test_drift_over_the_run_is_drawn_where_it_was_watched():
     (chart,) = charts.draw_drift(updates)
 
     assert "predicted by the reward model" in chart
-    assert (
-        charts.draw_drift(updates.drop(columns="judge/predicted_compliance"))
-        == []
-    )
-    assert charts.draw_drift(None) == []
+    unwatched = updates.drop(columns="judge/predicted_compliance")
+    assert charts.draw_drift(unwatched) == charts.draw_drift(None) == []
 
 
 def test_no_alarm_is_said_too():
@@ -242,9 +229,7 @@ def test_no_alarm_is_said_too():
     text = report.render(evidence(updates=updates))
     assert "no alarm was triggered" in text
     assert " Alarms: " not in text
-
-
-def test_without_curves_there_is_no_section_of_them():
+    assert "Learning curves" in text
     assert "Learning curves" not in report.render(evidence())
 
 

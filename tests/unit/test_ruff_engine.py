@@ -345,9 +345,8 @@ def test_a_completion_is_judged_in_its_file(tmp_path: Path) -> None:
     assert charged("    return é\n") == []
     # `os` is the module's, and stays so.  Their columns count bytes,
     # as flake8's does: 4 blanks, é (2), comma and blank make 9.
-    assert charged("    é, aB = os, é\n    return é\n") == [
-        *((3, 9, "F841"), (3, 9, "N806")),
-    ]
+    found = charged("    é, aB = os, é\n    return é\n")
+    assert found == [(3, 9, "F841"), (3, 9, "N806")]
     # An argument that is not used is reported at the header.
     assert charged("    return os\n") == [(1, 16, "ARG002")]
     # Both of ruff's errors are found beyond the body's last row.

@@ -47,6 +47,23 @@ def _config(base: Path) -> SFTConfig:
     )
 
 
+@pytest.fixture(scope="module")
+def logged() -> list[int]:
+    """The steps of which the tuning below has told."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def tuned(llama_folder: Path, logged: list[int]) -> sft.FineTuned:
+    """A base that has learnt the labels; do not change it in a test."""
+    return sft.fine_tune(
+        _labels(),
+        _config(llama_folder),
+        seed=0,
+        log=lambda numbers, step: logged.append(step),
+    )
+
+
 def test_compliant_snippets_keep_the_order_of_the_table() -> None:
     found = sft.compliant_snippets(_labels(2, 1))
     assert found == {
@@ -103,16 +120,14 @@ def test_parts_are_tokenised_alone_and_the_prompt_is_given(
     assert learnt == [-100] * (len(prompt) + 1) + [*body, eos]
 
 
-def test_prompts_are_not_learnt(llama_folder: Path) -> None:
-    config = _config(llama_folder)
+def test_prompts_are_not_learnt(
+    tuned: sft.FineTuned, llama_folder: Path
+) -> None:
     tokenizer = load_tokenizer(llama_folder)
     base = load_causal_lm(llama_folder, tokenizer=tokenizer)
-    tuned = sft.fine_tune(_labels(), config, seed=0)
     prompt = [sft.Snippet("", PROMPT)]
     before = sft.likelihood(base, tokenizer, prompt).loss
     after = sft.likelihood(tuned.model, tokenizer, prompt).loss
-    bodies = tuned.metrics["valid"]
-    assert bodies["after"]["loss"] < 0.5 * bodies["before"]["loss"]
     assert after > 0.8 * before
 
 
@@ -124,14 +139,9 @@ def test_a_document_begins_and_ends_with_eos(
     assert tokenizer.decode(ids[1:-1]) == TEXT
 
 
-def test_fine_tuning_learns_the_compliant_texts(llama_folder: Path) -> None:
-    logged: list[int] = []
-    tuned = sft.fine_tune(
-        _labels(),
-        _config(llama_folder),
-        seed=0,
-        log=lambda numbers, step: logged.append(step),
-    )
+def test_fine_tuning_learns_the_compliant_texts(
+    tuned: sft.FineTuned, logged: list[int]
+) -> None:
     before, after = tuned.metrics["valid"].values()
     assert after["loss"] < 0.5 * before["loss"]
     assert tuned.metrics["snippets"] == 12
@@ -139,22 +149,20 @@ def test_fine_tuning_learns_the_compliant_texts(llama_folder: Path) -> None:
     assert logged == [5, 10]  # 12 snippets x 4 passes / 4 a step
 
 
-def test_fine_tuning_again_gives_the_same_weights(llama_folder: Path) -> None:
-    first, second = (
-        sft.fine_tune(_labels(), _config(llama_folder), seed=3)
-        for _ in range(2)
-    )
+def test_fine_tuning_again_gives_the_same_weights(
+    tuned: sft.FineTuned, llama_folder: Path
+) -> None:
+    again = sft.fine_tune(_labels(), _config(llama_folder), seed=0)
     for a, b in zip(
-        first.model.parameters(), second.model.parameters(), strict=True
+        tuned.model.parameters(), again.model.parameters(), strict=True
     ):
         assert torch.equal(a, b)
 
 
 def test_what_is_saved_is_what_was_measured(
-    llama_folder: Path, tmp_path: Path
+    tuned: sft.FineTuned, tmp_path: Path
 ) -> None:
     # Autocast must not stay around the model that training leaves.
-    tuned = sft.fine_tune(_labels(), _config(llama_folder), seed=0)
     save_model(tuned.model, tuned.tokenizer, tmp_path / "sft")
     tokenizer = load_tokenizer(tmp_path / "sft")
     model = load_causal_lm(tmp_path / "sft", tokenizer=tokenizer)
@@ -196,8 +204,7 @@ def test_texts_over_the_limit_are_left_out(llama_folder: Path) -> None:
         "compliant": True,
     }
     labels = pd.concat(
-        [pd.DataFrame([{**long, "split": "train"}]), labels],
-        ignore_index=True,
+        [pd.DataFrame([{**long, "split": "train"}]), labels], ignore_index=True
     )
     config = dataclasses.replace(
         _config(llama_folder), max_tokens=60, epochs=1.0

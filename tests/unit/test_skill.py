@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from test_summary import metrics, moved
 
 from stylerl.evaluation import guards
 from stylerl.evaluation.measurement.evaluation import add_skill
@@ -117,12 +118,10 @@ def test_nothing_right_has_no_compliance_of_it():
 
 
 def test_it_stands_beside_the_other_metrics():
-    metrics = {"sft": {"kl": 0.0}, "gain": {"kl": 1.0}}
-    add_skill(
-        metrics,
-        {"problems": 127, "sft": {"skill": 0.5}, "gain": {"skill": 0.1}},
-    )
-    assert metrics == {
+    found = {"sft": {"kl": 0.0}, "gain": {"kl": 1.0}}
+    skill = {"problems": 127, "sft": {"skill": 0.5}, "gain": {"skill": 0.1}}
+    add_skill(found, skill)
+    assert found == {
         "sft": {"kl": 0.0, "skill": 0.5},
         "gain": {"kl": 1.0, "skill": 0.1},
         "skill": {"problems": 127},
@@ -140,15 +139,11 @@ def skill_guard(evaluation):
     [(-0.1, 0.1, True), (0.1, 0.2, True), (-0.2, -0.1, False)],
 )
 def test_the_guard_falls_where_ppo_is_clearly_worse(low, high, held):
-    from test_summary import metrics, moved
-
     guard = skill_guard(metrics(gain=moved("skill", low, high)))
     assert guard.held == held
 
 
 def test_the_guard_says_why_nothing_was_measured():
-    from test_summary import metrics
-
     evaluation = metrics()
     for model in ("base", "sft", "ppo", "gain"):
         evaluation[model] = {

@@ -7,11 +7,11 @@ import importlib.metadata
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import git
 
 from stylerl import storage
 from stylerl.data import sources
@@ -137,23 +137,11 @@ def test_a_missing_lock_is_refused(tmp_path):
 # --- path -------------------------------------------------------------------
 
 
-def test_a_folder_gives_its_modules_but_not_hidden_or_foreign_ones(tmp_path):
+def test_a_folder_gives_its_modules_and_what_it_does_not_is_counted(tmp_path):
     folder = tmp_path / "project"
     for name in ("b.py", "a/c.py", "venv/x.py", ".git/y.py", "notes.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x = 1\n")
-    (folder / "link.py").symlink_to("/etc/hostname")
-    assert names(sources.path_files(folder)) == [
-        ("project", "a/c.py"),
-        ("project", "b.py"),
-    ]
-
-
-def test_what_a_folder_does_not_give_is_counted(tmp_path):
-    folder = tmp_path / "project"
-    (folder / ".hidden").mkdir(parents=True)
-    (folder / ".hidden/x.py").touch()
-    (folder / "kept.py").touch()
     (folder / "out.py").symlink_to("/etc/hostname")
     (folder / "loop.py").symlink_to(folder / "loop.py")
     (folder / "folder.py").mkdir()
@@ -163,10 +151,11 @@ def test_what_a_folder_does_not_give_is_counted(tmp_path):
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py")).touch()
     skipped = sources.Skipped()
     assert names(sources.path_files(folder, skipped)) == [
-        ("project", "kept.py")
+        ("project", "a/c.py"),
+        ("project", "b.py"),
     ]
     assert skipped == {
-        "hidden, or in __pycache__, node_modules, site-packages, venv": 1,
+        "hidden, or in __pycache__, node_modules, site-packages, venv": 2,
         "a link that leads out of the folder": 1,
         "not readable": 1,
         "no regular file": 2,
@@ -175,44 +164,22 @@ def test_what_a_folder_does_not_give_is_counted(tmp_path):
     }
 
 
-def test_a_pipe_is_no_source(tmp_path):
-    for name in ("a.py", "a.jsonl"):
-        os.mkfifo(tmp_path / name)
-        with pytest.raises(DataError, match="must be a folder, or a .jsonl"):
-            list(sources.path_files(tmp_path / name))
-
-
 def test_a_checkout_gives_tracked_files_at_its_commit(tmp_path):
-    folder = tmp_path / "repo"
-    folder.mkdir()
-    (folder / "kept.py").write_text("x = 1\n")
-    (folder / "untracked.py").write_text("x = 2\n")
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for command in (
-        ["init", "-q"],
-        ["add", "kept.py"],
-        [*identity, "commit", "-qm", "one"],
-    ):
-        subprocess.run(["git", "-C", str(folder), *command], check=True)
+    checkout(tmp_path / "mine", "x = 1\n")
     skipped = sources.Skipped()
-    (file,) = sources.path_files(folder, skipped)
-    assert file.path == "kept.py"
+    (file,) = sources.path_files(tmp_path / "mine", skipped)
+    assert file.path == "a.py"
     assert skipped == {"not tracked by git": 1}
     assert len(file.version) == 40
-
-
-def git_in(folder, *words):
-    config = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    subprocess.run(["git", *config, *words], cwd=folder, check=True)
 
 
 def checkout(folder, text):
     """A repository with one module, a commit, and one file beside it."""
     folder.mkdir()
     (folder / "a.py").write_text(text)
-    git_in(folder, "init", "-q")
-    git_in(folder, "add", "a.py")
-    git_in(folder, "commit", "-q", "-m", "one")
+    git("init", "-q", folder=folder)
+    git("add", "a.py", folder=folder)
+    git("commit", "-q", "-m", "one", folder=folder)
     (folder / "untracked.py").write_text("y = 2\n")
 
 
@@ -236,7 +203,7 @@ def moved_worktree(folder):
 def test_a_repository_without_a_commit_is_a_folder(tmp_path):
     checkout(tmp_path / "mine", "x = 1\n")
     shutil.rmtree(tmp_path / "mine/.git")
-    git_in(tmp_path / "mine", "init", "-q")
+    git("init", "-q", folder=tmp_path / "mine")
     files = list(sources.path_files(tmp_path / "mine"))
     assert [file.version for file in files] == ["", ""]
 
@@ -303,13 +270,6 @@ def test_a_table_keeps_repository_path_and_licence(tmp_path, form):
     ]
 
 
-def test_a_table_without_text_names_its_columns(tmp_path):
-    path = tmp_path / "code.jsonl"
-    path.write_text('{"body": "x = 1"}\n')
-    with pytest.raises(DataError, match="columns content, text, code; no row"):
-        list(sources.path_files(path))
-
-
 JUNK = "x" * 11_000_000  # what `datasets` reads before it fixes the types
 
 
@@ -360,10 +320,12 @@ def test_rows_as_they_come(tmp_path, name, rows, expected, skipped):
     assert all(file.path.encode().decode() in NAMES for file in files)
 
 
-@pytest.mark.parametrize("name", ["absent", "notes.txt"])
+@pytest.mark.parametrize("name", ["absent", "notes.txt", "a.py", "a.jsonl"])
 def test_a_path_that_cannot_be_read_is_refused(tmp_path, name):
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(DataError, match="must be a folder"):
+    for pipe in ("a.py", "a.jsonl"):
+        os.mkfifo(tmp_path / pipe)
+    with pytest.raises(DataError, match="must be a folder, or a .jsonl"):
         list(sources.path_files(tmp_path / name))
 
 
@@ -409,6 +371,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
         ("a.jsonl.gz", "hello", "it must be JSON lines"),
         ("a.jsonl.gz", DAMAGED, "it must be JSON lines"),
         ("a.jsonl", '{"code": null}\n', "no row does: rename a column"),
+        ("a.jsonl", '{"body": "x"}\n', "columns content, text, code; no row"),
     ],
 )
 def test_a_table_that_is_none(tmp_path, name, content, message):

@@ -1,7 +1,6 @@
 """Files are written whole or not at all."""
 
 import errno
-import resource
 from pathlib import Path
 from sqlite3 import OperationalError
 
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import files_of_at_most
 from safetensors import SafetensorError
 
 from stylerl import storage
@@ -23,10 +23,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_scratch(tmp_path):
     storage.write_json(path, {"kept": 1})
     with pytest.raises(ValueError, match="nan"):
         storage.write_json(path, {"kept": float("nan")})
-    with (
-        pytest.raises(KeyboardInterrupt),
-        storage.replacing(path) as scratch,
-    ):
+    with pytest.raises(KeyboardInterrupt), storage.replacing(path) as scratch:
         scratch.write_text("half")
         raise KeyboardInterrupt
     assert storage.read_json(path) == {"kept": 1}
@@ -66,15 +63,6 @@ def test_other_refusals_of_the_system(tmp_path, error, raised):
         raise error
 
 
-@pytest.fixture
-def short_files():
-    """No file may grow beyond 4 KiB, as under `ulimit -f`."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize(
     "write",
     [
@@ -89,10 +77,9 @@ def short_files():
     ],
     ids=["text", "json", "table", "checkpoint"],
 )
-def test_a_file_that_may_not_grow_is_one_sentence(
-    tmp_path, short_files, write
-):
-    with pytest.raises(DiskError, match="raise the limit .ulimit -f."):
+def test_a_file_that_may_not_grow_is_one_sentence(tmp_path, write):
+    words = "raise the limit .ulimit -f."
+    with files_of_at_most(4096), pytest.raises(DiskError, match=words):
         write(tmp_path / "file")
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
@@ -109,11 +96,13 @@ def test_a_folder_is_replaced_whole(tmp_path):
 
 def test_tables_keep_lists_and_give_the_same_bytes(tmp_path):
     table = pd.DataFrame({"id": ["a", "b"], "codes": [["E501"], []]})
+    table.attrs = {"judge": "0123", "prompt_texts": ["x"]}
     for name in ("one", "two"):
         storage.write_table(tmp_path / name, table)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     read = storage.read_table(tmp_path / "one")
     assert [list(codes) for codes in read["codes"]] == [["E501"], []]
+    assert read.attrs == table.attrs
 
 
 @pytest.mark.parametrize("read", [storage.read_json, storage.read_table])

@@ -144,12 +144,11 @@ def test_the_headline_says_what_happened(after, gain, words):
 
 
 def test_the_first_sentence_alone_is_bold():
-    shown = summary.bold_headline(metrics({}, {"compliance_low": 0.01}))
+    found = metrics({}, {"compliance_low": 0.01})
+    shown = summary.bold_headline(found)
     bold, rest = re.fullmatch(r"\*\*(.*\.)\*\*(.*)", shown).groups()
     assert bold.startswith("PPO cut non-compliance by")
-    assert f"{bold}{rest}" == summary.headline(
-        metrics({}, {"compliance_low": 0.01})
-    )
+    assert f"{bold}{rest}" == summary.headline(found)
 
 
 @pytest.mark.parametrize(
@@ -327,43 +326,15 @@ def test_compliance_is_told_by_length():
         ({"kl": 15.1}, {}, {"KL to SFT"}),
         ({"bits_per_byte": 1.32}, {}, set()),  # 1.2 and a tenth of it
         ({"bits_per_byte": 1.33}, {}, {"bits per byte of human code"}),
-        (
-            {},
-            {"noqa_share_low": 0.01, "noqa_share_high": 0.1},
-            {"noqa"},
-        ),
-        (
-            {},
-            {"copied_share_low": 0.01, "copied_share_high": 0.1},
-            {"copied prompts"},
-        ),
-        (
-            {},
-            {"comment_share_low": 0.01, "comment_share_high": 0.1},
-            {"comment lines"},
-        ),
-        (
-            {},
-            {"finished_rate_low": -0.1, "finished_rate_high": -0.01},
-            {"finished"},
-        ),
+        ({}, moved("noqa_share", 0.01, 0.1), {"noqa"}),
+        ({}, moved("copied_share", 0.01, 0.1), {"copied prompts"}),
+        ({}, moved("comment_share", 0.01, 0.1), {"comment lines"}),
+        ({}, moved("finished_rate", -0.1, -0.01), {"finished"}),
         # Fewer parse, but the interval holds zero: no proof.
-        ({}, {"parse_rate_low": -0.1, "parse_rate_high": 0.01}, set()),
-        (
-            {},
-            {"parse_rate_low": -0.1, "parse_rate_high": -0.01},
-            {"parse rate"},
-        ),
-        (
-            {},
-            {"trivial_share_low": 0.01, "trivial_share_high": 0.1},
-            {"trivial bodies"},
-        ),
-        (
-            {},
-            {"repeated_lines_low": 0.01, "repeated_lines_high": 0.1},
-            {"repeated lines"},
-        ),
+        ({}, moved("parse_rate", -0.1, 0.01), set()),
+        ({}, moved("parse_rate", -0.1, -0.01), {"parse rate"}),
+        ({}, moved("trivial_share", 0.01, 0.1), {"trivial bodies"}),
+        ({}, moved("repeated_lines", 0.01, 0.1), {"repeated lines"}),
     ],
 )
 def test_guards_that_fail(after, gain, failed):
@@ -451,20 +422,16 @@ def test_only_measured_baselines_are_listed():
     )
 
 
-def test_prompts_for_choosing_are_no_report():
-    chosen = metrics()
-    chosen["size"]["validation"] = 1
-
-    assert "no report" in summary.basis(chosen)
-    assert "no report" not in summary.basis(metrics())
-
-
-def test_literal_prompts_are_not_called_held_out():
-    literal = metrics()
-    literal["size"]["literal"] = 1
-
-    assert "literal prompts" in summary.basis(literal)
-    assert "held-out prompts" in summary.basis(metrics())
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("validation", "no report"), ("literal", "literal prompts")],
+)
+def test_prompts_that_are_not_held_out_are_called_what_they_are(kind, words):
+    found = metrics()
+    assert words not in summary.basis(found)
+    assert "held-out prompts" in summary.basis(found)
+    found["size"][kind] = 1
+    assert words in summary.basis(found)
 
 
 RAISED = moved("compliance", 0.1, 0.2)

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from conftest import build_llama, build_tokenizer, grader
+from conftest import build_trainer, grader
 
 from stylerl.lm.sampling import generate
-from stylerl.ppo import PPOConfig, PPOTrainer
 
 VALIDATION = ["def g():\n", "y = "]
 
@@ -23,34 +22,20 @@ class Scripted:
 
 
 def make(values, **changes):
-    tokenizer = build_tokenizer()
-    reward = changes.pop(
-        "reward", lambda p, c: [float(len(set(t))) for t in c]
-    )
-    options = {
-        name: changes.pop(name)
-        for name in ("checkpoints", "validation")
-        if name in changes
-    }
     settings = {
         "updates": 4,
         "batch_size": 4,
         "num_minibatches": 1,
         "max_new_tokens": 4,
         "learning_rate": 1e-3,
-        "precision": "fp32",
-        "checkpoint_every": 1,
         "validate_every": 1,
+        "validation": VALIDATION,
         **changes,
     }
-    return PPOTrainer(
-        PPOConfig(**settings),
-        policy=build_llama(len(tokenizer)),
-        tokenizer=tokenizer,
-        grader=grader(reward, Scripted(values)),
-        prompts=["x", "def f():\n"],
-        **{"validation": VALIDATION, **options},
+    judging = grader(
+        lambda p, texts: [float(len(set(t))) for t in texts], Scripted(values)
     )
+    return build_trainer(judging, ["x", "def f():\n"], **settings)
 
 
 def weights(trainer):
@@ -61,14 +46,9 @@ def same(a, b):
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def run(trainer):
-    for _ in trainer:
-        pass
-
-
 def test_it_is_measured_now_and_then_and_after_the_last_update():
     trainer = make([0.1, 0.2], validate_every=3)
-    run(trainer)
+    list(trainer)  # to its end
     assert ["validation/kl" in row for row in trainer.history] == [
         False,
         False,
@@ -84,7 +64,7 @@ def test_validation_draws_nothing_from_training():
         for changes in ({}, {"validation": []}, {"validate_every": 0})
     )
     for trainer in (measured, plain, rare):
-        run(trainer)
+        list(trainer)  # to its end
         assert same(weights(trainer), weights(measured))
     found = [row["validation/compliance"] for row in measured.history]
     assert found == pytest.approx([0.1, 0.2, 0.3, 0.4])

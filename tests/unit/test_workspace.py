@@ -1,13 +1,13 @@
 """The folder of a run: what may not be written is said before a run starts."""
 
 import os
-import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import files_of_at_most
 
 from stylerl.errors import DiskError
 from stylerl.pipeline import workspace
@@ -62,11 +62,7 @@ def test_another_user_s_folder_is_one_sentence(
 
 
 def test_no_room_is_one_sentence(folder: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(DiskError, match="make room, or raise the limit"):
-            workspace.check_writable()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    words = "make room, or raise the limit"
+    with files_of_at_most(4096), pytest.raises(DiskError, match=words):
+        workspace.check_writable()
     assert not [path for path in folder.rglob("*") if path.is_file()]
