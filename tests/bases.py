@@ -43,8 +43,7 @@ from transformers import (
 END = "<|endoftext|>"
 CHAT = ["<|im_start|>", "<|im_end|>"]
 LITTLE: dict[str, object] = {  # parameters of a flow of seconds
-    "filter.valid_share": 0.3,
-    "filter.test_share": 0.3,
+    "filter.test_share": 0.4,
     "label.snippets": 260,
     "sft.snippets": 16,
     "sft.batch_size": 8,

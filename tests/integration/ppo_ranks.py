@@ -21,7 +21,6 @@ SETTINGS = {
     "update_epochs": 2,
     "max_new_tokens": 8,
     "learning_rate": 1e-3,
-    "ent_coef": 0.01,
     "checkpoint_every": 1,
     "validate_every": 2,
 }

@@ -157,7 +157,7 @@ def test_no_group_and_no_text_stands_in_two_splits(tmp_path, distributions):
         for d in range(distributions)
         for f in range(30 if distributions < 10 else 3)
     ]
-    config = FilterConfig(test_share=0.3, valid_share=0.3)
+    config = FilterConfig(test_share=0.4)
     table, counts = corpus.filter_corpus(
         write_corpus(tmp_path / "data", files), config
     )

@@ -115,7 +115,6 @@ def test_every_statistic_of_ppo_is_defined_once(judge: Judge) -> None:
         batch_size=4,
         update_epochs=2,
         max_new_tokens=4,
-        ent_coef=0.0,
         learning_rate=0.1,
         lora_rank=16,
     )

@@ -269,7 +269,7 @@ REMEDIES = {
     "KL explosion": "Raise ppo.kl_coef",
     "penalty too strong": "Lower ppo.kl_coef",
     "sampling mismatch": "Sample with ppo.temperature alone",
-    "entropy collapse": "Raise ppo.ent_coef",
+    "entropy collapse": "Raise ppo.kl_coef",
     "updates too big": "Lower ppo.learning_rate or ppo.update_epochs",
     "value head broken": "take ppo.baseline: group",
     "policy collapse": "Raise ppo.kl_coef",
@@ -457,7 +457,6 @@ def test_a_reward_for_stopping_collapses_the_policy(heard):
         max_new_tokens=4,
         missing_eos_penalty=1.0,
         learning_rate=1e-2,
-        ent_coef=0.0,  # the remedy, which would help
     )
     heard(found, "policy collapse", "entropy collapse")
 

@@ -172,7 +172,6 @@ def test_what_is_no_parameter_file(
         ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
         ("base: {model: a/b/c}", "must be smollm2, tiny or OWNER/NAME"),
         ("pretrain: {hidden: 96}", "unknown parameter 'pretrain'"),
-        ("filter: {valid_share: .5, test_share: .5}", "a share to train on"),
         ("ppo: {updates: 1000000000000}", "at most 1000000; got 1000000000"),
         ("ppo: {batch_size: 1000000000}", "ppo.batch_size must be at most"),
         ("sft: {learning_rate: 1.5}", "sft.learning_rate must be at most 1"),

@@ -230,7 +230,6 @@ def test_micro_batches_change_no_update(build):
         trainer = make(
             ends_early(build, 3 if build is build_llama else -3),
             pass_tokens=pass_tokens,
-            ent_coef=0.01,
         )
         batch = trainer.rollout()
         assert len(set(batch.response_lengths.tolist())) > 1
@@ -292,7 +291,6 @@ def test_the_policy_reaches_a_known_optimum():
         max_new_tokens=4,
         learning_rate=1e-2,
         kl_coef=0.0,
-        ent_coef=0.005,
         missing_eos_penalty=0.0,
         whole_lines=True,
         prompts=[{"prompt": text} for text in PROMPTS],
@@ -415,18 +413,6 @@ def test_the_scale_of_the_reward_changes_no_update():
         results.append(weights(trainer))
     for a, b in zip(*results, strict=True):
         assert torch.allclose(a, b, atol=1e-5)
-
-
-def test_an_entropy_bonus_raises_entropy():
-    options = {"updates": 6, "learning_rate": 3e-3, "kl_coef": 0.0}
-    plain, bonus = (
-        [
-            step.metrics["objective/entropy"]
-            for step in make(ent_coef=coefficient, **options)
-        ]
-        for coefficient in (0.0, 1.0)
-    )
-    assert bonus[-1] > plain[-1] + 0.05
 
 
 # ---- The baseline. -------------------------------------------------------

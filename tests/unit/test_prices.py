@@ -328,7 +328,6 @@ def test_the_trainer_finds_the_optimum_under_a_ceiling_on_kl():
         max_new_tokens=1,
         learning_rate=1e-3,
         kl_coef=0.0,
-        ent_coef=0.0,
         constraints={"kl": limit},
     )
     shares, prices = [], []

@@ -104,7 +104,7 @@ def draw_human_texts(
     if rows.empty:
         raise DataError(
             f"bits per byte needs snippets of the {config.split} split; it "
-            f"has none: raise filter.{config.split}_share"
+            "has none: raise filter.test_share"
         )
     count = min(HUMAN_SNIPPETS, len(rows))
     return rows.sample(count, random_state=seed)["text"].tolist()
