@@ -30,6 +30,7 @@ from stylerl.lm.precision import multiplies_bf16
 Log = Callable[[Mapping[str, float], int], None]  # metrics and their step
 LOG_STEPS = 5
 WARMUP = 0.05  # share of the steps
+EPOCHS = 1.0  # of reward models; SFT's are a setting
 
 
 def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
@@ -53,7 +54,7 @@ def training_arguments(
     return {
         "output_dir": str(scratch),
         "per_device_train_batch_size": config.batch_size,
-        "num_train_epochs": 1,
+        "num_train_epochs": EPOCHS,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear",
         "warmup_steps": WARMUP,

@@ -290,7 +290,7 @@ def test_the_policy_reaches_a_known_optimum():
         update_epochs=4,
         max_new_tokens=4,
         learning_rate=1e-2,
-        kl_coef=0.0,
+        kl_coef=0.01,
         missing_eos_penalty=0.0,
         whole_lines=True,
         prompts=[{"prompt": text} for text in PROMPTS],

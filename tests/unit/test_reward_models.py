@@ -35,7 +35,10 @@ TEXTS = [
 
 
 @pytest.fixture
-def config(llama_folder: Path) -> RewardConfig:
+def config(
+    llama_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> RewardConfig:
+    monkeypatch.setattr(training, "EPOCHS", 6.0)  # of few texts
     return RewardConfig(
         base=str(llama_folder), batch_size=4, learning_rate=1e-2
     )
@@ -334,9 +337,7 @@ def test_the_classifier_learns_a_rule(
         _labels()[_labels()["split"] == split] for split in ("train", "valid")
     )
     scorer = scorer_training.train_classifier(
-        pd.concat([labels] * 6),
-        dataclasses.replace(config, base=folder, batch_size=16),
-        seed=0,
+        labels, dataclasses.replace(config, base=folder), seed=0
     )
     texts = held_out["text"].tolist()
     found = score_texts(*scorer, texts)
@@ -354,7 +355,7 @@ def test_the_pairwise_model_learns_a_rule(
     base: str, config: RewardConfig, request: pytest.FixtureRequest
 ) -> None:
     folder = str(request.getfixturevalue(base))
-    learnt = _pairs() * 6
+    learnt = _pairs()
     scorer = scorer_training.train_pairwise(
         learnt,
         [pair.chosen for pair in learnt],
@@ -370,7 +371,7 @@ def test_the_pairwise_model_learns_a_rule(
 
 def test_a_margin_asks_for_a_larger_difference(config: RewardConfig) -> None:
     def gap(margin: float) -> float:
-        learnt = [p._replace(margin=margin) for p in _pairs() * 6]
+        learnt = [pair._replace(margin=margin) for pair in _pairs()]
         scorer = scorer_training.train_pairwise(
             learnt, ["x = 1\n"], config, seed=0
         )
@@ -389,8 +390,9 @@ def test_a_step_in_parts_is_the_same_step(
 ) -> None:
     # Texts of one length, so that the order is the only thing drawn.
     monkeypatch.setattr(training, "multiplies_bf16", lambda: False)
+    monkeypatch.setattr(training, "EPOCHS", 2.0)
     config = dataclasses.replace(config, batch_size=8)
-    labels, learnt = _labels(40), _pairs(40)
+    labels, learnt = _labels(16), _pairs(16)
     found = []
     for part in (8, 2):
         monkeypatch.setattr(scorer_training, "PART", part)
@@ -427,14 +429,13 @@ def test_margin_and_centring_are_in_the_loss(
     def log(numbers: Mapping[str, float], step: int) -> None:
         losses.append(numbers["loss"])
 
+    monkeypatch.setattr(training, "EPOCHS", 5.0)
     still = dataclasses.replace(config, learning_rate=1e-12)
     monkeypatch.setattr(scorer_training, "PULL", 0.0)
-    scorer_training.train_pairwise([pair] * 20, [text], still, 0, log)
+    scorer_training.train_pairwise([pair] * 4, [text], still, 0, log)
     monkeypatch.setattr(scorer_training, "PULL", 3.0)
     plain = pair._replace(margin=0.0)
-    scorer = scorer_training.train_pairwise(
-        [plain] * 20, [text], still, 0, log
-    )
+    scorer = scorer_training.train_pairwise([plain] * 4, [text], still, 0, log)
     raw = scorer.model.config.reward_centre  # the text's own reward
     expected = [math.log(1 + math.e), math.log(2) + 3 * (2 * raw) ** 2]
     assert losses == pytest.approx(expected, rel=1e-4)
