@@ -56,12 +56,12 @@ from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
 from stylerl.lm import batching
-from stylerl.lm.models import save_model
 from stylerl.lm.sampling import (
     Completions,
     generate,
     whole_lines,
 )
+from stylerl.lm.saving import save_model
 from stylerl.pipeline import graph
 from stylerl.pipeline.stage_runs import KEY
 from stylerl.ppo import PPOTrainer, formulas

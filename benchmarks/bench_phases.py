@@ -40,7 +40,7 @@ from bench_ppo import hardware, matmul_rate
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.data.prompts import unread_prompts
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 from stylerl.lm.precision import computes_in_bf16
 from stylerl.lm.sampling import generate
 from stylerl.ppo.rollouts import Rollouts
@@ -149,7 +149,7 @@ def complete(
     params: Params, _: int, seconds: Seconds, needed: Seconds
 ) -> None:
     """Some completions of the stage `evaluate`."""
-    tokenizer = models.load_tokenizer(SFT)
+    tokenizer = encoding.load_tokenizer(SFT)
     model = models.load_causal_lm(SFT, tokenizer=tokenizer)
     settings = params.evaluate
     labels = storage.read_table(LABELS)

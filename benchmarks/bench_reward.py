@@ -25,7 +25,7 @@ import torch
 from stylerl import storage
 from stylerl.config import JudgeConfig
 from stylerl.judge import Judge, pool
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 from stylerl.reward.scorers import score_texts
 
 LABELS = Path("artifacts/label/labels.parquet")
@@ -81,7 +81,7 @@ def timed_judge(texts: list[str], jobs: int) -> Speed:
 
 def timed_model(texts: list[str], folder: Path, device: torch.device) -> Speed:
     """A reward model on a device, in batches as PPO scores."""
-    tokenizer = models.load_tokenizer(folder)
+    tokenizer = encoding.load_tokenizer(folder)
     model: Any = models.load_scorer(folder, tokenizer=tokenizer)
     model.to(device)
     spent = least(lambda: score_texts(model, tokenizer, texts))

@@ -25,8 +25,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from stylerl.lm.encoding import encode_prompt, load_tokenizer
 from stylerl.lm.logprobs import right_pad
-from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.models import load_causal_lm
 from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from stylerl import config, storage
 from stylerl.data import places
 from stylerl.judge import Judge
-from stylerl.lm import models
+from stylerl.lm import saving
 from stylerl.pipeline import graph, process, stage_runs, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
@@ -57,7 +57,7 @@ def main() -> None:
             pass
         trainer.save_policy(FOLDER)
         return
-    models.rehearse_saving(SFT, [FOLDER], [METRICS, UPDATES])
+    saving.rehearse_saving(SFT, [FOLDER], [METRICS, UPDATES])
     with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
         run.log_tag("judge", Judge(params.judge).identity)
         trainer = make_trainer(params)

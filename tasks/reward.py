@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stylerl import config, storage
 from stylerl.judge import Judge
-from stylerl.lm import models
+from stylerl.lm import saving
 from stylerl.pipeline import process, stage_runs, tracking
 from stylerl.reward_models import (
     dataset,
@@ -26,7 +26,7 @@ CALIBRATION = Path("metrics/reward_calibration.csv")
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
-    models.rehearse_saving(
+    saving.rehearse_saving(
         params.reward.base, [CLASSIFIER, PAIRWISE], [METRICS, CALIBRATION]
     )
     judge = Judge(params.judge)
@@ -49,8 +49,8 @@ def main() -> None:
         )
         saved = ((classifier, CLASSIFIER), (pairwise, PAIRWISE))
         for scorer, folder in saved:
-            models.tag_with_judge(scorer.model, judge.identity)
-            models.save_model(*scorer, folder)
+            saving.tag_with_judge(scorer.model, judge.identity)
+            saving.save_model(*scorer, folder)
         # 2. Measure both on the eval set.
         measured = model_metrics.measure(
             classifier, pairwise, eval_set, params.reward.batch_size

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stylerl import config, storage
 from stylerl.data import places
-from stylerl.lm import models
+from stylerl.lm import saving
 from stylerl.pipeline import process, stage_runs
 from stylerl.supervised import sft
 
@@ -17,7 +17,7 @@ METRICS = Path("metrics/sft.json")
 def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
-    models.rehearse_saving(params.sft.base, [FOLDER], [METRICS])
+    saving.rehearse_saving(params.sft.base, [FOLDER], [METRICS])
     labels = storage.read_table(LABELS)
     above = {}
     if params.sft.context:
@@ -27,9 +27,9 @@ def main() -> None:
         tuned = sft.fine_tune(
             labels, params.sft, params.seed, run.log_metrics, above
         )
-        models.tag_with_judge(tuned.model, labels.attrs.get("judge"))
+        saving.tag_with_judge(tuned.model, labels.attrs.get("judge"))
         run.log_tag("judge", str(labels.attrs.get("judge")))
-        models.save_model(tuned.model, tuned.tokenizer, FOLDER)
+        saving.save_model(tuned.model, tuned.tokenizer, FOLDER)
         storage.write_json(METRICS, tuned.metrics)
         run.log_metrics(tuned.metrics)
         run.log_file(METRICS)

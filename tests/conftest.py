@@ -191,7 +191,7 @@ def llama_folder(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """A model folder as `artifacts/base` is one."""
-    from stylerl.lm.models import save_model
+    from stylerl.lm.saving import save_model
 
     folder = tmp_path_factory.mktemp("models") / "base"
     save_model(build_llama(len(tokenizer)), tokenizer, folder)

@@ -31,11 +31,8 @@ import torch
 
 from stylerl.base import dequantised, folder, wheel
 from stylerl.export import gguf_file
-from stylerl.lm.models import (
-    encode_prompt,
-    load_causal_lm,
-    load_tokenizer,
-)
+from stylerl.lm.encoding import encode_prompt, load_tokenizer
+from stylerl.lm.models import load_causal_lm
 
 MODULES = (textwrap, heapq, shutil)  # whose functions are the prompts
 PROMPTS = 20

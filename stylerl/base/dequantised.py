@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from stylerl.errors import require
-from stylerl.lm import models
+from stylerl.lm import models, pretrained, saving
 
 # SmolLM2's end of a text is its padding too, and it could not learn to end;
 # of the tokens that it has for notebooks, none stands in Python code.
@@ -38,7 +38,7 @@ def write(file: Path, folder: Path) -> None:
     tokenizer = load_tokenizer(file)
     model = load_model(file)
     models.fit_to_tokenizer(model, tokenizer)
-    models.write_model(model, tokenizer, folder, torch.bfloat16)
+    saving.write_model(model, tokenizer, folder, torch.bfloat16)
 
 
 def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
@@ -64,7 +64,7 @@ def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
 
 def load_model(file: Path) -> PreTrainedModel:
     """The file's weights in fp32, in a model that was never quantised."""
-    with models.quiet():
+    with pretrained.quiet():
         found = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, dtype=torch.float32
         )

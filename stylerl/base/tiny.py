@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl.lm import models
+from stylerl.lm import models, saving
 
 PAD, EOS = "<|pad|>", "<|eos|>"
 CONTEXT = 1024  # bytes
@@ -44,7 +44,7 @@ def write(seed: int, folder: Path) -> None:
             )
         )
     models.fit_to_tokenizer(model, tokenizer)
-    models.write_model(model, tokenizer, folder)
+    saving.write_model(model, tokenizer, folder)
 
 
 def new_tokenizer() -> PreTrainedTokenizerBase:

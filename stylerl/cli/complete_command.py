@@ -74,11 +74,11 @@ def complete(
         said = f"passed over: {', '.join(absent)} does not exist; {remedy}"
         print(f"stylerl: {said}", file=sys.stderr, flush=True)
     # Only now, since torch takes seconds.
-    from stylerl.lm import models, sampling
+    from stylerl.lm import encoding, models, sampling
 
     answers = []
     for label, name in present.items():
-        tokenizer = models.load_tokenizer(name)
+        tokenizer = encoding.load_tokenizer(name)
         drawn = sampling.generate(
             models.load_causal_lm(name, tokenizer=tokenizer),
             tokenizer,

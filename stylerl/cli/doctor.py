@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from stylerl import config, storage
 from stylerl.cli.findings import Finding, Status
 from stylerl.errors import ConfigError, DataError, ModelError
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 from stylerl.skill import sandbox
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
@@ -223,8 +223,8 @@ def check_model(name: str) -> Finding:
 
 def check_tokenizer(name: str) -> Finding:
     """The tokenizer keeps every character."""
-    tokenizer = models.load_tokenizer(name)
-    ids = models.encode_code(tokenizer, WHITESPACE)
+    tokenizer = encoding.load_tokenizer(name)
+    ids = encoding.encode_code(tokenizer, WHITESPACE)
     back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     if back != WHITESPACE:
         return Finding(

@@ -29,7 +29,8 @@ from stylerl.evaluation.measurement import evaluation, generations
 from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
-from stylerl.lm.models import load_tokenizer, write_model
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.saving import write_model
 from stylerl.report import page, summary
 from stylerl.skill import measure
 

@@ -174,7 +174,7 @@ def sample(params: Params, count: int) -> list[Pair]:
     Raises:
         DataError: there are no models, no prompts, or no pairs.
     """
-    from stylerl.lm import models, sampling
+    from stylerl.lm import encoding, models, sampling
 
     present = [folder for folder in POLICIES if folder.is_dir()]
     if not present:
@@ -190,7 +190,7 @@ def sample(params: Params, count: int) -> list[Pair]:
     # One completion a prompt from each model, by random streams of their own.
     drawn = []
     for side, folder in enumerate((present[0], present[-1])):
-        tokenizer = models.load_tokenizer(folder)
+        tokenizer = encoding.load_tokenizer(folder)
         drawn.append(
             sampling.generate(
                 models.load_causal_lm(folder, tokenizer=tokenizer),

@@ -26,7 +26,7 @@ def run(folder: Path, target: str, public: bool) -> str:
         ModelError: the folder holds no model.
         StylerlError: its run was not evaluated, or the target is refused.
     """
-    from stylerl.lm.models import load_tokenizer
+    from stylerl.lm.encoding import load_tokenizer
 
     hub.model_files(folder)
     hub.check_name(target)

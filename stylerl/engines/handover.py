@@ -20,7 +20,7 @@ from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.place import Place
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 from stylerl.lm.adapters import SCALE
 from stylerl.lm.context import nearest_lines
 from stylerl.ppo.factory import VALIDATION_PROMPTS
@@ -59,7 +59,7 @@ def write(
             "here compares a group; got value"
         )
     model, out = model.resolve(), out.resolve()
-    tokenizer = models.load_tokenizer(str(model))
+    tokenizer = encoding.load_tokenizer(str(model))
     budget = int(storage.read_json(model / "config.json").get("context", 0))
     room = models.positions(str(model)) or math.inf
     room -= params.ppo.max_new_tokens
@@ -179,5 +179,5 @@ def _row(
 def _size(row: Mapping[str, Any], tokenizer: Any) -> int:
     """A row's prompt in tokens, with its context."""
     context, prompt = (each["content"] for each in row["prompt"])
-    above = models.encode_code(tokenizer, context)
-    return len(models.encode_prompt(tokenizer, prompt, above))
+    above = encoding.encode_code(tokenizer, context)
+    return len(encoding.encode_prompt(tokenizer, prompt, above))

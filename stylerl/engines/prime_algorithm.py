@@ -16,7 +16,7 @@ from prime_rl.orchestrator.algo.base import iter_trainable_traces
 from prime_rl.orchestrator.algo.grpo import GRPOAlgorithm
 
 from stylerl.engines.token_level import advantages, rewards_of
-from stylerl.lm.models import load_tokenizer
+from stylerl.lm.encoding import load_tokenizer
 from stylerl.reward.other_trainers import Origin
 
 

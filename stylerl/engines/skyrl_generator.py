@@ -19,7 +19,7 @@ from skyrl.train.generators.utils import get_rollout_metrics
 from torch import Tensor
 
 from stylerl.engines.token_level import advantages, rewards_of
-from stylerl.lm.models import encode_code, encode_prompt
+from stylerl.lm.encoding import encode_code, encode_prompt
 from stylerl.reward.other_trainers import message_text
 
 NAME = "stylerl"

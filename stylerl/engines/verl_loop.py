@@ -21,7 +21,7 @@ from verl.experimental.agent_loop.agent_loop import (
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from stylerl.engines.token_level import advantages, rewards_of
-from stylerl.lm.models import encode_code, encode_prompt
+from stylerl.lm.encoding import encode_code, encode_prompt
 from stylerl.reward.other_trainers import message_text
 
 NAME = "stylerl"

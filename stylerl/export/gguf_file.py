@@ -20,7 +20,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl import storage
 from stylerl.errors import ModelError, require
-from stylerl.lm.models import load_causal_lm, load_tokenizer
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.models import load_causal_lm
 
 EXACT = {  # the kinds of a matrix, the smallest first; vectors are f32
     "bf16": torch.bfloat16,

@@ -1,6 +1,7 @@
 """Language models: loaded, sampled from, and what their trainers share.
 
-models.py loads and saves; sampling.py writes completions, logprobs.py scores
-them; batching.py makes batches of texts, adapters.py is LoRA, checkpoint.py
-what a killed run resumes from.
+encoding.py has tokenizers, models.py what reads their tokens, saving.py the
+folder of both; sampling.py writes completions, logprobs.py scores them;
+batching.py makes batches of texts, adapters.py is LoRA, checkpoint.py what a
+killed run resumes from.
 """

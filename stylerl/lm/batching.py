@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl.lm.models import context_limit, encode_prompt
+from stylerl.lm.encoding import encode_prompt
+from stylerl.lm.models import context_limit
 
 
 def encode_document(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stylerl.lm.models import encode_code, encode_prompt
+from stylerl.lm.encoding import encode_code, encode_prompt
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 from stylerl.lm.decoding import Listener, decode_batch
+from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.memory import give_back
-from stylerl.lm.models import bf16_copy, context_limit, encode_prompt
+from stylerl.lm.models import bf16_copy, context_limit
 from stylerl.lm.packing import Group, pack, response_states
 from stylerl.lm.steps import draw_uniforms
 
@@ -191,7 +192,7 @@ def fits_all(
         ModelError: a model cannot be found.
     """
     rooms = [
-        (models.load_tokenizer(*each), limit - new)
+        (encoding.load_tokenizer(*each), limit - new)
         for each in names
         if (limit := models.positions(*each)) is not None
     ]

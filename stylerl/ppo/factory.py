@@ -23,7 +23,7 @@ from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
-from stylerl.lm import models
+from stylerl.lm import encoding, models, saving
 from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
@@ -64,11 +64,11 @@ def build_trainer(
         ModelError: a model cannot be loaded.
     """
     device, reward_models = Ranks().device, Path(reward_models)
-    tokenizer = models.load_tokenizer(model)
+    tokenizer = encoding.load_tokenizer(model)
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge, places=places)
-    models.tag_with_judge(policy, judge.identity)
+    saving.tag_with_judge(policy, judge.identity)
 
     # Prompts, and how they are given: with the start of their files.
     above = {prompt: place.above for prompt, place in (places or {}).items()}

@@ -16,9 +16,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.errors import ModelError
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.logprobs import token_scores
-from stylerl.lm.models import fuse_gelu, write_model
 from stylerl.lm.packing import Group, Pack, pack, response_states
 from stylerl.lm.precision import exact_products
+from stylerl.lm.saving import write_model
 from stylerl.storage import replacing
 
 
@@ -53,7 +53,7 @@ class PolicyWithValue(nn.Module):
         super().__init__()
         self.model = model
         self.adapters: Adapters | None = None
-        fuse_gelu(model.eval())
+        model.eval()
         self.value_head: nn.Linear | None = None
         if value:
             settings = model.config.get_text_config()

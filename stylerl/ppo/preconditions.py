@@ -125,7 +125,7 @@ def check(
         raise ConfigError(
             "the tokenizer's pad token must exist and differ from eos; "
             f"got {tokenizer.pad_token!r}: load it by "
-            "stylerl.lm.models.load_tokenizer(name), and the model by "
+            "stylerl.lm.encoding.load_tokenizer(name), and the model by "
             "load_causal_lm(name, tokenizer=tokenizer)"
         )
 

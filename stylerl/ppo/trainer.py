@@ -39,8 +39,9 @@ from stylerl import draws
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm import checkpoint
+from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.memory import give_back
-from stylerl.lm.models import cast_weights, encode_prompt
+from stylerl.lm.models import cast_weights
 from stylerl.ppo import (
     health,
     identity,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.lm import batching
-from stylerl.lm.models import cast_weights, load_scorer, load_tokenizer
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.models import cast_weights, load_scorer
 from stylerl.lm.precision import multiplies_bf16
 
 CLASSIFIES: Final = (

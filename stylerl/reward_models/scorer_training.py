@@ -31,7 +31,8 @@ from stylerl.config import RewardConfig
 from stylerl.errors import DataError, ModelError, require
 from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
-from stylerl.lm.models import load_scorer, load_tokenizer
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.models import load_scorer
 from stylerl.reward.scorers import (
     CENTRE,
     CLASSIFIES,

@@ -25,13 +25,9 @@ from stylerl.errors import DataError, require
 from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.context import nearest_lines, tag_with_context
+from stylerl.lm.encoding import encode_code, encode_prompt, load_tokenizer
 from stylerl.lm.logprobs import token_scores
-from stylerl.lm.models import (
-    encode_code,
-    encode_prompt,
-    load_causal_lm,
-    load_tokenizer,
-)
+from stylerl.lm.models import load_causal_lm
 from stylerl.lm.packing import Group, pack, response_states
 from stylerl.lm.precision import multiplies_bf16
 from stylerl.lm.sampling import response_logprobs

@@ -19,7 +19,7 @@ from stylerl import config
 from stylerl.config import Params
 from stylerl.engines import handover, token_level, verl_loop
 from stylerl.judge.place import File, Place
-from stylerl.lm.models import save_model
+from stylerl.lm.saving import save_model
 
 PROMPT = "def add(a, b):\n"
 FUNCTION = f"{PROMPT}    return a + b\n"

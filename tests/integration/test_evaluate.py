@@ -11,7 +11,8 @@ from test_place import each_a_file
 from stylerl import storage
 from stylerl.errors import ModelError
 from stylerl.evaluation.measurement import generations
-from stylerl.lm.models import load_scorer, save_model
+from stylerl.lm.models import load_scorer
+from stylerl.lm.saving import save_model
 from tasks import evaluate, report
 
 OUTS = (evaluate.COMPLETIONS, evaluate.METRICS, evaluate.RULES, report.REPORT)

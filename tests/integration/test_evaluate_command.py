@@ -13,7 +13,7 @@ from stylerl.cli import evaluate_command
 from stylerl.cli import main as cli
 from stylerl.evaluation import comparison
 from stylerl.evaluation.measurement import generations
-from stylerl.lm.models import load_tokenizer
+from stylerl.lm.encoding import load_tokenizer
 from stylerl.skill import measure
 from tasks import evaluate
 

@@ -19,7 +19,7 @@ from stylerl.evaluation.measurement import (
 from stylerl.evaluation.measurement.generations import LoadedModel, Source
 from stylerl.evaluation.measurement.heldout import Prompt, literal_prompts
 from stylerl.lm import sampling
-from stylerl.lm.models import save_model
+from stylerl.lm.saving import save_model
 
 CONFIG = EvaluateConfig(prompts=6, samples=2, max_new_tokens=12)
 

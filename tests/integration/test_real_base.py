@@ -9,7 +9,8 @@ from safetensors.torch import load_file
 
 from stylerl.base import folder
 from stylerl.config import BaseConfig
-from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.encoding import encode_prompt, load_tokenizer
+from stylerl.lm.models import load_causal_lm
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = sorted((ROOT / "stylerl").rglob("*.py"))

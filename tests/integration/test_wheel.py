@@ -30,11 +30,11 @@ TRAIN = """
 import sys
 from stylerl.config import JudgeConfig, PPOConfig
 from stylerl.judge import Judge
-from stylerl.lm import models
+from stylerl.lm import models, encoding
 from stylerl.ppo import PPOTrainer
 from stylerl.reward.grader import StyleGrader
 
-tokenizer = models.load_tokenizer(sys.argv[1])
+tokenizer = encoding.load_tokenizer(sys.argv[1])
 trainer = PPOTrainer(
     PPOConfig(updates=1, batch_size=4, num_minibatches=1, update_epochs=1,
               max_new_tokens=4),

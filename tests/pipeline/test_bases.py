@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from stylerl import storage
 from stylerl.errors import DiskError
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 from stylerl.lm.precision import multiplies_bf16
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,7 +112,7 @@ def test_every_stage_takes_the_base(
     # Adapters are merged into frozen weights, which are of the passes' type.
     kind = torch.bfloat16 if multiplies_bf16() else torch.float32
     assert {w.dtype for w in weights.values()} == {kind}
-    tokenizer = models.load_tokenizer("artifacts/ppo")
+    tokenizer = encoding.load_tokenizer("artifacts/ppo")
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
     assert after["eos_token_id"] == tokenizer.eos_token_id
     assert models.load_causal_lm("artifacts/ppo", tokenizer=tokenizer)

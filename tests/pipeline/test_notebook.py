@@ -18,7 +18,7 @@ from conftest import CORPUS
 
 from stylerl import config, storage
 from stylerl.cli import main as cli
-from stylerl.lm import models
+from stylerl.lm import encoding, models
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STAGES = (
@@ -94,7 +94,7 @@ def test_every_stage_of_the_notebook(
     labels = storage.read_json(Path("metrics/label.json"))
     assert labels["as_found"]["snippets"] > 0
     for folder in ("sft", "ppo"):
-        tokenizer = models.load_tokenizer(f"artifacts/{folder}")
+        tokenizer = encoding.load_tokenizer(f"artifacts/{folder}")
         assert tokenizer.pad_token != tokenizer.eos_token == "<|endoftext|>"
     for folder in ("classifier", "pairwise"):
         scorer = models.load_scorer(f"artifacts/reward/{folder}")

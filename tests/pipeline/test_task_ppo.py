@@ -13,7 +13,7 @@ from stylerl import config, storage
 from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
-from stylerl.lm import models
+from stylerl.lm import encoding, models, saving
 from stylerl.pipeline import tracking
 from stylerl.ppo import factory
 from stylerl.reward_models import scorer_training
@@ -56,7 +56,7 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     monkeypatch.setenv("STYLERL_STAGE_KEY", "0123456789abcdef" * 4)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere:")  # refused at once
     model = build_llama(len(tokenizer))
-    models.save_model(model, tokenizer, tmp_path / "artifacts/sft")
+    saving.save_model(model, tokenizer, tmp_path / "artifacts/sft")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     storage.write_table(tmp_path / ppo.LABELS, labels())
     storage.write_json(tmp_path / ppo.REMOVED, {"E225": 1.0})
@@ -79,7 +79,7 @@ def test_the_stage_writes_what_dvc_yaml_says(
     the alarm of that is printed, and a tag of the run."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/ml.db")
     ppo.main()
-    tokenizer = models.load_tokenizer(tmp_path / "artifacts/ppo")
+    tokenizer = encoding.load_tokenizer(tmp_path / "artifacts/ppo")
     models.load_causal_lm(tmp_path / "artifacts/ppo", tokenizer=tokenizer)
     settings = storage.read_json(tmp_path / "artifacts/ppo/config.json")
     assert settings["judge"] == Judge(config.JudgeConfig()).identity
@@ -174,7 +174,7 @@ def draw(tokenizer, split="train", count=100, room=8):
         count,
         settings,
         policy,
-        partial(models.encode_prompt, tokenizer),
+        partial(encoding.encode_prompt, tokenizer),
     )
 
 
@@ -210,8 +210,8 @@ def test_the_parts_of_the_reward_are_logged_by_name(
     scorer = scorer_training.new_scorer(
         config.RewardConfig(base=str(tmp_path / "artifacts/sft")), seed=0
     )
-    models.save_model(*scorer, tmp_path / "artifacts/reward/pairwise")
-    models.save_model(*scorer, tmp_path / "elsewhere/scorer")
+    saving.save_model(*scorer, tmp_path / "artifacts/reward/pairwise")
+    saving.save_model(*scorer, tmp_path / "elsewhere/scorer")
     (tmp_path / "own_length.py").write_text(
         "def short(prompts, completions):\n"
         "    return [-float(len(text)) for text in completions]\n"

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from transformers.pytorch_utils import Conv1D
 
 from stylerl.lm.adapters import LoRA, rounded
-from stylerl.lm.models import cast_weights, fuse_gelu, load_causal_lm
+from stylerl.lm.models import cast_weights, load_causal_lm
 from stylerl.ppo import by_reward
 from stylerl.ppo.policy import PolicyWithValue
 
@@ -18,8 +18,7 @@ IDS = torch.tensor([[1, 40, 50, 60, 70, 80]])
 
 @pytest.fixture
 def model(tiny_lm):
-    """Each of the two architectures, with the GELU that a policy has."""
-    fuse_gelu(tiny_lm)
+    """Each of the two architectures."""
     return tiny_lm
 
 

@@ -24,7 +24,8 @@ from stylerl.base import dequantised, folder, snapshot, tiny, wheel
 from stylerl.config import BaseConfig
 from stylerl.errors import DiskError, ModelError
 from stylerl.export import gguf_file
-from stylerl.lm.models import encode_prompt, load_causal_lm, load_tokenizer
+from stylerl.lm.encoding import encode_prompt, load_tokenizer
+from stylerl.lm.models import load_causal_lm
 from stylerl.pipeline.process import from_network
 
 MEMBER = "toy_base/toy.gguf"

@@ -11,7 +11,7 @@ from stylerl.engines import handover
 from stylerl.engines.token_level import token_rewards
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.place import File, Place
-from stylerl.lm.models import save_model
+from stylerl.lm.saving import save_model
 from stylerl.reward import trl_reward
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.other_trainers import Scored

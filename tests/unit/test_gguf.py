@@ -20,7 +20,9 @@ from stylerl.cli import main as cli
 from stylerl.cli.commands import parser
 from stylerl.errors import ModelError
 from stylerl.export import gguf_file
-from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.models import load_causal_lm
+from stylerl.lm.saving import save_model
 
 IDS = torch.tensor([1, 40, 50, 60, 70, 80])
 SAMPLING = {"temperature": 0.8, "max_new_tokens": 160}

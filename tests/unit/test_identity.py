@@ -7,7 +7,7 @@ from test_ppo import PROMPTS, make
 
 from stylerl.errors import ConfigError
 from stylerl.lm import checkpoint
-from stylerl.lm.models import tag_with_judge
+from stylerl.lm.saving import tag_with_judge
 from stylerl.ppo import identity
 
 

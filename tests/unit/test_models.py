@@ -25,21 +25,17 @@ from transformers import (
 )
 
 from stylerl.errors import DiskError, ModelError
+from stylerl.lm.encoding import encode_code, encode_prompt, load_tokenizer
 from stylerl.lm.models import (
     bf16_copy,
     check_logits,
     context_limit,
-    encode_code,
-    encode_prompt,
     load_causal_lm,
     load_scorer,
-    load_tokenizer,
-    rehearse_saving,
-    save_model,
-    tag_with_judge,
     vocabulary_size,
 )
 from stylerl.lm.sampling import decode
+from stylerl.lm.saving import rehearse_saving, save_model, tag_with_judge
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.supervised.sft import Snippet
 
@@ -213,16 +209,6 @@ def test_an_added_token_gets_the_mean_embedding(tokenizer, tmp_path, build):
     assert torch.allclose(after[-1], before.mean(dim=0))
     assert grown.config.pad_token_id == own.pad_token_id == len(own) - 1
     assert grown.config.eos_token_id == own.eos_token_id
-
-
-def test_the_fused_gelu_is_the_same_function(tokenizer, tmp_path):
-    model = build_gpt2(len(tokenizer))
-    assert model.config.activation_function == "gelu_new"
-    save_model(model, tokenizer, tmp_path / "m")
-    loaded = load_causal_lm(tmp_path / "m")
-    assert isinstance(loaded.transformer.h[0].mlp.act, torch.nn.GELU)
-    assert loaded.config.activation_function == "gelu_new"
-    assert torch.allclose(loaded(IDS).logits, model(IDS).logits, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import stylerl.reward
 from stylerl import config
 from stylerl.config import Params
 from stylerl.errors import ConfigError, DataError
-from stylerl.lm.models import load_scorer, save_model
+from stylerl.lm.models import load_scorer
+from stylerl.lm.saving import save_model
 from stylerl.reward import trl_reward
 
 ONCE = HONEST.replace("result = 0", "result=0")  # E225

@@ -18,7 +18,7 @@ IMPORTED_AS = {
 # Extras that stay out of the lock, whose packages are the corpus.
 UNPINNED = {"gguf", "sandbox"}
 # Engines that load our module, in an environment of their own.
-ENGINES = {"verl"}
+ENGINES = {"verl", "skyrl", "prime_rl", "ray"}
 # What only the flow or a stage loads: the room that joins the tools.
 OF_PIPELINE = ("stylerl/pipeline/",)
 # What `stylerl judge` loads.

@@ -20,7 +20,8 @@ from transformers import AutoModelForCausalLM
 
 from stylerl.config import Params
 from stylerl.errors import ConfigError, ModelError, TrainingError
-from stylerl.lm.models import encode_prompt, fit_to_tokenizer, load_tokenizer
+from stylerl.lm.encoding import encode_prompt, load_tokenizer
+from stylerl.lm.models import fit_to_tokenizer
 from stylerl.ppo import PPOConfig, PPOTrainer, learner
 from stylerl.ppo.health import alarms
 from stylerl.ppo.policy import PolicyWithValue

@@ -10,7 +10,7 @@ import torch
 from conftest import build_llama, build_tokenizer, build_trainer
 
 from stylerl.errors import ConfigError
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.encoding import encode_prompt
 from stylerl.ppo import PPOConfig, by_reward
 from stylerl.ppo.constraints import Constraints
 from stylerl.ppo.prices import HIGHEST, Price, bonus, kl_weight

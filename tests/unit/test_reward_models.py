@@ -18,7 +18,9 @@ from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.errors import DataError
 from stylerl.judge import Judge
-from stylerl.lm.models import load_scorer, load_tokenizer, save_model
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.models import load_scorer
+from stylerl.lm.saving import save_model
 from stylerl.reward import scorers
 from stylerl.reward.scorers import Scorer, score_texts
 from stylerl.reward_models import dataset, pairs, scorer_training

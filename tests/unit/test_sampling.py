@@ -6,7 +6,7 @@ from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
 from stylerl.lm import decoding, sampling, steps
-from stylerl.lm.models import encode_prompt
+from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.sampling import (
     fits_all,
     generate,

@@ -16,7 +16,9 @@ from transformers import (
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError
 from stylerl.lm import batching
-from stylerl.lm.models import load_causal_lm, load_tokenizer, save_model
+from stylerl.lm.encoding import load_tokenizer
+from stylerl.lm.models import load_causal_lm
+from stylerl.lm.saving import save_model
 from stylerl.supervised import sft
 
 PROMPT = "def add(a, b):\n"

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from stylerl.config import SFTConfig
 from stylerl.errors import TrainingError
 from stylerl.lm import batching
-from stylerl.lm.models import save_model
+from stylerl.lm.saving import save_model
 from stylerl.supervised import sft, training
 
 

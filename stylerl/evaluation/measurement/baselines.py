@@ -24,7 +24,7 @@ from stylerl.evaluation.measurement.generations import (
 )
 from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.judge.outcome import Outcome
-from stylerl.lm.models import load_tokenizer
+from stylerl.lm.encoding import load_tokenizer
 from stylerl.reward import scorers
 
 EXTRA = "extra"  # SFT's further samples, which only a choice is made from

@@ -32,7 +32,7 @@ from stylerl.evaluation.measurement.metrics import (
 )
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
-from stylerl.lm import models, sampling
+from stylerl.lm import encoding, sampling
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
@@ -115,7 +115,7 @@ def evaluate_models(
         sources, prompts, texts,
         config, seed, first, best_of=0,
     )  # fmt: skip
-    tokenizer = models.load_tokenizer(*sources[first])
+    tokenizer = encoding.load_tokenizer(*sources[first])
     human = baselines.written_by_humans(prompts, tokenizer)
     table = pd.concat([sampled.completions, human], ignore_index=True)
     table = verdicts.judge_completions(table, judge, places)

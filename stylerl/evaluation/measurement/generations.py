@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
-from stylerl.lm import models, sampling
+from stylerl.lm import encoding, models, sampling
 from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.lm.precision import multiplies_bf16
 
@@ -111,7 +111,7 @@ def load_model(source: Source) -> LoadedModel:
         ModelError: it cannot be found or loaded.
     """
     name, revision = source
-    tokenizer = models.load_tokenizer(name, revision)
+    tokenizer = encoding.load_tokenizer(name, revision)
     model: Any = models.load_causal_lm(name, revision, tokenizer)
     if multiplies_bf16():
         models.cast_weights(model, torch.bfloat16)
@@ -184,7 +184,7 @@ def count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[int]:
     """The length of each text in tokens."""
-    return [len(models.encode_code(tokenizer, text)) for text in texts]
+    return [len(encoding.encode_code(tokenizer, text)) for text in texts]
 
 
 def bits_per_byte(
@@ -200,7 +200,10 @@ def bits_per_byte(
     model, tokenizer = loaded
     limit = models.context_limit(model.config) or math.inf
     documents = {
-        text: [*models.encode_prompt(tokenizer, text), tokenizer.eos_token_id]
+        text: [
+            *encoding.encode_prompt(tokenizer, text),
+            tokenizer.eos_token_id,
+        ]
         for text in texts
     }
     fitting = {t: ids for t, ids in documents.items() if len(ids) <= limit}
