@@ -31,6 +31,7 @@ TABLE = (
     Metric("residual_cut", "after fixer, cut %", 100, 1, 1),
     Metric("joint", "right and compliant %", 100, 1, 1),
     Metric("skill", "right % (HumanEval)", 100, 1, 1),
+    Metric("skill_of_10", "one of 10 right %", 100, 1, 1),
     Metric("skill_greedy", "right %, greedy", 100, 1, 1),
     Metric("skill_compliance", "compliant, of what is right %", 100, 1, 1),
     Metric("standardised_compliance", "compliance %, SFT lengths", 100, 1, 1),

@@ -7,6 +7,7 @@ from the same random streams; differences are paired by problem.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from stylerl.skill.trial import is_right
 
 LINE_TOKENS = 64  # a line; twice what HumanEval's longest last one takes
 WHOLE_TOKENS = 320  # of a whole body
+TRIES = 10  # the k of pass@k, beside 1
 GREEDY = -1  # the number of the sample that is none: the likeliest tokens
 DIGITS = 6
 PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
@@ -222,14 +224,28 @@ def metrics(table: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
 
 
 def _by_problem(rows: pd.DataFrame) -> pd.DataFrame:
-    """(P, 3): shares of a problem's samples, and whether greedy is right."""
+    """(P, 3): shares of a problem's samples, and whether greedy is right.
+
+    With TRIES samples a fourth: the chance that one of so many is right.
+    """
     rows = rows.assign(joint=rows["right"] & rows["compliant"])
     drawn = rows[rows["sample"] != GREEDY].groupby("problem")
     greedy = rows[rows["sample"] == GREEDY].set_index("problem")
-    return pd.DataFrame(
-        {
-            "skill": drawn["right"].mean(),
-            "joint": drawn["joint"].mean(),
-            "skill_greedy": greedy["right"],
-        }
-    ).astype(float)
+    found = {
+        "skill": drawn["right"].mean(),
+        "joint": drawn["joint"].mean(),
+        "skill_greedy": greedy["right"],
+    }
+    if drawn.size().min() >= TRIES:
+        found["skill_of_10"] = drawn["right"].agg(pass_at)
+    return pd.DataFrame(found).astype(float)
+
+
+def pass_at(right: Sequence[bool], tries: int = TRIES) -> float:
+    """Whether one of `tries` samples is right: pass@k, unbiased, from more.
+
+    1 - C(n - c, k) / C(n, k) with c right of n samples (Chen et al., arXiv
+    2107.03374, equation 1).
+    """
+    n, c = len(right), sum(right)
+    return 1 - comb(n - c, tries) / comb(n, tries)

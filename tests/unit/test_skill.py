@@ -112,6 +112,22 @@ def test_right_compliant_and_both():
     assert "gain_sft" not in found
 
 
+def test_one_of_ten_is_right():
+    """12 samples, 2 right: of C(12, 10) = 66 draws of ten one misses both."""
+    rows = [
+        {"model": "sft", "problem": problem, "sample": sample}
+        for problem in "ab"
+        for sample in range(-1, 12)
+    ]
+    tried = pd.DataFrame(rows).assign(compliant=True)
+    tried["right"] = (tried["problem"] == "a") & (tried["sample"] >= 10)
+    found = measure.metrics(tried, 10, 0)["sft"]
+    assert found["skill_of_10"] == pytest.approx(65 / 66 / 2, abs=1e-6)
+    assert measure.pass_at([True] + [False] * 9) == 1
+    few = measure.metrics(table(sft="RRB--C"), 10, 0)["sft"]
+    assert "skill_of_10" not in few
+
+
 def test_nothing_right_has_no_compliance_of_it():
     found = measure.metrics(table(sft="------"), 100, 0)
     assert "skill_compliance" not in found["sft"]

@@ -39,6 +39,7 @@ NUMBERS = {
     "copied_share": 0.0,
     "kl": 0.0,
     "skill": 0.5,
+    "skill_of_10": 0.75,
     "skill_greedy": 0.55,
     "joint": 0.4,
     "skill_compliance": 0.8,
