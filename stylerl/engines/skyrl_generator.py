@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
-from skyrl.backends.skyrl_train.utils import ppo_utils
+from skyrl.backends.skyrl_train.utils.ppo_utils import (
+    register_advantage_estimator as registered,
+)
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.entrypoints import main_base
 from skyrl.train.generators import base
@@ -76,7 +78,7 @@ class StyleGenerator(base.GeneratorInterface):  # type: ignore[misc]
         )
 
 
-@ppo_utils.register_advantage_estimator(NAME)  # type: ignore[untyped-decorator]
+@registered(NAME)  # type: ignore[untyped-decorator]
 def estimator(
     token_level_rewards: Tensor,
     response_mask: Tensor,
