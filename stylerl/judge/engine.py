@@ -59,7 +59,7 @@ class Engine:
             plugins, self.options, installed = loaded
             self._checkers = plugins.checkers
             used = {each.plugin.package for each in plugins.all_plugins()}
-            self._reads_little = used <= OWN_PLUGINS
+            self._takes_excerpts = used <= OWN_PLUGINS
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
@@ -110,7 +110,7 @@ class Engine:
                 name,
                 self._checkers,
                 self.options,
-                extent if self._reads_little else None,
+                extent if self._takes_excerpts else None,
             )
             checker.run_checks()
             violations = self._selected(checker, path)

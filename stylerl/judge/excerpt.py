@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from stylerl.judge.positions import indent_of
 from stylerl.judge.verdict import Extent
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -69,15 +70,15 @@ def window(lines: Sequence[str], extent: Extent) -> Window:
     """The function's rows, in blocks that are indented as those around it."""
     above, below = extent.above, extent.below
     rows = [*lines[above : below + extent.joint]]
-    indents = {_indent(rows[0])}
+    indents = {indent_of(rows[0])}
     if len(rows) > extent.rows and not NO_CODE.match(rows[-1]):
-        last = _indent(rows[-1])  # of a statement, which may be long
+        last = indent_of(rows[-1])  # of a statement, which may be long
         indents.add(last)
         rows[-1] = f"{last}0\n"
     blocks = [
         f"{indent}if 1:\n"
         for indent in sorted({"", *indents})
-        if indent != _indent(rows[0])
+        if indent != indent_of(rows[0])
     ]
     indented = (row[0] for row in lines[:above] if row[0] in " \t")
     return Window([*blocks, *rows], above - len(blocks), next(indented, None))
@@ -107,8 +108,3 @@ def _bound(node: ast.AST) -> str | None:
             return node.rest
         case _:  # functions, classes, `except as`, `case as`
             return getattr(node, "name", None)
-
-
-def _indent(row: str) -> str:
-    """The blanks and tabs that a row begins with."""
-    return row[: len(row) - len(row.lstrip(" \t"))]

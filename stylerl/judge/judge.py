@@ -170,9 +170,8 @@ class Judge:
         def files() -> Iterator[Source]:
             for place, prompt, completion in items:
                 placed = place.put(completion) if place else None
-                source = Source(_encode(prompt + completion))
-                if placed is not None:
-                    source = placed.source
+                alone = Source(_encode(prompt + completion))
+                source = placed.source if placed else alone
                 waiting.append((placed, source.content))
                 yield source
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from stylerl.judge.names import module_names
-from stylerl.judge.positions import LINE_END
+from stylerl.judge.positions import LINE_END, indent_of
 from stylerl.judge.verdict import SYNTAX, Extent, Source, Verdict, Violation
 
 # Where a row that is not blank begins; a form feed takes it to column 0.
@@ -46,9 +46,15 @@ class File:
 class Placed(NamedTuple):
     """A source to judge, and how its rows become the function's."""
 
-    source: Source
+    content: bytes
+    path: str
     extent: Extent
     indent: int  # characters before each of its rows
+
+    @property
+    def source(self) -> Source:
+        """What the judge is asked about."""
+        return Source(self.content, self.path, self.extent)
 
     def settle(self, found: Verdict) -> Verdict:
         """What of the file's verdict is the function's."""
@@ -96,7 +102,7 @@ class Place:
         self._body = row + head.removesuffix("\n").count("\n")
         self._end = self._start + function.count("\n")
         first = file.lines[self._start]
-        self.indent = _indent(first)
+        self.indent = indent_of(first)
 
     @property
     def row(self) -> int:
@@ -133,9 +139,7 @@ class Place:
             self._joint if ends_blank else 0,
         )
         content = source.encode("utf-8", "surrogatepass")
-        return Placed(
-            Source(content, self.file.path, extent), extent, len(self.indent)
-        )
+        return Placed(content, self.file.path, extent, len(self.indent))
 
     @property
     def _before(self) -> list[str]:
@@ -158,11 +162,6 @@ class Place:
             if code and not code.startswith("#"):
                 return number + 1
         return len(after)
-
-
-def _indent(row: str) -> str:
-    """The blanks and tabs that a row begins with."""
-    return row[: len(row) - len(row.lstrip(" \t"))]
 
 
 def _indented(body: str, indent: str) -> str:

@@ -70,6 +70,11 @@ def token_at(offsets: Sequence[tuple[int, int]], position: int) -> int:
     return max(bisect_right(starts, position) - 1, 0)
 
 
+def indent_of(row: str) -> str:
+    """The blanks and tabs that a row begins with."""
+    return row[: len(row) - len(row.lstrip(" \t"))]
+
+
 def _line(text: str, row: int) -> tuple[int, str]:
     """Where a row starts, counting from 1, and its text without the end."""
     start = len(MARK) if text.startswith(MARK) else 0
