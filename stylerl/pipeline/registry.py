@@ -117,7 +117,7 @@ def _add(
     if not client.search_registered_models(f"name = '{MODEL}'"):
         client.create_registered_model(MODEL, description=ABOUT)
     model = client.create_logged_model(
-        tracking.experiment(client), "ppo", source_run_id=run_id, tags=labels
+        tracking.experiment(client), MODEL, source_run_id=run_id, tags=labels
     )
     with store.moving(Path(folder)):
         client.log_model_artifacts(model.model_id, folder)
