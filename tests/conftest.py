@@ -158,6 +158,15 @@ def build_gpt2(
     return GPT2LMHeadModel(config).eval()
 
 
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """What code writes into the environment ends with the test."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> "PreTrainedTokenizerFast":
     """The tiny byte-level tokenizer; do not change it in a test."""

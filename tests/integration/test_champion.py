@@ -34,7 +34,6 @@ def test_through_a_server_that_keeps_the_files(
 ):
     """A shared MLflow with an artifact proxy: nothing is read from here."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     kept = tmp_path / "elsewhere"

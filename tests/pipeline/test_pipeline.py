@@ -45,7 +45,7 @@ from stylerl.errors import (
     StylerlError,
 )
 from stylerl.judge import Judge
-from stylerl.pipeline import child, graph, store, tracking, workspace
+from stylerl.pipeline import child, graph, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -495,7 +495,6 @@ def test_a_second_clone_pulls_and_trains_nothing(
 
 def test_data_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NO_STORE)
-    monkeypatch.setenv(store.GONE, "")  # what the run sets ends with the test
     Path("data/corpus").write_text("other code")
     rlhf()
     # the base reads no data

@@ -176,7 +176,6 @@ def test_the_alias_moves_only_through_the_gate(folder):
 def test_a_store_that_does_not_answer_promotes_nobody(
     folder, monkeypatch, capsys
 ):
-    monkeypatch.setattr(os, "environ", os.environ.copy())
     os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"
     gate = partial(promotion.decide, GOOD, pd.DataFrame())
     assert registry.promote("1", "12", gate) is None

@@ -52,7 +52,6 @@ def folder(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", STORE.format(database))
     monkeypatch.delenv(stage_runs.PARENT, raising=False)
     monkeypatch.delenv(stage_runs.KEY, raising=False)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
     yield tmp_path
 
 

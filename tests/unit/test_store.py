@@ -33,7 +33,6 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         made.commit()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
     monkeypatch.setattr(store, "_heard", {})
-    monkeypatch.delenv(store.GONE, raising=False)
     return file
 
 
