@@ -103,8 +103,7 @@ def _collect(options: argparse.Namespace) -> None:
         "--select",
         "RULES",
         "rule prefixes that count, separated by commas, such as E,W6; none is "
-        "ignored then (default: E,W,F without flake8's own default list, F821 "
-        "and F822)",
+        "ignored then (default: E,W,F without flake8's own default list)",
     ),
     option(
         "--max-line-length",

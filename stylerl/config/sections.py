@@ -63,20 +63,9 @@ class JudgeConfig(Section):
         ("E", "W", "F"), "rule prefixes that count", pattern=RULES
     )
     ignore: tuple[str, ...] = setting(
-        (
-            "E121",
-            "E123",
-            "E126",
-            "E226",
-            "E24",
-            "W503",
-            "W504",
-            "F821",
-            "F822",
-        ),
-        "rule prefixes that do not count: flake8's own default list (but "
-        "E704, a body on the line of its def), and names that a snippet cut "
-        "from its file cannot define",
+        ("E121", "E123", "E126", "E226", "E24", "W503", "W504"),
+        "rule prefixes that do not count: flake8's own default list, but "
+        "E704, a body on the line of its def",
         pattern=RULES,
     )
     max_line_length: int = setting(79, "columns", ge=20, le=1000)

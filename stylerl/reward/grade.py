@@ -5,6 +5,7 @@ text.  The style reward, what of it single tokens lost, and the numbers that
 are monitored are functions of the grades.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from stylerl.reward.functions import TokenReward
 # Reported where a name is bound, for a use that never came: what was written
 # there is no fault of its own.
 UNUSED = ("F401", "F841", "F842", "ARG", "B007")
+WORD = re.compile(r"\w+")
 
 
 class Grade(NamedTuple):
@@ -109,7 +111,8 @@ def token_rewards(
     What a completion misses is shared by its violations, by what they weigh.
     What has no place is left to the last action: a name that nothing uses,
     and all of a text that does not parse, whose one violation need not be
-    where it broke.
+    where it broke.  A word is charged at its last character: a name is
+    undefined once it is whole, and a charge reaches the tokens before it.
     """
     found = graded.as_ended
     if not found.parsed or not found.violations:
@@ -120,12 +123,18 @@ def token_rewards(
     text = graded.prompt + graded.completion
     return [
         TokenReward(
-            offset(text, violation) - len(graded.prompt),
+            _end_of_word(text, offset(text, violation)) - len(graded.prompt),
             -missed * weight / total,
         )
         for violation, weight in zip(found.violations, own, strict=True)
         if not violation.code.startswith(UNUSED)
     ]
+
+
+def _end_of_word(text: str, position: int) -> int:
+    """The last character of the word whose first is at a position."""
+    word = WORD.match(text, position)
+    return word.end() - 1 if word else position
 
 
 def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:

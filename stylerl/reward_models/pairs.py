@@ -10,6 +10,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -22,6 +23,8 @@ from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 if TYPE_CHECKING:
     from stylerl.judge import Judge, Verdict
 
+# Names that the file of a snippet would define, and it alone does not.
+OF_THE_FILE = ("F821", "F822")
 SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
 
 
@@ -100,10 +103,17 @@ def unparsable(
 def _judged(
     drafts: Sequence[Pair], judge: "Judge"
 ) -> Iterator[tuple[Pair, "Verdict"]]:
-    """Each draft with the verdict on its worse text."""
+    """Each draft with the verdict on its worse text, but for OF_THE_FILE."""
     texts = [draft.corrupted for draft in drafts]
-    verdicts = judge.verdicts(texts, desc="reward: pairs")
-    return zip(drafts, verdicts, strict=True)
+    for draft, found in zip(
+        drafts, judge.verdicts(texts, desc="reward: pairs"), strict=True
+    ):
+        violations = tuple(
+            violation
+            for violation in found.violations
+            if violation.code not in OF_THE_FILE
+        )
+        yield draft, replace(found, violations=violations)
 
 
 def _balanced(
