@@ -15,7 +15,6 @@ from verl import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from stylerl import config
 from stylerl.config import Params
 from stylerl.engines import handover, token_level, verl_loop
 from stylerl.judge.place import File, Place
@@ -86,9 +85,7 @@ def test_a_violations_token_is_charged_where_verl_reads_it(
 
 
 def test_what_stands_in_its_file_is_judged_there(folder, monkeypatch):
-    """`os` is known there, and unknown alone; the default ignores F821."""
-    params = config.override(Params(), {"judge.ignore": ["W503"]})
-    (folder / "params.yaml").write_text(config.render(params))
+    """`os` is known there, and unknown alone."""
     text = "    return os.sep\n"
     loop, *_ = loop_that_writes(text, monkeypatch, folder)
     raw = [{"content": ""}, {"content": PROMPT}]

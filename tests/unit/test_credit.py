@@ -49,6 +49,8 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
         ("\n    y =  x\n    return  y\n", [(8, -0.3), (22, -0.3)], 0),
         # W292 at the end, alone: 1 - 0.9 / 2 = 0.55
         ("\n    return x", [(13, -0.55)], 0),
+        # F821, a name that is whole, and undefined, at its last letter
+        ("\n    return total\n", [(16, -0.55)], 0),
         # does not parse: all of it is left to the last action
         ("\n    return (\n", [], -1),
         # F841: `y` has no use, which is not the fault of where it is bound

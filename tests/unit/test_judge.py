@@ -93,11 +93,11 @@ SPECIFICATION = [
     ("# flake8: noqa\nx=1\n", [(2, 2, "E225")]),
     ("x = '" + "a" * 80 + "'\n", [(1, 80, "E501")]),
     ("x = 1; y = 2\n", [(1, 6, "E702")]),
-    ("if x == None:\n    pass\n", [(1, 6, "E711")]),
+    ("if print == None:\n    pass\n", [(1, 10, "E711")]),
     ("def f():\n    y = 1\n", [(2, 5, "F841")]),
     (CLEAN, []),
     ("", []),
-    ("print(undefined)\n", []),  # F821: the default judge ignores it
+    ("print(undefined)\n", [(1, 7, "F821")]),
     ("\ufeffx = 1\n", []),
     ("x = 1\r\ny = 2\r\n", []),
 ]

@@ -192,6 +192,17 @@ def test_preferences_mix_minimal_and_corrupted_pairs(judge: Judge) -> None:
     assert found == pairs.preferences(_labels(), judge, count=20, seed=0)
 
 
+def test_a_name_of_the_snippets_file_is_no_fault_of_a_pairs(judge: Judge):
+    """Alone, each text breaks F821 too: `size` is its module's."""
+    labels = _labels(8)
+    labels["text"] = labels["text"].str.replace("a +", "size +")
+    found = pairs.minimal(labels, judge, count=8, seed=0)
+    assert len(found) == 8
+    for pair in found:
+        broken = {v.code for v in judge.verdict(pair.rejected).violations}
+        assert broken == {pair.rule, "F821"}
+
+
 def test_corrupted_rows_are_no_source_of_pairs(judge: Judge) -> None:
     labels = _labels(4)
     labels["rules"] = [["E703"]] * len(labels)
