@@ -43,8 +43,9 @@ help:
 run: $(STAMP) data
 	$(BIN)/stylerl run $(if $(PRESET),--preset $(PRESET))
 
+# A file has one worker, which makes its fixtures; the longest come first.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest tests/unit -m "not slow" -n auto --dist worksteal

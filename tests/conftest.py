@@ -54,13 +54,6 @@ CORPUS = [
 ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file outside tests/unit has one worker, which runs its fixtures."""
-    for item in items:
-        if "unit" not in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
 def pytest_collectstart() -> None:
     """Search for no garbage while the test files are imported."""
     gc.disable()

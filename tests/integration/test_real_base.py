@@ -15,7 +15,7 @@ from stylerl.lm.models import load_causal_lm
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = sorted((ROOT / "stylerl").rglob("*.py"))
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real base")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
