@@ -61,9 +61,11 @@ def complete(
     """
     prompt = _decoded(prompt).rstrip("\n")  # which is the completion's
     present = {
-        label: name for label, name in sources.items() if _present(name)
+        label: name
+        for label, name in sources.items()
+        if Path(name, "config.json").is_file()
     }
-    absent = [name for name in sources.values() if not _present(name)]
+    absent = [n for label, n in sources.items() if label not in present]
     remedy = "`stylerl run` makes them, `dvc repro base` the base alone"
     if not present:
         raise ModelError(
@@ -156,12 +158,6 @@ def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
     for start in range(0, len(panels), columns):
         grid.add_row(*panels[start:][:columns])
     return grid
-
-
-def _present(name: str) -> bool:
-    """A local model exists; a hub name is taken at its word."""
-    local = name.startswith(("artifacts/", "models/", ".", "/"))
-    return not local or Path(name, "config.json").is_file()
 
 
 def highlight(source: str) -> Text:

@@ -22,7 +22,7 @@ from stylerl.config.settings import (
 )
 from stylerl.errors import ConfigError
 
-LINE = 200  # characters of what a message quotes
+LINE = 200  # characters of what PyYAML says
 
 
 def load(path: Path = Path("params.yaml")) -> Params:
@@ -56,26 +56,19 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
     Raises:
         ConfigError: a key is unknown or a value breaks its rule.
     """
-    sections: dict[str, dict[str, Any]] = {}
+    tree = to_dict(params)
     for key, value in changes.items():
         section, _, name = str(key).rpartition(".")
-        sections.setdefault(section, {})[name] = value
-    tree = to_dict(params)
-    for section, given in sections.items():
         target = tree.get(section) if section else tree
-        prefix = f"{section}." if section else ""
         if not isinstance(target, dict):
-            raise unknown("", f"{prefix}{next(iter(given))}", tree)
-        for name, value in given.items():
-            if name not in target:
-                raise unknown(prefix, name, target)
-            if isinstance(target[name], dict) and not section:
-                raise ConfigError(
-                    f"{name} is a section, and its values are set one by "
-                    f"one, as {name}.{next(iter(target[name]))}; got "
-                    f"{name} = {shown(value)}"
-                )
-            target[name] = value
+            raise unknown("", key, tree)
+        if isinstance(target.get(name), dict) and not section:
+            raise ConfigError(
+                f"{name} is a section, and its values are set one by one, as "
+                f"{name}.{next(iter(target[name]))}; got {name} = "
+                f"{shown(value)}"
+            )
+        target[name] = value
     return build(Params, tree, "")
 
 
@@ -111,38 +104,19 @@ def read_yaml(text: str | bytes, name: str) -> Any:
     try:
         return yaml.safe_load(text)
     except Exception as error:  # PyYAML lets many kinds escape
-        mark = getattr(error, "problem_mark", None)
-        where = ""
-        if mark:
-            where = f"line {mark.line + 1}, column {mark.column + 1}: "
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(
-            f"{name} is not valid YAML: {where}"
-            f"{' '.join(problem.split())[:LINE]}"
-        ) from error
+        problem = " ".join(str(error).split())[:LINE]
+        raise ConfigError(f"{name} is not valid YAML: {problem}") from error
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
-    content = read_yaml(_read(path), str(path))
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} must be a readable file ({error.strerror}); `stylerl "
+            "params --preset default` writes one"
+        ) from error
+    content = read_yaml(text, str(path))
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold sections, as params.yaml does")
     return content
-
-
-def _read(path: Path) -> bytes:
-    """The bytes of a parameter file.
-
-    Raises:
-        ConfigError: it is missing or unreadable.
-    """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path} does not exist; `stylerl params --preset default` "
-            "writes one"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{path} must be a readable file; got: {error.strerror}"
-        ) from error

@@ -17,7 +17,6 @@ PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
 LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")  # of a model: OWNER/NAME
-FOLDER = re.compile(r"(artifacts|checkpoints|models)/.+|\.{0,2}/.+")
 TWICE = 2  # of what the reference has; more can hardly be asked for
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
 WEIGHED = (
@@ -29,19 +28,6 @@ WEIGHED = (
 def presets() -> list[str]:
     """The names of the presets."""
     return ["default", *sorted(path.stem for path in PRESETS.glob("*.yaml"))]
-
-
-def _check_folder(name: str, path: str, hub_remedy: str) -> None:
-    """Raise ConfigError where a path does not look like a folder's.
-
-    What is read is in the key of the stages that read it, so it lies here.
-    """
-    if not FOLDER.fullmatch(path):
-        raise ConfigError(
-            f"{name} must be a model folder, such as artifacts/base, "
-            f"models/mine, ./mine or /mine; got {shown(path)}: write ./ "
-            f"before a folder's name; of a model on the hub, {hub_remedy}"
-        )
 
 
 def _sampling(config: Any) -> dict[str, Any]:
@@ -186,10 +172,6 @@ class SFTConfig(Section):
         le=LARGE,
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_folder("sft.base", self.base, "set base.model to it")
-
 
 @dataclass(frozen=True)
 class RewardConfig(Section):
@@ -203,16 +185,6 @@ class RewardConfig(Section):
     max_tokens: int = setting(
         256, "texts are cut to this length", ge=8, le=LARGE
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        name = self.base.rpartition("/")[2]
-        _check_folder(
-            "reward.base",
-            self.base,
-            f"`hf download {self.base} --local-dir models/{name}`, and set "
-            f"reward.base to models/{name}",
-        )
 
 
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
@@ -277,7 +249,6 @@ class PPOConfig(Section):
     prompt_texts: tuple[str, ...] = setting(
         (),
         "literal prompts; empty draws them from the training split",
-        text=True,
     )
     updates: int = setting(15, "rollout batches, one update each", ge=0)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
@@ -424,7 +395,7 @@ class EvaluateConfig(Section):
     )
     prompts: int = setting(150, "held-out prompts", ge=1)
     prompt_texts: tuple[str, ...] = setting(
-        (), "literal prompts; empty draws them from the split", text=True
+        (), "literal prompts; empty draws them from the split"
     )
     samples: int = setting(2, "completions a prompt and model", ge=1)
     max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)

@@ -11,7 +11,6 @@ import functools
 import math
 import operator
 import re
-import reprlib
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,6 @@ import yaml
 from stylerl.errors import ConfigError
 
 MOST = 1_000_000  # of any number that declares no other upper bound
-LONGEST = 255  # bytes of a name in a file system
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 Pattern = tuple[str, str]  # a regular expression, and what it takes in words
 
@@ -36,7 +34,6 @@ def setting(
     gt: float | None = None,
     choices: tuple[str, ...] | None = None,
     pattern: Pattern | None = None,
-    text: bool = False,
 ) -> Any:
     """Declare one parameter: its default, its meaning and its bounds.
 
@@ -45,13 +42,12 @@ def setting(
     MOST unless `le` says otherwise.  `choices` lists the strings allowed.
     The default of a mapping is a dict, and the bounds are of its values.
     `pattern` is for the names of a mapping and the items of a list.  A
-    string is a name or a path, of one line; with `text` it is any.
+    string is a name or a path, of one line.
     """
     if le is None and (ge is not None or gt is not None):
         le = MOST
-    bounds = {"ge": ge, "le": le, "gt": gt, "choices": choices}
-    rules = {"pattern": pattern, "text": text, **bounds}
-    metadata = {"meaning": meaning, **rules}
+    rules = {"ge": ge, "le": le, "gt": gt, "choices": choices}
+    metadata = {"meaning": meaning, "pattern": pattern, **rules}
     if isinstance(default, dict):
         return dataclasses.field(
             default_factory=default.copy, hash=False, metadata=metadata
@@ -119,30 +115,8 @@ _hints: Callable[[Any], dict[str, Any]] = functools.cache(
 
 
 def shown(value: Any) -> str:
-    """A value for a message: on one line, and short whatever it is."""
-    return _SHORT.repr(value)
-
-
-def _bare(key: Any) -> str:
-    """A key for a message, as it is written where that is on one line."""
-    return key if isinstance(key, str) and key.isprintable() else shown(key)
-
-
-class _Short(reprlib.Repr):
-    """`repr` of at most a line, also of what `repr` itself refuses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxstring, self.maxother = 3, 80, 80
-
-    def repr_int(self, x: int, level: int) -> str:
-        """An integer; one that is too long for text by its size."""
-        if x.bit_length() < 128:
-            return repr(x)
-        return f"an integer of {x.bit_length()} bits"
-
-
-_SHORT = _Short()
+    """A value for a message: on one line, and short."""
+    return f"{value!r:.80}"
 
 
 def unknown(prefix: str, key: Any, known: Iterable[str]) -> ConfigError:
@@ -180,18 +154,23 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     if typing.get_origin(hint) is Mapping:
         if isinstance(value, Mapping):
             return {
-                k: _typed(f"{name}.{_bare(k)}", v, float)
-                for k, v in value.items()
+                k: _typed(f"{name}.{k}", v, float) for k, v in value.items()
             }
         raise ConfigError(
             f"{name} must map names to numbers, such as {{name: 1.0}}; got "
             f"{shown(value)}"
         )
     allowed = typing.get_args(hint) or (hint,)
-    value = _number(value, allowed)
-    if int in allowed and float not in allowed and type(value) is float:
-        value = int(value) if value.is_integer() else value  # DVC's 10.0
-    if float in allowed and type(value) is int and abs(value) < 2**1023:
+    # DVC writes 2e-05, which YAML 1.1 takes for a text, and 10.0 for 10.
+    if (
+        isinstance(value, str)
+        and str not in allowed
+        and NUMBER.fullmatch(value)
+    ):
+        value = float(value)
+    if type(value) is float and int in allowed and value.is_integer():
+        return int(value)
+    if type(value) is int and float in allowed:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int
         return value
@@ -204,71 +183,42 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     )
 
 
-def _number(value: Any, allowed: tuple[Any, ...]) -> Any:
-    """A number that YAML 1.1 takes for a text, as DVC writes 2e-05."""
-    if not isinstance(value, str) or str in allowed:
-        return value
-    if not NUMBER.fullmatch(value):
-        return value
-    number = float(value)
-    return int(number) if int in allowed and number % 1 == 0 else number
-
-
 def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     """Raise ConfigError when a value breaks what its setting declares."""
-    if rule.get("choices") and value not in rule["choices"]:
+    if rule["choices"] and value not in rule["choices"]:
         allowed = ", ".join(rule["choices"])
         raise ConfigError(
             f"{name} must be one of {allowed}; got {shown(value)}"
         )
-    if isinstance(value, str):
-        _check_text(name, value, rule.get("text", False))
-    if isinstance(value, (Mapping, tuple)):
+    if isinstance(value, str) and not (value.strip() and value.isprintable()):
+        raise ConfigError(
+            f"{name} must be a name or a path, of one line; got {shown(value)}"
+        )
+    if isinstance(value, (Mapping, tuple)) and rule["pattern"]:
+        pattern, words = rule["pattern"]
         for item in value:
-            pattern, words = rule.get("pattern") or ("(?s:.*)", "texts")
             if not isinstance(item, str) or not re.fullmatch(pattern, item):
                 raise ConfigError(
                     f"{name} knows no {shown(item)}; it takes {words}"
                 )
-            _check_text(name, item, rule.get("text", False))
-            if isinstance(value, Mapping):
-                _check(f"{name}.{item}", value[item], rule)
+    if isinstance(value, Mapping):
+        for item, number in value.items():
+            _check(f"{name}.{item}", number, rule)
     # Only numbers have the bounds below; a bool is an int, and has none.
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
-    if isinstance(value, float) and not math.isfinite(value):
+    if not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number; got {value}")
     for holds, words in (
         (operator.ge, "at least"),
         (operator.le, "at most"),
         (operator.gt, "above"),
     ):
-        bound = rule.get(holds.__name__)
+        bound = rule[holds.__name__]
         if bound is not None and not holds(value, bound):
             raise ConfigError(
                 f"{name} must be {words} {bound}; got {shown(value)}"
             )
-
-
-def _check_text(name: str, value: str, free: bool) -> None:
-    """Raise ConfigError where a string could be no file's content or name."""
-    try:
-        parts = value.encode().split(b"/")
-    except UnicodeEncodeError:
-        parts = [b"\0"]
-    if any(b"\0" in part for part in parts):
-        raise ConfigError(
-            f"{name} must be valid Unicode without NUL; got {shown(value)}"
-        )
-    if not free and (
-        not value.strip()
-        or not value.isprintable()
-        or max(map(len, parts)) > LONGEST
-    ):
-        raise ConfigError(
-            f"{name} must be a name or a path, of one line, of parts of at "
-            f"most {LONGEST} bytes; got {shown(value)}"
-        )
 
 
 def to_dict(params: Any) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def check_files(params: Params) -> str:
             raise ModelError(
                 f"{key} must be a folder with a model; {base} has no "
                 "config.json: fill it, as with `hf download OWNER/NAME "
-                f"--local-dir {base}`, or name another"
+                f"--local-dir {base}`, or name another; the hub's name of a "
+                "model goes into base.model"
             )
     return judge

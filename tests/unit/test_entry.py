@@ -22,6 +22,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "flows").mkdir()
     write_params(folder=tmp_path)
     (tmp_path / "code.py").write_text("x = 1\n")
+    (tmp_path / "preferences.jsonl").write_text("\n")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").touch()
     monkeypatch.chdir(tmp_path)
@@ -92,6 +93,7 @@ def test_a_stream_that_no_one_has(
         (["judge", ".", "--config", "/dev/zero"], "it is no regular file"),
         (["judge", ".", "--config", "code.py"], "no section headers"),
         (["run", "--set", "seed=-1"], "seed must be at least 0"),
+        (["run", "--set", "sft.base=a/b"], "hub's name of a model goes into"),
     ],
 )
 def test_one_line_before_anything_starts(
