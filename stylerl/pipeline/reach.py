@@ -1,44 +1,10 @@
-"""Addresses: whether something answers there in a moment, and their form.
-
-What is at an address may be no server of the kind that is meant, or one
-that sends a byte a second: each read has a limit of its own, and all of them
-together need one as well.
-"""
+"""Addresses: which need no proxy, and how they are written and shown."""
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-T = TypeVar("T")
-
-
-def within(seconds: float, ask: Callable[[], T]) -> T:
-    """What `ask` returns, or raises, in a thread that may be left behind.
-
-    Raises:
-        TimeoutError: it has not ended after `seconds`.
-    """
-    told: list[T] = []
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            told.append(ask())
-        except Exception as error:
-            errors.append(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not told:
-        raise TimeoutError(f"no answer in {seconds:g} seconds")
-    return told[0]
 
 
 def spare_loopback() -> None:

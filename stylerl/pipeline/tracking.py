@@ -24,10 +24,11 @@ from stylerl import storage
 from stylerl.errors import DataError, require
 from stylerl.pipeline import process, reach
 from stylerl.pipeline.store import (
+    LIMITS,
     Unusable,
     best_effort,
-    check,
     database,
+    look_into,
     moving,
     store,
 )
@@ -42,6 +43,11 @@ COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
 MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
 SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
+ENVIRONMENT = {
+    **LIMITS,
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # one for each file
+}
 UI_LAYOUT = {
     "mlflow.experimentKind": "custom_model_development",
     "mlflow.note.content": "One run for each run of the flow, and below it "
@@ -241,7 +247,6 @@ def completions(run: str) -> "pd.DataFrame":
     from mlflow.exceptions import MlflowException
 
     try:
-        check(store())
         client = connect()
         found = _find_run(client, run)
         stage = found.data.tags.get("run.evaluate", found.info.run_id)
@@ -258,12 +263,13 @@ def completions(run: str) -> "pd.DataFrame":
 
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    # one for each file
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     require("pipeline", "mlflow")
-    # what SQLite refuses is said once, by `best_effort`, in one line
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    reach.spare_loopback()
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    # what is refused is said once, by `best_effort`, in one line
+    for name in ("mlflow.store.db.utils", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     first = "mlflow" not in sys.modules
     with process.importing() if first else nullcontext():
         import mlflow
@@ -282,7 +288,8 @@ def _client(uri: str) -> "MlflowClient":
     import mlflow
 
     try:
-        _make_database(uri)
+        if file := database(uri):
+            look_into(file) if file.exists() else _make_database(file)
         client = mlflow.MlflowClient(uri)
         client.get_experiment_by_name(_experiment_name())
     except Exception as error:
@@ -292,7 +299,7 @@ def _client(uri: str) -> "MlflowClient":
     return client
 
 
-def _make_database(uri: str) -> None:
+def _make_database(file: Path) -> None:
     """Make an SQLite store that is not there, whole or not at all.
 
     MLflow needs some 400 statements for it, and after a kill among them
@@ -300,9 +307,6 @@ def _make_database(uri: str) -> None:
     """
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    file = database(uri)
-    if file is None or file.exists():
-        return
     file.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(
         prefix="unfinished-", dir=file.parent

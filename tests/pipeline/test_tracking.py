@@ -301,14 +301,13 @@ def hang(listener: socket.socket) -> str:
 
 
 SILENT = [
-    *("http://127.0.0.1:9", "https://127.0.0.1:9/mlflow", "http://[::1"),
-    *("http://user:word@127.0.0.1:9", "http://a.invalid:5000", "http://"),
-    *("postgresql://127.0.0.1:9/runs", "http://127.0.0.1:x", "http://a b"),
-    *("http://127.0.0.1:9/\nx", "hangs"),
+    *("http://127.0.0.1:9", "https://127.0.0.1:9/mlflow", "hangs"),
+    *("http://user:word@127.0.0.1:9", "http://a.invalid:5000"),
 ]
-
-
-NO_ADDRESS = ["garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"]
+NO_ADDRESS = [
+    *("garbage", "file:///tmp/x", "databricks-uc", "sqlite:////no/x/y"),
+    *("http://[::1", "http://127.0.0.1:x"),
+]
 
 
 @pytest.mark.parametrize(
@@ -363,7 +362,6 @@ def deleted(file: Path) -> None:
         (lambda file: file.write_text("no store" * 99), "not a database"),
         (half, "database disk image is malformed"),
         (Path.mkdir, "is no file"),
-        (os.mkfifo, "is no file"),
         (newer, "found version later, but expected"),
         (deleted, "the experiment stylerl is deleted"),
     ],
@@ -447,7 +445,7 @@ def test_a_server_that_dies_in_the_middle_is_left_alone(
     )
     try:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        while not store.best_effort(lambda: None):
+        while not store.best_effort(tracking.connect):
             assert server.poll() is None
             monkeypatch.delenv(store.GONE)
             time.sleep(0.2)
