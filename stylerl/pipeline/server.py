@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from stylerl.errors import StylerlError
 from stylerl.pipeline import reach
@@ -29,7 +29,7 @@ from stylerl.pipeline.child import end_session
 
 DEFAULT = "http://127.0.0.1:4200/api"
 NAME = "PREFECT_API_URL"
-DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
+HERE = r"http://(127\.0\.0\.1|localhost):\d+/api"  # where one can start
 STARTUP = 120.0  # seconds a server may take
 PATIENCE = 2.0  # seconds that an answer may take
 LONGEST = 2**20  # bytes of an answer
@@ -41,8 +41,8 @@ def url() -> str:
 
 
 def address() -> tuple[str, int]:
-    """Host and port of the API."""
-    parts = _split(url())
+    """Host and port of the API, which is on this machine."""
+    parts = urlsplit(url())
     return parts.hostname or "127.0.0.1", parts.port or 4200
 
 
@@ -74,7 +74,7 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
             be started elsewhere), or it does not start.
     """
     reach.spare_loopback()
-    named, parts = bool(os.environ.get(NAME)), _split(url())
+    named = bool(os.environ.get(NAME))
     if NAME in os.environ:  # which empty is none to Prefect
         os.environ[NAME] = url()
     if answers():
@@ -89,7 +89,7 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
                 f"`export {NAME}=http://127.0.0.1:{free_port()}/api` for one "
                 "of its own"
             )
-    elif named and (private or not _may_start(parts)):
+    elif named and (private or not re.fullmatch(HERE, url())):
         raise StylerlError(
             f"the Prefect API must answer where {NAME} names it; "
             f"{reach.shown(url())} does not: start it, or take the name "
@@ -114,12 +114,6 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
             f"by something else: stop that, or `export {NAME}="
             f"http://127.0.0.1:{free_port()}/api` in every shell"
         )
-    records = {"PREFECT_HOME": str(home())}
-    named = DATABASE in os.environ
-    if not named and {*"%?"} & {*str(home())}:  # which Prefect does not quote
-        database = reach.sqlite(home() / "prefect.db")
-        database = database.replace("sqlite", "sqlite+aiosqlite", 1)
-        records[DATABASE] = database
     print(f"starting Prefect on http://{host}:{port} ...", file=sys.stderr)
     child = subprocess.Popen(
         [
@@ -128,7 +122,7 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
         ],
         start_new_session=True,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, **records},
+        env={**os.environ, "PREFECT_HOME": str(home())},
     )
     try:
         yield child
@@ -151,33 +145,6 @@ def _is_own() -> bool:
     """Whether the server that answers keeps this checkout's records."""
     theirs = _get("admin/settings")
     return isinstance(theirs, dict) and theirs.get("home") == str(home())
-
-
-def _split(url: str) -> SplitResult:
-    """The parts of an address.
-
-    Raises:
-        StylerlError: it is none that a server could have.
-    """
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname
-        if usable and parts.port != 0 and re.fullmatch(r"[^\s\0-\x1f]+", url):
-            return parts
-    raise StylerlError(
-        "the Prefect API must be at http://HOST:PORT/api, or https; "
-        f"{NAME} names {reach.shown(url)[:80]!r}: correct it, or "
-        "take it away to use a server of this checkout's own"
-    )
-
-
-def _may_start(parts: SplitResult) -> bool:
-    """Whether a server of ours would be found at the address."""
-    here = parts.hostname in reach.LOOPBACK and parts.port
-    return bool(here) and (parts.scheme, parts.path.rstrip("/")) == (
-        "http",
-        "/api",
-    )
 
 
 def _get(path: str) -> Any:

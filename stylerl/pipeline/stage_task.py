@@ -60,19 +60,11 @@ def track_data() -> None:
     """
     if not Path("data").exists():
         raise DataError("data/ does not exist; `stylerl collect` builds it")
-    done = _dvc("commit", "--force", "data.dvc")
-    _check(done, "track data/")
-
-
-def _dvc(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DVC, *words], capture_output=True, text=True)
-
-
-def _check(done: subprocess.CompletedProcess[str], what: str) -> None:
-    """Raise StageFailure where DVC could not do it, with what it says."""
+    command = [*DVC, "commit", "--force", "data.dvc"]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         said = storage.refusal(done.stderr) or done.stderr.strip()
-        raise StageFailure(f"DVC cannot {what}: {said}")
+        raise StageFailure(f"DVC cannot track data/: {said}")
 
 
 def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
@@ -237,24 +229,11 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
     if code == process.USER_ERROR:
         return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if told is None and (reason := storage.refusal(outcome.tail)):
-        return StageFailure(f"{prefix}: {reason}{_kept(stage, outcome.tail)}")
+        return StageFailure(  # of DVC's own, which keeps what a stage made
+            f"{prefix}: {reason}; where the stage was done, `dvc commit "
+            f"--force {stage.name}` keeps what it made"
+        )
     return StageFailure(f"{prefix} with exit code {code}; its output is above")
-
-
-def _kept(stage: graph.Stage, tail: str) -> str:
-    """What to do where a stage was done, and DVC's cache had no room.
-
-    DVC would run it again, hours of training.  What it left half copied
-    takes room that nothing else gives back.
-    """
-    if not re.search(r"failed to transfer .* -> '.*/\.dvc/cache/", tail):
-        return ""
-    for half in Path(".dvc/cache").rglob(".*.tmp"):
-        half.unlink(missing_ok=True)
-    return (
-        "; the stage was done, so `dvc commit --force "
-        f"{stage.name}` then keeps what it made, and `stylerl run` goes on"
-    )
 
 
 def _last_error(tail: str) -> str:
