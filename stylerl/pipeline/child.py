@@ -5,18 +5,20 @@ cancelled or fails, the whole session is ended; when it is killed outright,
 the session's leader, process.py, is told so and does the same.
 """
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL
 BAR_EVERY = 30.0  # seconds between two log lines of one progress bar
 TAIL = 40  # lines kept to tell a failure by
+ERASE = "\r\x1b[2K"  # a terminal's line
 
 
 class ExitStatus(NamedTuple):
@@ -44,18 +46,17 @@ def run_command(
         env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
         start_new_session=True,
     )
-    output = _Output(log)
+    assert child.stdout is not None
     try:
-        assert child.stdout is not None
-        with child.stdout as pipe:
-            while chunk := os.read(pipe.fileno(), 65536):
-                output.feed(chunk.decode(errors="replace"))
+        with io.TextIOWrapper(
+            child.stdout, encoding="utf-8", errors="replace", newline=""
+        ) as output:
+            tail = _follow(output, log)
         code = child.wait()
     except BaseException:
         end_session(child)
         raise
-    output.finish()
-    return ExitStatus(code, "\n".join(output.tail))
+    return ExitStatus(code, "\n".join(tail))
 
 
 def end_session(child: subprocess.Popen[bytes]) -> None:
@@ -68,61 +69,28 @@ def end_session(child: subprocess.Popen[bytes]) -> None:
             continue
 
 
-class _Output:
-    """Splits a stream into lines, and into states of a progress bar.
+def _follow(output: Iterable[str], log: Callable[[str], object]) -> list[str]:
+    """Log the lines of an output until it ends; the last ones.
 
-    A bar is what follows a carriage return: it is overwritten until a line
-    feed makes its last state a line.
+    What ends with a carriage return is a state of a progress bar, which the
+    next one overwrites.
     """
-
-    def __init__(self, log: Callable[[str], object]) -> None:
-        self.tail: deque[str] = deque(maxlen=TAIL)
-        self._log = log
-        self._pending = ""  # after the last line feed
-        self._terminal = sys.stderr.isatty()
-        self._drawn = False
-        self._bar_logged = time.monotonic()
-
-    def feed(self, text: str) -> None:
-        """Take the next piece of output."""
-        *lines, rest = (self._pending + text).split("\n")
-        for line in lines:
-            self._line(line)
-        bar = _last_state(rest)
-        if "\r" in rest:  # what follows the last one is a new state
-            rest = "\r" + bar + "\r" * rest.endswith("\r")
-        self._pending = rest
-        if "\r" in rest and bar:
-            self._bar(bar)
-
-    def finish(self) -> None:
-        """Log what came after the last line feed."""
-        self._line(self._pending)
-
-    def _line(self, line: str) -> None:
-        self._erase()
-        if text := _last_state(line):
-            self.tail.append(text)
-            self._log(text)
-
-    def _bar(self, bar: str) -> None:
-        if self._terminal:
-            self._erase()
+    tail: deque[str] = deque(maxlen=TAIL)
+    terminal, bar_logged = sys.stderr.isatty(), time.monotonic()
+    for line in output:
+        text = line.rstrip()
+        if not text:
+            continue
+        if not line.endswith("\r"):
+            if terminal:
+                sys.stderr.write(ERASE)
+            tail.append(text)
+            log(text)
+        elif terminal:
             width = os.get_terminal_size(sys.stderr.fileno()).columns
-            sys.stderr.write(bar[: width - 1])
+            sys.stderr.write(ERASE + text[: width - 1])
             sys.stderr.flush()
-            self._drawn = True
-        elif time.monotonic() - self._bar_logged > BAR_EVERY:
-            self._bar_logged = time.monotonic()
-            self._log(bar)
-
-    def _erase(self) -> None:
-        if self._drawn:
-            sys.stderr.write("\r\x1b[2K")
-            self._drawn = False
-
-
-def _last_state(line: str) -> str:
-    """What a terminal would show of a line with carriage returns."""
-    states = [state for state in line.split("\r") if state.strip()]
-    return states[-1].rstrip() if states else ""
+        elif time.monotonic() - bar_logged > BAR_EVERY:
+            bar_logged = time.monotonic()
+            log(text)
+    return [*tail]
