@@ -216,12 +216,6 @@ def _complete(options: argparse.Namespace) -> None:
         dest="source",
         type=Path,
     ),
-    option(
-        "--pool",
-        "N",
-        "training prompts to sample pairs for (default: 100)",
-        100,
-    ),
     option("--annotator", "NAME", "who answers (default: the user's name)"),
     option("--web", "", "ask in a browser, on this machine alone", False),
     option(
@@ -250,10 +244,8 @@ def _prefer(options: argparse.Namespace) -> None:
 
     if options.agreement:
         return prefer.agreement()
-    annotator = options.annotator
-    if annotator is None:
-        annotator = getpass.getuser()
-    prefer.run(annotator, options.source, options.pool, options.web)
+    annotator = (options.annotator or "").strip() or getpass.getuser()
+    prefer.run(annotator, options.source, options.web)
 
 
 @command(

@@ -4,6 +4,7 @@ What `stylerl complete "def add(a, b):"` shows: the same seed for every
 model, syntax colours, and what the judge charged underlined.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from stylerl.config.settings import shown
-from stylerl.errors import ConfigError, ModelError
+from stylerl.errors import ModelError
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
 from stylerl.report import markup
@@ -56,10 +56,10 @@ def complete(
     completion as it grows.
 
     Raises:
-        ConfigError: the prompt is no text.
         ModelError: none of the models exists, or one cannot be loaded.
     """
-    prompt = _decoded(prompt).rstrip("\n")  # which is the completion's
+    # UTF-8, also in the locale C; the last line end is the completion's.
+    prompt = os.fsencode(prompt).decode(errors="replace").rstrip("\n")
     present = {
         label: name
         for label, name in sources.items()
@@ -92,17 +92,6 @@ def complete(
         assessment = assess(prompt, drawn.finished[0], verdict)
         answers.append(Answer(label, prompt, drawn.texts[0], assessment))
     return answers
-
-
-def _decoded(text: str) -> str:
-    """What was typed in UTF-8, also in the locale C, which has ASCII alone."""
-    try:
-        return text.encode("utf-8", "surrogateescape").decode()
-    except UnicodeError as error:
-        raise ConfigError(
-            f"a prompt must be UTF-8; got {shown(text)}: convert "
-            "it, as with iconv -f latin1"
-        ) from error
 
 
 def labelled(folders: Sequence[Path]) -> dict[str, str]:

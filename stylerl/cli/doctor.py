@@ -22,7 +22,6 @@ from stylerl.lm import encoding, models
 from stylerl.skill import sandbox
 
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
-EXTRAS = ("train", "pipeline", "sandbox")  # of pyproject.toml
 # What a tokenizer must give back.
 WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
 PORTS = {5000: "MLflow UI", 4200: "Prefect server"}
@@ -35,9 +34,8 @@ def examine(root: Path) -> Iterator[Finding]:
     or pipeline: judge, trainer and completions need none of them.
     """
     checkout = (root / "dvc.yaml").exists()
-    yield check_packages(needed="pipeline" if checkout else "")
+    yield check_packages("train", *["pipeline"] * checkout)
     yield check_torch()
-    yield check_git()
     yield check_sandbox()
     yield check_disk(root)
     for port, server in PORTS.items():
@@ -55,67 +53,44 @@ def examine(root: Path) -> Iterator[Finding]:
             if model.status is not Status.FAIL:
                 yield check_tokenizer(name)
     if not checkout:
-        yield _outside(root)
+        yield Finding(
+            "checkout",
+            "none here",
+            "judge, complete --model and the trainer need none; `git clone` "
+            "stylerl and run there for the pipeline",
+            fatal=False,
+        )
 
 
-def _outside(root: Path) -> Finding:
-    """What is not there, where the working directory is no checkout."""
-    needed = ("dvc.yaml", "data", "params.yaml")
-    absent = [name for name in needed if not (root / name).exists()]
-    return Finding(
-        "checkout",
-        f"none here: no {', no '.join(absent)}",
-        "judge, complete --model and the trainer need none; `git clone` "
-        "stylerl and run there for the pipeline",
-        fatal=False,
-    )
-
-
-def check_packages(needed: str = "") -> Finding:
+def check_packages(*extras: str) -> Finding:
     """Every dependency is installed in a version that its bound allows.
 
     Args:
-        needed: an extra that must be complete as well; of the others it is
-            said whether they are.
+        extras: of pyproject.toml, which must be complete as well.
     """
-    wrong = {extra: _unmet(extra) for extra in ("", *EXTRAS)}
-    if unmet := [*wrong[""], *(wrong[needed] if needed else ())]:
-        remedy = "pip install --upgrade stylerl"
-        if needed:
-            remedy = (
-                "pip install -r requirements.lock, or remove .venv and run "
-                "make"
-            )
-        return Finding("packages", "; ".join(unmet), remedy)
-    complete = [extra for extra in EXTRAS if not wrong[extra]]
-    absent = [f"stylerl[{extra}]" for extra in EXTRAS if wrong[extra]]
-    detail = "as pyproject.toml asks"
-    if complete:
-        detail += f", with {', '.join(complete)}"
-    if absent:
-        detail += f"; not installed: {', '.join(absent)}"
-    return Finding("packages", detail)
-
-
-def _unmet(extra: str) -> list[str]:
-    """The requirements that the extra adds, or the base's, and that fail."""
     unmet = []
     for line in importlib.metadata.requires("stylerl") or ():
         requirement = Requirement(line)
         marker = requirement.marker
-        of_extra = marker is not None and not marker.evaluate({"extra": ""})
-        if of_extra != bool(extra):
-            continue
-        if marker and not marker.evaluate({"extra": extra}):
+        if marker and not any(
+            marker.evaluate({"extra": extra}) for extra in ("", *extras)
+        ):
             continue
         try:
             found = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
-            found = ""
-        if not found or not requirement.specifier.contains(found, True):
+            found = "none"
+        if found == "none" or not requirement.specifier.contains(found, True):
             asked = f"{requirement.name}{requirement.specifier}"
-            unmet.append(f"{asked} (found {found or 'none'})")
-    return unmet
+            unmet.append(f"{asked} (found {found})")
+    if unmet:
+        return Finding(
+            "packages",
+            "; ".join(unmet),
+            "in a checkout remove .venv and run make; elsewhere pip install "
+            "--upgrade 'stylerl[train]'",
+        )
+    return Finding("packages", "as pyproject.toml asks")
 
 
 def check_torch() -> Finding:
@@ -126,18 +101,6 @@ def check_torch() -> Finding:
         place = f"CPU, {torch.get_num_threads()} threads"
     python = sys.version.split()[0]
     return Finding("torch", f"{torch.__version__} on {place}, Python {python}")
-
-
-def check_git() -> Finding:
-    """`git` can be called: the commit of a run is recorded by it."""
-    if shutil.which("git") is None:
-        return Finding(
-            "git",
-            "not on PATH; runs will not record their commit",
-            "install git from your system's packages",
-            fatal=False,
-        )
-    return Finding("git", "on PATH")
 
 
 def check_sandbox() -> Finding:

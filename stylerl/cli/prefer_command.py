@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-import pandas as pd
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
@@ -36,6 +35,7 @@ PAIRWISE = Path("artifacts/reward/pairwise")
 WIDE = 112  # columns; a terminal this wide never stacks the texts
 KEYS = {"a": "a", "b": "b", "t": "tie"}
 QUIT = "q"
+POOL = 100  # training prompts to sample pairs for
 BETTER = f"Which is better? a, b, t for a tie, {QUIT} to quit: "
 SCALE = ", ".join(f"{n} {words}" for n, words in CONFIDENCE.items())
 SURE = f"How sure? {SCALE}: "
@@ -43,18 +43,23 @@ SURE = f"How sure? {SCALE}: "
 Ask = Callable[[str], str]  # shows a question, returns what was typed
 
 
-def run(annotator: str, source: Path | None, pool: int, web: bool) -> None:
+def run(annotator: str, source: Path | None, web: bool) -> None:
     """Ask until all is answered or the person quits.
 
-    Pairs are those of the file `source`, or sampled for `pool` training
-    prompts; `web` asks in a browser instead of the terminal.
+    Pairs are those of the file `source`, or sampled for training prompts;
+    `web` asks in a browser instead of the terminal.
 
     Raises:
         ConfigError: params.yaml breaks a rule.
         DataError: there is nobody at the terminal, or nothing to ask.
         ModelError: a model cannot be loaded.
     """
-    _check(annotator, pool, web)
+    if not (web or (sys.stdin and sys.stdin.isatty())):
+        raise DataError(
+            "stylerl prefer asks a person, so its input must be a terminal; "
+            "start it from one, without a pipe (--web and --agreement need "
+            "none)"
+        )
     params, console = workspace.settings(), Console()
     path = preferences.FILE
     say = partial(console.print, markup=False, highlight=False)
@@ -63,7 +68,7 @@ def run(annotator: str, source: Path | None, pool: int, web: bool) -> None:
             f"the last line of {path} was cut short and has been taken off; "
             f"its question is asked again: {lost!r}"
         )
-    pairs = preferences.read_pairs(source) if source else sample(params, pool)
+    pairs = preferences.read_pairs(source) if source else sample(params)
     before = preferences.load(path) if path.exists() else []
     done = {answer.pair for answer in before if answer.annotator == annotator}
     waiting = by_doubt([pair for pair in pairs if pair not in done])
@@ -90,20 +95,6 @@ def agreement() -> None:
     """
     path = preferences.FILE
     Console().print(report(preferences.load(path)))
-
-
-def _check(annotator: str, pool: int, web: bool) -> None:
-    """Refuse what could only fail later."""
-    if not annotator.strip():
-        raise DataError("--annotator must be a name; got an empty one")
-    if pool < 1:
-        raise DataError(f"--pool must be at least 1; got {pool}")
-    if not (web or (sys.stdin and sys.stdin.isatty())):
-        raise DataError(
-            "stylerl prefer asks a person, so its input must be a terminal; "
-            "start it from one, without a pipe (--web and --agreement need "
-            "none)"
-        )
 
 
 def ask_all(session: Session, console: Console, ask: Ask) -> None:
@@ -165,7 +156,7 @@ def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
     return preferences.least_sure(pairs, both)
 
 
-def sample(params: Params, count: int) -> list[Pair]:
+def sample(params: Params, count: int = POOL) -> list[Pair]:
     """A pair for each of `count` training prompts, where two differ.
 
     One completion is the SFT model's and one PPO's; before there is a PPO
@@ -185,8 +176,14 @@ def sample(params: Params, count: int) -> list[Pair]:
     fits = sampling.fits_all(
         [(folder, "main") for folder in present], params.ppo.max_new_tokens
     )
-    labels = storage.read_table(LABELS)
-    prompts = training_prompts(labels, count, params.seed, fits)
+    unread = unread_prompts(storage.read_table(LABELS), "train", params.seed)
+    prompts = [*islice(filter(fits, unread), count)]
+    if not prompts:
+        raise DataError(
+            "pairs need prompts: violating functions of the training split; "
+            f"{LABELS} has none that fits: raise label.snippets, lower "
+            "ppo.max_new_tokens, or name a file: --from pairs.jsonl"
+        )
     # One completion a prompt from each model, by random streams of their own.
     drawn = []
     for side, folder in enumerate((present[0], present[-1])):
@@ -212,29 +209,9 @@ def sample(params: Params, count: int) -> list[Pair]:
     if not pairs:
         raise DataError(
             "a pair needs two completions that end and differ; "
-            f"{len(prompts)} prompts gave none: raise --pool or "
-            "ppo.max_new_tokens"
+            f"{len(prompts)} prompts gave none: raise ppo.max_new_tokens"
         )
     return pairs
-
-
-def training_prompts(
-    labels: pd.DataFrame, count: int, seed: int, fits: Callable[[str], bool]
-) -> list[str]:
-    """Draw prompts of training functions that fit the models.
-
-    Raises:
-        DataError: there are none.
-    """
-    drawn = unread_prompts(labels, "train", seed)
-    prompts = [*islice(filter(fits, drawn), count)]
-    if not prompts:
-        raise DataError(
-            "pairs need prompts: violating functions of the training split; "
-            f"{LABELS} has none that fits: raise label.snippets, lower "
-            "ppo.max_new_tokens, or name a file: --from pairs.jsonl"
-        )
-    return prompts
 
 
 def report(answers: Sequence[Answer]) -> Group:

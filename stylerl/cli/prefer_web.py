@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from stylerl.errors import DataError, StylerlError, require
 from stylerl.report import markup, templates
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 TEMPLATE = Path(__file__).with_name("prefer.html.j2")
 SIDES = {"a": Choice.A, "b": Choice.B, "tie": Choice.TIE}
-LIMIT = 1000  # bytes of an answer; a true one has some 120
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -114,13 +113,8 @@ def build_app(session: Session) -> "Starlette":
         return HTMLResponse(render(session, token, nonce), headers=headers)
 
     async def take(request: Request) -> Response:
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > LIMIT:
-                return PlainTextResponse("this is no answer", 413)
-        fields = parse_qs(body.decode(errors="replace"))
-        given = {name: values[-1] for name, values in fields.items()}
+        body = await request.body()
+        given = dict(parse_qsl(body.decode(errors="replace")))
         if not secrets.compare_digest(
             given.get("token", "").encode(), token.encode()
         ):

@@ -88,30 +88,15 @@ def test_a_package_out_of_bounds_is_named(monkeypatch):
 
 
 def test_an_extra_that_is_not_installed_fails_only_what_needs_it(monkeypatch):
-    asked = [
-        "rich>=1",
-        'no-such-package; extra == "pipeline"',
-        'rich>=2; extra == "sandbox"',
-        'rich>=999; extra == "dev"',
-    ]
+    asked = ["rich>=1", 'no-such-package; extra == "pipeline"']
     monkeypatch.setattr(
         doctor.importlib.metadata, "requires", lambda name: asked
     )
 
-    base = doctor.check_packages()
-    assert base.status is Status.OK
-    assert "with train, sandbox" in base.detail
-    assert "not installed: stylerl[pipeline]" in base.detail
-
-    checkout = doctor.check_packages(needed="pipeline")
+    assert doctor.check_packages().status is Status.OK
+    checkout = doctor.check_packages("pipeline")
     assert checkout.status is Status.FAIL
     assert checkout.detail == "no-such-package (found none)"
-
-
-def test_without_git_there_is_a_warning(monkeypatch):
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-
-    assert doctor.check_git().status is Status.WARN
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
@@ -137,9 +122,7 @@ def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):
     assert {"packages", "torch", "disk", "port 5000"} <= set(findings)
     failed = {n for n, f in findings.items() if f.status is Status.FAIL}
     assert failed <= {"disk"}
-    outside = findings["checkout"]
-    assert outside.status is Status.WARN
-    assert outside.detail == "none here: no dvc.yaml, no data, no params.yaml"
+    assert findings["checkout"].status is Status.WARN
 
 
 def test_an_empty_checkout_fails_without_an_exception(tmp_path):

@@ -82,7 +82,6 @@ def test_a_stream_that_no_one_has(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["complete", "\udcff"], "a prompt must be UTF-8; got '\\udcff'"),
         (["complete", "x"], "there is no model to complete with"),
         (["complete", "x", "--model", "."], ". has no config.json"),
         (["run", "--set", "preset=huge"], "preset must be one of default"),
@@ -107,13 +106,3 @@ def test_one_line_before_anything_starts(
     assert cli.main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("stylerl: ") and says in line
-
-
-def test_a_folder_called_params_yaml_is_not_replaced(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (checkout / "params.yaml").unlink()
-    (checkout / "params.yaml").mkdir()
-    assert cli.main(["params", "--preset", "smoke"]) == 2
-    assert "it is a folder: move it" in capsys.readouterr().err
-    assert (checkout / "params.yaml").is_dir()

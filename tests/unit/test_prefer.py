@@ -177,8 +177,6 @@ def test_two_annotators_agree_or_not(
     ("arguments", "message"),
     [
         ([], "its input must be a terminal"),
-        (["--annotator", " "], "--annotator must be a name"),
-        (["--pool", "0"], "--pool must be at least 1; got 0"),
         (["--from", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
     ],
 )
@@ -224,8 +222,12 @@ def test_pairs_are_sampled_for_training_prompts(
     assert all(pair.a < pair.b for pair in pairs)
 
 
-def test_without_models_or_prompts_the_error_says_what_to_do() -> None:
+def test_without_models_or_prompts_the_error_says_what_to_do(
+    llama_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match="`stylerl run` makes it"):
         prefer.sample(Params(), 4)
+    monkeypatch.setattr(prefer, "POLICIES", (llama_folder, llama_folder))
+    monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(0))
     with pytest.raises(DataError, match=r"raise label\.snippets"):
-        prefer.training_prompts(labels(0), 4, 0, bool)
+        prefer.sample(Params(), 4)
