@@ -23,7 +23,7 @@ from stylerl.cli.main import READER_LEFT, say, silence
 from stylerl.config import JudgeConfig, Params, override
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
-from stylerl.judge.pool import cores, shared_pool
+from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
 
 LISTED = 10  # files that the engine could not read, named below the table
@@ -138,7 +138,7 @@ def judge_paths(
         ConfigError: flake8 refuses the configuration.
         DataError: there is no Python file below the paths.
     """
-    files = list_files(list(paths), judge, jobs)
+    files = list_files(list(paths), judge)
     unreadable: list[Judged] = []
     opened: deque[str] = deque()
 
@@ -167,7 +167,7 @@ def judge_paths(
     yield from unreadable
 
 
-def list_files(paths: Sequence[str], judge: Judge, jobs: int) -> list[str]:
+def list_files(paths: Sequence[str], judge: Judge) -> list[str]:
     """The Python files that the engine would check, sorted, each once.
 
     What it finds odd in its configuration is said first.
@@ -181,10 +181,7 @@ def list_files(paths: Sequence[str], judge: Judge, jobs: int) -> list[str]:
             say(warning)
         found = judge.ruff.list_files(paths)
     else:
-        several = len(paths) > 1 or os.path.isdir(paths[0])
-        options = shared_pool(judge.config, judge.identity).options(
-            (jobs or cores()) if several else 1
-        )
+        options = shared_pool(judge.config, judge.identity).options()
         for warning in options["warnings"]:
             say(f"warning: {warning}")
         files = expand_paths(

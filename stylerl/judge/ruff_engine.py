@@ -11,21 +11,17 @@ import os
 import re
 import subprocess
 import tomllib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import metadata
 from typing import NamedTuple
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
 from stylerl.judge import worker_process
-from stylerl.judge.pool import cores
+from stylerl.judge.pool import cores, in_order
 from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
-NOT_DONE = "ruff was not done"  # reasons begin so; see stylerl.judge.pool
-CRASHED = "ruff crashed"
 PYTHON = (".py", ".pyi", ".pyw")
 NO_TEXT = "stream did not contain valid UTF-8"  # ruff's words
 BY_NAME = ("per_file_ignores", "per_file_target_version")
@@ -129,14 +125,7 @@ class Ruff:
 
         A path is relative to the configuration's folder.
         """
-        waiting: deque[Future[Verdict]] = deque()
-        with ThreadPoolExecutor(jobs) as threads:  # each waits for a process
-            for source, path, _ in sources:
-                waiting.append(threads.submit(self._verdict, source, path))
-                if len(waiting) > AHEAD * jobs:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        return in_order(self._verdict, sources, jobs, AHEAD)
 
     def list_files(self, paths: Sequence[str]) -> list[str]:
         """The Python files that ruff would check, as `ruff check` finds them.
@@ -158,7 +147,8 @@ class Ruff:
         others = {p for p in paths if p == "-" or not os.path.exists(p)}
         return sorted(found | others)
 
-    def _verdict(self, source: bytes, path: str) -> Verdict:
+    def _verdict(self, asked: Source) -> Verdict:
+        source, path, _ = asked
         try:
             source.decode()
         except UnicodeDecodeError:  # of standard input, no finding to ruff
@@ -173,9 +163,9 @@ class Ruff:
         try:
             done = self._run(words, source, limit)
         except subprocess.TimeoutExpired:
-            return Verdict((), False, f"{NOT_DONE} within {limit:g} s")
+            return Verdict((), False, f"ruff was not done within {limit:g} s")
         if done.returncode != 0:
-            reason = f"{CRASHED}: {describe_exit(done.returncode)}"
+            reason = f"ruff crashed: {describe_exit(done.returncode)}"
             return Verdict((), False, reason)
         return _read(done.stdout)
 

@@ -10,11 +10,10 @@ import marshal
 import signal
 import subprocess
 import sys
-from collections import deque
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
@@ -24,26 +23,12 @@ from stylerl.judge.verdict import Source, Verdict, Violation
 SCRIPT = Path(__file__).with_name("worker_main.py")
 TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
 
-# Limits of what a worker holds.  They keep it busy while the answers travel,
-# and are below a socket's buffer, so neither side ever waits for the other to
-# read.
-MAX_PENDING = 16  # sources
-MAX_PENDING_BYTES = 32 * 1024
-
 TIME_LIMIT = 10.0  # seconds that flake8 may spend on one source
 EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 
 
-class Task(NamedTuple):
-    """One source on its way to a verdict."""
-
-    number: int  # among the caller's sources
-    source: Source
-    retried: bool = False
-
-
 class Worker:
-    """One process, and what it has been given and not yet answered."""
+    """One process, which judges one source at a time."""
 
     def __init__(self, config: JudgeConfig) -> None:
         self.pipe, theirs = Pipe()
@@ -55,46 +40,34 @@ class Worker:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        self.ready = False
-        self.options: dict[str, list[str]] = {}  # when it is ready
-        self.pending: deque[Task] = deque()
-        self._bytes = 0
+        self.options: dict[str, list[str]] = {}  # from its greeting
         fields = dataclasses.asdict(config)
         self._send((module_path(), fields, TIME_LIMIT))
 
-    def has_room(self, task: Task) -> bool:
-        """Whether the task can be sent without waiting."""
-        return not self.pending or (
-            len(self.pending) < MAX_PENDING
-            and self._bytes + len(task.source.content) <= MAX_PENDING_BYTES
-        )
-
-    def give(self, task: Task) -> None:
-        """Send one task."""
-        self.pending.append(task)
-        self._bytes += len(task.source.content)
-        content, path, extent = task.source
-        self._send((content, path, extent and tuple(extent)))
-
-    def receive(self) -> tuple[Task, Verdict] | None:
-        """The next answer; None for the greeting a worker starts with.
+    def greet(self) -> None:
+        """Wait until it has loaded flake8.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
-            EOFError, ConnectionError: the process is dead.
+            EOFError, OSError: the process is dead.
         """
-        message = marshal.loads(self.pipe.recv_bytes())
-        if not self.ready:
-            status, facts = message
-            if status == "refused":
-                raise ConfigError(facts)
-            self.ready, self.options = True, facts
-            return None
-        task = self.pending.popleft()
-        self._bytes -= len(task.source.content)
-        found, parsed, reason = message
+        status, facts = marshal.loads(self.pipe.recv_bytes())
+        if status == "refused":
+            self.close()
+            raise ConfigError(facts)
+        self.options = facts
+
+    def judge(self, source: Source) -> Verdict:
+        """The verdict on a source.
+
+        Raises:
+            EOFError, OSError: the process is dead.
+        """
+        content, path, extent = source
+        self._send((content, path, extent and tuple(extent)))
+        found, parsed, reason = marshal.loads(self.pipe.recv_bytes())
         violations = tuple(Violation._make(values) for values in found)
-        return task, Verdict(violations, parsed, reason)
+        return Verdict(violations, parsed, reason)
 
     def close(self) -> None:
         """End the process, whatever it is doing."""

@@ -567,28 +567,28 @@ def test_rules_that_find_nothing_are_refused(
 def test_the_pool_is_shared_and_its_workers_reused() -> None:
     judge = Judge(JudgeConfig(max_line_length=83))
     judge.verdict(CLEAN)
-    (worker,) = pool.shared_pool(judge.config, judge.identity).acquire(9)
+    worker = pool.shared_pool(judge.config, judge.identity).acquire()
     pool.shared_pool(judge.config, judge.identity).release(worker)
     judge.verdict(CLEAN)
-    assert pool.shared_pool(judge.config, judge.identity).acquire(9) == [
-        worker
-    ]
+    again = pool.shared_pool(judge.config, judge.identity).acquire()
+    assert again is worker
     worker.close()
 
 
 def test_workers_of_old_configurations_end() -> None:
     first = Judge(JudgeConfig(max_line_length=90))
     first.verdict(CLEAN)
-    (worker,) = pool.shared_pool(first.config, first.identity).acquire(9)
-    pool.shared_pool(first.config, first.identity).release(worker)
+    shared = pool.shared_pool(first.config, first.identity)
+    worker = shared.acquire()
     busy = first.verdicts(["x=1\n"] * 2, jobs=1)
     next(busy)
     for width in range(91, 91 + pool.KEPT_POOLS):
         Judge(JudgeConfig(max_line_length=width)).verdict(CLEAN)
-    # Its pool is gone, but the worker finishes what it was lent for.
+    # Its pool is gone, but the worker ends only when it is given back.
     assert worker.pipe.closed is False
-    assert len(list(busy)) == 1
+    shared.release(worker)
     assert worker.pipe.closed is True
+    assert len(list(busy)) == 1
     assert not first.verdict("x=1\n").compliant
 
 
