@@ -48,58 +48,42 @@ class Guard(NamedTuple):
 def goals(metrics: Metrics) -> list[Guard]:
     """What a run sets out to reach, as far as its evaluation measured it."""
     gain, cut = metrics["gain"], non_compliance_cut(metrics)
-    words = ("reached", "missed")
     found = []
+
+    def add(name: str, reached: bool, text: str) -> None:
+        found.append(Guard(name, reached, text, ("reached", "missed")))
+
     if cut is not None:  # else SFT left nothing to cut
-        found.append(
-            Guard(
-                "non-compliance cut",
-                cut >= CUT_GOAL,
-                f"{show(CUT, cut)}%; the goal is at least "
-                f"{100 * CUT_GOAL:.0f}%",
-                words,
-            )
+        add(
+            "non-compliance cut",
+            cut >= CUT_GOAL,
+            f"{show(CUT, cut)}%; the goal is at least {100 * CUT_GOAL:.0f}%",
         )
-    if STANDARDISED.key in gain:
-        found.append(
-            Guard(
-                "gain at SFT's lengths",
-                gain_sign(STANDARDISED, gain) > 0,
-                f"{show_gain(STANDARDISED, gain)} points; the goal is an "
-                "interval above zero",
-                words,
+    for name, metric in (
+        ("gain at SFT's lengths", STANDARDISED),
+        ("gain after the fixer", RESIDUAL),
+    ):
+        if metric.key in gain:
+            add(
+                name,
+                gain_sign(metric, gain) > 0,
+                f"{show_gain(metric, gain)} points; the goal is an interval "
+                "above zero",
             )
-        )
-    if RESIDUAL.key in gain:
-        found.append(
-            Guard(
-                "gain after the fixer",
-                gain_sign(RESIDUAL, gain) > 0,
-                f"{show_gain(RESIDUAL, gain)} points; the goal is an "
-                "interval above zero",
-                words,
-            )
-        )
     if RUFF.key in gain:
-        found.append(
-            Guard(
-                "ruff, which no reward has seen",
-                gain_sign(RUFF, gain) >= 0,
-                f"{show_gain(RUFF, gain)} findings in 10 lines; the goal is "
-                "that it is not clearly worse",
-                words,
-            )
+        add(
+            "ruff, which no reward has seen",
+            gain_sign(RUFF, gain) >= 0,
+            f"{show_gain(RUFF, gain)} findings in 10 lines; the goal is that "
+            "it is not clearly worse",
         )
     return found
 
 
 def non_compliance_cut(metrics: Metrics) -> float | None:
     """The share of SFT's non-compliance that is gone; None without any."""
-    before, after = (metrics[m]["compliance"] for m in ("sft", "ppo"))
-    value: float | None = metrics["gain"].get(CUT.key)
-    if value is None and before < 1:  # an older evaluation says no interval
-        value = (after - before) / (1 - before)
-    return value
+    share: float | None = metrics["gain"].get(CUT.key)
+    return share
 
 
 def guards(metrics: Metrics) -> list[Guard]:
@@ -128,7 +112,7 @@ def guards(metrics: Metrics) -> list[Guard]:
         text = f"{show_gain(metric_of('kl'), gain)} {limit}"
         found.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
     found.append(_forgotten(sft, ppo))
-    if "resolved_names" in gain:  # an older evaluation has none
+    if "resolved_names" in gain:  # not of literal prompts
         found.append(not_worse("names that resolve", "resolved_names"))
     if why := metrics.get("skill", {}).get("why_not"):
         unknown = ("not measured", "not measured")

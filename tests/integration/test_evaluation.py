@@ -195,6 +195,8 @@ def test_texts_that_outgrow_the_model_are_left_out(tiny_llama, tokenizer):
     ) == generations.bits_per_byte(loaded, ["ab\n"], "test")
     with pytest.raises(DataError, match="at most 256 tokens; none of 1"):
         generations.bits_per_byte(loaded, [long], "test")
+    with pytest.raises(DataError, match="none of 0 is: raise filter.test_sh"):
+        generations.bits_per_byte(loaded, [], "test")
 
 
 def test_samples_of_a_prompt_are_drawn_by_number(sources):
@@ -238,8 +240,3 @@ def test_literal_prompts_are_evaluated_literally(sources, table, judge):
     assert set(found.completions["prompt"]) == set(config.prompt_texts)
     assert found.metrics["size"]["literal"] == 1
     assert "human" not in found.metrics
-
-
-def test_no_prompt_is_an_error(sources):
-    with pytest.raises(DataError, match="at least one prompt"):
-        generations.generate_completions(sources, [], ["x\n"], CONFIG, seed=0)

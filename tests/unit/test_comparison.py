@@ -70,13 +70,6 @@ def test_other_prompts_are_refused():
         comparison.compare(evaluation("a"), other)
 
 
-def test_a_table_that_does_not_name_its_judge_is_refused():
-    old = evaluation("a")
-    old.attrs = {}
-    with pytest.raises(DataError, match="evaluate again"):
-        comparison.compare(old, evaluation("a"))
-
-
 def test_the_printed_table():
     differences = comparison.compare(evaluation("a"), evaluation(*"abcd"))
     console = Console(file=io.StringIO(), width=80)

@@ -103,7 +103,4 @@ def test_human_texts_are_whole_snippets_of_the_test_split():
     )
 
     assert draw_human_texts(table, few(5), seed=0) == [CLEAN.format(0) + BODY]
-    with pytest.raises(DataError, match="test split; it has none"):
-        draw_human_texts(table.iloc[1:], few(5), seed=0)
-    with pytest.raises(DataError, match="raise filter.test_share"):
-        draw_human_texts(table, few(5, "valid"), seed=0)
+    assert draw_human_texts(table, few(5, "valid"), seed=0) == []

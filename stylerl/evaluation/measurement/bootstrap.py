@@ -46,7 +46,7 @@ def paired_intervals(
     same resampled prompts.
 
     Raises:
-        DataError: there is no prompt, or a difference is not finite.
+        DataError: a difference is not finite.
     """
     means = _resampled_means(differences, resamples, seed)  # (B, M)
     low, high = percentiles(means, level)
@@ -71,7 +71,7 @@ def simultaneous_intervals(
     gets an interval of no width.
 
     Raises:
-        DataError: there is no prompt, or a difference is not finite.
+        DataError: a difference is not finite.
     """
     means = _resampled_means(differences, resamples, seed)  # (B, M)
     centre = differences.mean(axis=0)
@@ -96,14 +96,9 @@ def resampled_sums(values: Floats, resamples: int, seed: int) -> Floats:
     draw.
 
     Raises:
-        DataError: there is no prompt, or a value is not finite.
+        DataError: a value is not finite.
     """
     prompts = len(values)
-    if prompts == 0:
-        raise DataError(
-            "an interval needs at least one prompt; got none: raise "
-            "evaluate.prompts"
-        )
     if not np.isfinite(values).all():
         raise DataError(
             "an interval needs finite differences; got NaN or infinity: a "

@@ -23,7 +23,11 @@ from stylerl.evaluation.measurement import (
     verdicts,
 )
 from stylerl.evaluation.measurement.bootstrap import RESAMPLES
-from stylerl.evaluation.measurement.generations import Source
+from stylerl.evaluation.measurement.generations import (
+    BEST_OF,
+    REFERENCE,
+    Source,
+)
 from stylerl.evaluation.measurement.metrics import (
     compare_with_sft,
     compute_gains,
@@ -32,7 +36,7 @@ from stylerl.evaluation.measurement.metrics import (
 )
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
-from stylerl.lm import encoding, sampling
+from stylerl.lm import sampling
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
@@ -66,24 +70,11 @@ def evaluate(
         DataError: the split holds no prompt that is clean.
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
-    # 1. Sample: every model completes the same prompts from the same seeds.
-    prompts = heldout.draw_prompts(
-        snippets, judge, config, seed, places,
-        sampling.fits_all(sources.values(), config.max_new_tokens),
-    )  # fmt: skip
-    texts = heldout.draw_human_texts(snippets, config, seed)
-    sampled = generations.generate_completions(
-        sources, prompts, texts, config, seed
+    judged, bits = _judged(
+        sources, snippets, judge, config, seed, places, classifier=classifier
     )
-    completions = baselines.candidates(
-        sampled, prompts, sources["sft"], classifier
-    )
-    # 2. Judge: the judge, and linters that no reward has seen.
-    completions = verdicts.judge_completions(completions, judge, places)
-    # 3. Baselines: what else could have been done on the same prompts.
-    completions = baselines.choose(completions, config)
-    # 4. Measure.
-    return _measure(completions, sampled.bits_per_byte, config, seed)
+    completions = baselines.choose(judged, config)
+    return _measure(completions, bits, config, seed)
 
 
 def evaluate_models(
@@ -106,20 +97,9 @@ def evaluate_models(
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
     first, *others = sources
-    prompts = heldout.draw_prompts(
-        snippets, judge, config, seed, places,
-        sampling.fits_all(sources.values(), config.max_new_tokens),
-    )  # fmt: skip
-    texts = heldout.draw_human_texts(snippets, config, seed)
-    sampled = generations.generate_completions(
-        sources, prompts, texts,
-        config, seed, first, best_of=0,
-    )  # fmt: skip
-    tokenizer = encoding.load_tokenizer(*sources[first])
-    human = baselines.written_by_humans(prompts, tokenizer)
-    table = pd.concat([sampled.completions, human], ignore_index=True)
-    table = verdicts.judge_completions(table, judge, places)
-    bits = sampled.bits_per_byte
+    table, bits = _judged(
+        sources, snippets, judge, config, seed, places, first, best_of=0
+    )
     reference = table[table["model"] == first]
     alone = {
         str(name): compute_metrics(rows, bits.get(str(name)), reference)
@@ -155,24 +135,42 @@ def basis(judge: Judge, snippets: Path, params: Params) -> dict[Any, Any]:
     }
 
 
+def _judged(
+    sources: Mapping[str, Source],
+    snippets: pd.DataFrame,
+    judge: Judge,
+    config: EvaluateConfig,
+    seed: int,
+    places: Mapping[str, Place] | None,
+    reference: str = REFERENCE,
+    best_of: int = BEST_OF,
+    classifier: Path | None = None,
+) -> tuple[pd.DataFrame, dict[str, float]]:
+    """Completions of models, authors and candidates, and bits per byte."""
+    # 1. Sample: every model completes the same prompts from the same seeds.
+    prompts = heldout.draw_prompts(
+        snippets, judge, config, seed, places,
+        sampling.fits_all(sources.values(), config.max_new_tokens),
+    )  # fmt: skip
+    texts = heldout.draw_human_texts(snippets, config, seed)
+    sampled = generations.generate_completions(
+        sources, prompts, texts, config, seed, reference, best_of
+    )
+    # 2. Baselines: what else could have been done on the same prompts.
+    table = baselines.candidates(
+        sampled, prompts, sources[reference], classifier
+    )
+    # 3. Judge: the judge, and linters that no reward has seen.
+    table = verdicts.judge_completions(table, judge, places)
+    return table, sampled.bits_per_byte
+
+
 def _measure(
     completions: pd.DataFrame,
     bits_per_byte: Mapping[str, float],
     config: EvaluateConfig,
     seed: int,
 ) -> Evaluation:
-    """Everything that judged completions tell."""
-    metrics = _compute_all_metrics(completions, bits_per_byte, config, seed)
-    rules = tabulate_rules(completions, RESAMPLES, seed)
-    return Evaluation(completions, metrics, rules)
-
-
-def _compute_all_metrics(
-    completions: pd.DataFrame,
-    bits_per_byte: Mapping[str, float],
-    config: EvaluateConfig,
-    seed: int,
-) -> dict[str, Any]:
     """Every metric of every model, and the gains between them."""
     rows = {
         str(name): own
@@ -205,9 +203,6 @@ def _compute_all_metrics(
         for name, own in rows.items()
         if name in LENGTHS
     }
-    return {
-        "size": size,
-        **each,
-        **gains,
-        "lengths": lengths,
-    }
+    metrics = {"size": size, **each, **gains, "lengths": lengths}
+    rules = tabulate_rules(completions, RESAMPLES, seed)
+    return Evaluation(completions, metrics, rules)

@@ -70,14 +70,9 @@ def generate_completions(
     that was cut), `finished, tokens, kl`.
 
     Raises:
-        DataError: there is no prompt, or no text fits a model.
+        DataError: no text fits a model.
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
-    if not prompts:
-        raise DataError(
-            "evaluation needs at least one prompt; got none: raise "
-            "evaluate.prompts, or write some in evaluate.prompt_texts"
-        )
     known = load_model(sources[reference])
     complete = partial(
         complete_prompts, reference=known, config=config, seed=seed
@@ -210,7 +205,8 @@ def bits_per_byte(
     if not fitting:
         raise DataError(
             f"bits per byte needs texts of at most {limit} tokens; none of "
-            f"{len(texts)} is: lower filter.max_chars"
+            f"{len(texts)} is: raise filter.test_share or lower "
+            "filter.max_chars"
         )
     logprobs = sampling.response_logprobs(
         model,

@@ -95,17 +95,8 @@ def draw_prompts(
 def draw_human_texts(
     snippets: pd.DataFrame, config: EvaluateConfig, seed: int
 ) -> list[str]:
-    """Draw whole snippets of the split, for bits per byte.
-
-    Raises:
-        DataError: the split is empty.
-    """
+    """Draw whole snippets of the split, for bits per byte."""
     rows = _rows_of(snippets, config.split)
-    if rows.empty:
-        raise DataError(
-            f"bits per byte needs snippets of the {config.split} split; it "
-            "has none: raise filter.test_share"
-        )
     count = min(HUMAN_SNIPPETS, len(rows))
     return rows.sample(count, random_state=seed)["text"].tolist()
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stylerl.errors import DataError
 from stylerl.evaluation.measurement import standardised
 from stylerl.evaluation.measurement.bootstrap import (
     Interval,
@@ -47,15 +46,7 @@ def compute_metrics(
     `bits_per_byte` of human code are measured on the model itself.  With
     `reference`, another model's completions, the compliance at that model's
     lengths on the same prompts is one of them.
-
-    Raises:
-        DataError: the model has no completion.
     """
-    if rows.empty:
-        raise DataError(
-            "a model is measured on its completions; got none: raise "
-            "evaluate.prompts or evaluate.samples"
-        )
     means = _per_completion(rows).mean()
     values = {str(key): float(mean) for key, mean in means.items()}
     values["length_median"] = float(rows["tokens"].median())
@@ -92,7 +83,6 @@ def compute_gains(
     the violating completions that are gone, as written and as fixed.
     """
     later, earlier = _by_prompt(after), _by_prompt(before)
-    _check_paired(later, earlier)
     result: dict[str, float] = {}
     for key in later.columns.drop(PREDICTED, errors="ignore"):
         # of a prompt where nothing parses, some have no say
@@ -282,15 +272,6 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
 
 def _by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
     return _per_completion(rows).groupby(rows["prompt_id"]).mean().sort_index()
-
-
-def _check_paired(later: pd.DataFrame, earlier: pd.DataFrame) -> None:
-    if not later.index.equals(earlier.index):
-        raise DataError(
-            "two models are compared on the same prompts; "
-            f"{len(later.index.symmetric_difference(earlier.index))} prompts "
-            "have completions of only one: evaluate both again"
-        )
 
 
 def _count_violations(rows: pd.DataFrame, codes: str) -> pd.DataFrame:
