@@ -257,7 +257,7 @@ def _prefer(options: argparse.Namespace) -> None:
         "TYPE",
         "bf16, f16 or f32, or q8_0 or q4_1, which round (default: the "
         "smallest that holds the weights exactly)",
-        choices=("bf16", "f16", "f32", "q8_0", "q4_1"),  # gguf_file.KINDS
+        choices=("bf16", "f32", "q8_0", "q4_1"),  # gguf_file.KINDS
     ),
 )
 def _export(options: argparse.Namespace) -> None:

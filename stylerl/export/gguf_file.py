@@ -9,7 +9,6 @@ The `gguf` package writes the container: pip install 'stylerl[gguf]'.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,29 +22,11 @@ from stylerl.errors import ModelError, require
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.models import load_causal_lm
 
-EXACT = {  # the kinds of a matrix, the smallest first; vectors are f32
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "f32": torch.float32,
-}
+# The kinds of a matrix, the smallest first; vectors are f32.
+EXACT = {"bf16": torch.bfloat16, "f32": torch.float32}
 # and rounded, 32 weights to a scale, as SmolLM2's own file is; q4_0, which
 # has no offset, parted from transformers six times as early
 KINDS = (*EXACT, "q8_0", "q4_1")
-LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
-NAMES = {  # of a weight, in transformers and in GGUF
-    "model.embed_tokens": "token_embd",
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-}
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # GGUF's types of tokens
 
 
@@ -131,35 +112,30 @@ def tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     Raises:
         ModelError: llama.cpp would compute something else with them.
     """
-    _check(model.config)
-    state = model.state_dict()
+    from gguf import MODEL_ARCH, get_tensor_name_map
+
+    config: Any = model.config
+    _check(config)
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    heads = {
+        "attn_q": config.num_attention_heads,
+        "attn_k": config.num_key_value_heads,
+    }
     embedding: Any = model.get_input_embeddings()
     tied = embedding.weight.data_ptr()
-    for name, tensor in state.items():
-        if name == "lm_head.weight" and tensor.data_ptr() == tied:
+    for name, weight in model.state_dict().items():
+        if name == "lm_head.weight" and weight.data_ptr() == tied:
             continue
-        yield _converted(name, tensor.detach().float().cpu(), model.config)
-
-
-def _converted(name: str, tensor: Tensor, config: Any) -> tuple[str, Tensor]:
-    """One weight and its name, in GGUF."""
-    stem, _, part = name.rpartition(".")
-    block = ""
-    if layer := LAYER.fullmatch(stem):
-        block, stem = f"blk.{layer[1]}.", layer[2]
-    ours = NAMES.get(stem)
-    if ours is None:
-        raise ModelError(
-            f"GGUF has a place for each weight of a stock Llama; {name} is "
-            "none: save the model without it"
-        )
-    if ours in ("attn_q", "attn_k"):
-        query = ours == "attn_q"
-        heads = (
-            config.num_attention_heads if query else config.num_key_value_heads
-        )
-        tensor = interleaved(tensor, heads)
-    return f"{block}{ours}.{part}", tensor
+        ours = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if ours is None:
+            raise ModelError(
+                f"GGUF has a place for each weight of a stock Llama; {name} "
+                "is none: save the model without it"
+            )
+        tensor = weight.detach().float().cpu()
+        if count := heads.get(ours.split(".")[-2]):
+            tensor = interleaved(tensor, count)
+        yield ours, tensor
 
 
 def interleaved(rows: Tensor, heads: int) -> Tensor:
@@ -185,7 +161,7 @@ def _data(name: str, tensor: Tensor, kind: str) -> Any:
     """A tensor's bytes in a kind, as an array.
 
     Raises:
-        ModelError: the kind is too narrow for it, or cannot be cut into it.
+        ModelError: it cannot be cut into the kind's blocks.
     """
     from gguf import GGMLQuantizationType, quants
 
@@ -198,24 +174,14 @@ def _data(name: str, tensor: Tensor, kind: str) -> Any:
                 f"each row of a matrix must be of whole blocks for {kind}; "
                 f"{name} is not ({error}): take --dtype bf16"
             ) from error
-    cast = tensor.to(EXACT[kind]).contiguous()
-    if not cast.isfinite().all():
-        raise ModelError(
-            f"each weight must fit into {kind}; {name} reaches "
-            f"{tensor.abs().max():g}: take --dtype bf16 or f32"
-        )
-    return cast.view(torch.uint8).numpy()
+    return tensor.to(EXACT[kind]).contiguous().view(torch.uint8).numpy()
 
 
 def _check(config: Any) -> None:
-    """Raise ModelError for what llama.cpp's graph of the shape lacks."""
-    if config.model_type != "llama":
-        raise ModelError(
-            f"a GGUF file is written of a Llama; this is {config.model_type}: "
-            "use llama.cpp's own converter"
-        )
+    """Raise ModelError for what llama.cpp's graph of a Llama lacks."""
     rope = config.rope_parameters["rope_type"]
     facts = {  # what is, and what must be
+        "model_type": (config.model_type, "llama"),
         "hidden_act": (config.hidden_act, "silu"),
         "rope_type": (rope, "default"),
     }
@@ -246,7 +212,8 @@ def _add_vocabulary(
     writer: Any, tokenizer: PreTrainedTokenizerBase, rows: int
 ) -> None:
     """Tokens and merges; a prompt begins as `encode_prompt` begins it."""
-    parts = json.loads(_backend(tokenizer).to_str())
+    backend: Any = tokenizer
+    parts = json.loads(backend.backend_tokenizer.to_str())
     merges = [
         pair if isinstance(pair, str) else " ".join(pair)
         for pair in parts["model"]["merges"]
@@ -270,16 +237,6 @@ def _add_vocabulary(
     writer.add_pad_token_id(tokenizer.pad_token_id)
     writer.add_add_bos_token(True)
     writer.add_add_space_prefix(False)
-
-
-def _backend(tokenizer: PreTrainedTokenizerBase) -> Any:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(
-            "a GGUF file is written of a tokenizer with a tokenizer.json; "
-            f"{type(tokenizer).__name__} has none: save the fast one"
-        )
-    return backend
 
 
 def splitter(parts: Mapping[str, Any]) -> str:

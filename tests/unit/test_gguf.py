@@ -139,7 +139,7 @@ def test_merged_adapters_leave_as_weights(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "qwen2"}, "of a Llama; this is qwen2"),
+        ({"model_type": "qwen2"}, "model_type llama; the model has qwen2"),
         ({"hidden_act": "gelu"}, "hidden_act silu"),
         ({}, r"model\.scale\.weight is none"),
         (
@@ -162,9 +162,8 @@ def test_what_llama_cpp_computes_otherwise_is_refused(
     ("value", "kind"),
     [
         (1.5, "bf16"),  # 1.1 in binary
-        (2.0**100, "bf16"),  # f16 ends at 65504
-        (1 + 2.0**-9, "f16"),  # bf16 keeps 7 bits after the first, f16 10
-        (1 + 2.0**-12, "f32"),
+        (2.0**100, "bf16"),
+        (1 + 2.0**-9, "f32"),  # bf16 keeps 7 bits after the first
     ],
 )
 def test_the_smallest_exact_kind(value, kind) -> None:
@@ -201,7 +200,7 @@ def written(model, tokenizer, folder, kind=None):
 def test_the_file_holds_every_weight(
     kind, tiny_llama, tokenizer, tmp_path
 ) -> None:
-    from_file = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    from_file = {"F32": "float32", "BF16": "bfloat16"}
     chosen, fields, found = written(tiny_llama, tokenizer, tmp_path, kind)
     assert chosen == kind
     wanted = dict(gguf_file.tensors(tiny_llama))
@@ -283,15 +282,6 @@ def test_the_file_holds_the_tokenizer(tiny_llama, tokenizer, tmp_path) -> None:
     # <|pad|> and <|eos|> are control tokens, the last three have no text
     assert get["token_type"] == [3, 3, *[1] * (size - 2), 5, 5, 5]
     assert len(get["merges"]) == size - 256 - 2
-
-
-def test_a_weight_too_large_for_a_kind_is_named(
-    tiny_llama, tokenizer, tmp_path
-) -> None:
-    tiny_llama.model.layers[1].mlp.up_proj.weight.data[0, 0] = 1e5
-    with pytest.raises(ModelError, match="blk.1.ffn_up.weight reaches 100000"):
-        written(tiny_llama, tokenizer, tmp_path, "f16")
-    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize(
