@@ -8,20 +8,17 @@ Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
 zero after the end of each response.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stylerl.errors import TrainingError
 from stylerl.reward.functions import Named, columns
 from stylerl.reward.gaming import distinct_ngrams
+from stylerl.reward.scorers import rank_correlation
 
 VALIDATED = {  # of the metrics of rollouts, by what validation calls them
     "score": "objective/score",
@@ -93,36 +90,19 @@ def interleave(shares: Sequence[Rollouts]) -> Rollouts:
     return Rollouts(**merged, seconds=shares[0].seconds)
 
 
-def reward_parts(
-    given: Sequence[float] | Named, count: int
-) -> dict[str, Tensor]:
-    """The named parts of a reward, (B,) each.
-
-    A plain sequence of numbers becomes the one part `reward`.
-
-    Raises:
-        TrainingError: not one finite number for each episode.
-    """
-    parts = as_columns(given, count)
-    if not parts:
-        raise TrainingError(
-            "a reward must give one number an episode, or named lists of "
-            "them; it gave no part at all: check the reward function"
-        )
-    return parts
-
-
 def as_columns(
-    given: Sequence[float] | Named, count: int, kind: str = "reward"
+    given: Sequence[float] | Named, count: int, name: str
 ) -> dict[str, Tensor]:
-    """Named sequences as tensors (B,), checked; a function's of this kind.
+    """Named numbers of each episode as tensors (B,), checked.
+
+    A plain sequence of numbers becomes the one part `name`.
 
     Raises:
         TrainingError: not one finite number for each episode.
     """
     return {
         name: torch.tensor(column)
-        for name, column in columns(given, count, kind, kind).items()
+        for name, column in columns(given, count, name).items()
     }
 
 
@@ -185,19 +165,8 @@ def _agreement(rollouts: Rollouts) -> dict[str, float]:
     learned = torch.stack(styles).sum(dim=0)
     return {
         "judge/gap": float((learned - linter).mean()),
-        "judge/rank_correlation": rank_correlation(
-            learned.numpy(), linter.numpy()
-        ),
+        "judge/rank_correlation": rank_correlation(learned, linter) or 0.0,
     }
-
-
-def rank_correlation(
-    a: np.ndarray[tuple[int], np.dtype[np.float32]],
-    b: np.ndarray[tuple[int], np.dtype[np.float32]],
-) -> float:
-    """Spearman's rho; 0 where either is constant."""
-    rho = pd.Series(a).rank().corr(pd.Series(b).rank())
-    return 0.0 if math.isnan(rho) else float(rho)
 
 
 def validation_metrics(validated: Rollouts) -> dict[str, float]:

@@ -104,7 +104,9 @@ class Sampler:
             input_ids=[[*prompt, *response] for prompt, response in pairs],
             prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),
             response_lengths=torch.tensor([*map(len, sampled.ids)]),
-            reward_parts=rollouts.reward_parts(graded.reward, len(texts)),
+            reward_parts=rollouts.as_columns(
+                graded.reward, len(texts), "reward"
+            ),
             monitored=rollouts.as_columns(
                 graded.monitored, len(texts), "monitor"
             ),

@@ -31,24 +31,17 @@ def assign_to_tokens(
     Raises:
         TrainingError: not one list of finite token rewards a response.
     """
+    placed = torch.zeros(len(responses), max(map(len, responses)))
     try:
-        every = [[TokenReward(*each) for each in own] for own in rewards]
-    except TypeError as error:
+        for row, (ids, own) in enumerate(zip(responses, rewards, strict=True)):
+            offsets = token_offsets(tokenizer, ids) if own else []
+            for position, amount in own:
+                placed[row, token_at(offsets, position)] += amount
+    except (TypeError, ValueError) as error:
         raise TrainingError(
             "ppo.credit: token needs a list of TokenRewards for each episode; "
             f"got another thing ({error}): check the credit function"
         ) from error
-    if len(every) != len(responses):
-        raise TrainingError(
-            "ppo.credit: token needs one list of token rewards for each "
-            f"episode; got {len(every)} for {len(responses)}: check the "
-            "credit function"
-        )
-    placed = torch.zeros(len(responses), max(map(len, responses)))
-    for row, (ids, own) in enumerate(zip(responses, every, strict=True)):
-        offsets = token_offsets(tokenizer, ids) if own else []
-        for position, amount in own:
-            placed[row, token_at(offsets, position)] += amount
     if not placed.isfinite().all():
         raise TrainingError(
             "a token reward must be finite; a sum of them is not: check the "

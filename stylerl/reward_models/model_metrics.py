@@ -4,7 +4,6 @@ Pure functions of labels and scores, N texts each, and `measure`, which
 applies them to both reward models on held-out labels and minimal pairs.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +13,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from transformers import PreTrainedTokenizerBase
 
-from stylerl.reward.scorers import Scorer, encode_texts, score_texts
+from stylerl.reward.scorers import (
+    Scorer,
+    encode_texts,
+    rank_correlation,
+    score_texts,
+)
 from stylerl.reward_models.dataset import RewardDataset
 from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 
@@ -146,13 +150,6 @@ def calibration(compliant: ArrayLike, probability: ArrayLike) -> Calibration:
     gaps = (table["observed"] - table["predicted"]).abs()
     error = float((gaps * table["count"]).sum() / len(frame))
     return Calibration(error, table.reset_index(drop=True))
-
-
-def rank_correlation(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Spearman's rho; None where one side is constant."""
-    a, b = (pd.Series(np.asarray(side)).rank() for side in (first, second))
-    rho = a.corr(b)
-    return None if math.isnan(rho) else float(rho)
 
 
 def length_bias(

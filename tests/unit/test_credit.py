@@ -221,7 +221,7 @@ def test_the_whole_score_may_stand_on_the_last_action():
     ("function", "error", "message"),
     [
         (None, ConfigError, "needs a grader that assigns"),
-        (lambda p, c: [], TrainingError, "got 0 for 8"),
+        (lambda p, c: [], TrainingError, "got another thing"),
         (lambda p, c: 3, TrainingError, "got another thing"),
         (lambda p, c: [None] * 8, TrainingError, "got another thing"),
         (lambda p, c: [[(0,)]] * 8, TrainingError, "got another thing"),

@@ -171,31 +171,28 @@ def test_a_function_of_the_users_own_is_a_part(judge, own):
 
 def test_what_a_function_gives_is_checked(judge, own):
     reward = rewards(judge, {"own_rewards:few": 1.0})
-    with pytest.raises(TrainingError, match="own_rewards:few gave 1 for 2"):
+    with pytest.raises(TrainingError, match="few gave .* for 2"):
         reward([PROMPT, PROMPT], [HONEST, HONEST])
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("12", "of type str .which has no numbers in the episodes' order"),
-        (b"12", "of type bytes"),
-        ({1.0, 2.0}, "of type set"),
-        (["1", "2"], "'1' is a text"),
-        ([10**400, 1], "too large"),
-        ([1, float("nan")], "size gave nan for episode 1: check the monitor"),
+        (["a", "b"], r"size gave \['a', 'b'\] for 2"),
+        ([10**400, 1], "size gave "),
+        ([1, float("nan")], "size gave nan for episode 1: check the function"),
         ([1, 3e38], r"at most 1e\+18 in size; size gave 3e\+38 for episode 1"),
-        ([[1.0], [2.0]], "of type list"),
-        (np.ones((2, 2)), "of type ndarray"),
-        (1.0, "of type float"),
-        (None, "of type NoneType"),
-        ({"size": {"a": 1.0, "b": 2.0}}, "'a' is a text"),
-        ({"size": [1, 2], "b": [1]}, "b gave 1 for 2: check the monitor"),
+        ([[1.0], [2.0]], "size gave "),
+        (np.ones((2, 2)), "size gave "),
+        (1.0, "size gave 1.0 for 2"),
+        (None, "size gave None for 2"),
+        ({"size": {"a": 1.0, "b": 2.0}}, "size gave {'a'"),
+        ({"size": [1, 2], "b": [1]}, r"b gave \[1\] for 2"),
     ],
 )
 def test_what_is_no_number_an_episode(given, message):
     with pytest.raises(TrainingError, match=message):
-        functions.columns(given, 2, "size", "monitor")
+        functions.columns(given, 2, "size")
 
 
 @pytest.mark.parametrize(

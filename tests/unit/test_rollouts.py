@@ -1,8 +1,5 @@
 """Metrics of rollouts: masked, and averaged over what was filled."""
 
-import math
-
-import numpy as np
 import pytest
 import torch
 
@@ -11,7 +8,6 @@ from stylerl.ppo.rollouts import (
     Rollouts,
     interleave,
     metrics_of,
-    rank_correlation,
 )
 
 
@@ -71,23 +67,6 @@ def test_diversity_by_hand():
 def test_a_reward_without_style_has_no_gap():
     plain = metrics_of(make(reward_parts={"reward": torch.ones(2)}), 0.0)
     assert "judge/gap" not in plain
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "rho"),
-    [
-        ([1, 2, 3], [10, 20, 90], 1.0),
-        ([1, 2, 3], [3, 2, 1], -1.0),
-        # ranks 1 2 3 and 1 3 2: 1 - 6 (0 + 1 + 1) / (3 * 8) = 1/2
-        ([1, 2, 3], [1, 3, 2], 0.5),
-        # ties share their rank: 1.5 1.5 3 against 1 2 3: sqrt(3) / 2
-        ([5, 5, 9], [1, 2, 3], math.sqrt(3) / 2),
-        ([4, 4, 4], [1, 2, 3], 0.0),
-    ],
-)
-def test_rank_correlation(a, b, rho):
-    arrays = (np.array(x, dtype=np.float32) for x in (a, b))
-    assert rank_correlation(*arrays) == pytest.approx(rho)
 
 
 def test_a_pass_takes_rows_until_it_is_full_the_longest_first():
