@@ -104,30 +104,34 @@ def flow_run(name: str, params: Mapping[str, Any]) -> Iterator[Run]:
 
 def stage_run_id(key: str) -> str | None:
     """The latest finished run of a stage key, None where there is none."""
-    found = asked(lambda: _last_finished(key), ())
+    found = asked(lambda: _last_finished("stage_key", key), ())
     return found[0].info.run_id if found else None
 
 
-def _last_finished(key: str) -> Sequence[Any]:
-    """The latest finished run of a stage key, if there is one."""
-    wanted = f"tags.stage_key = '{key}' and attributes.status = 'FINISHED'"
+def _last_finished(tag: str, value: str) -> Sequence[Any]:
+    """The latest finished run with a tag, if there is one."""
+    wanted = f"tags.{tag} = '{value}' and attributes.status = 'FINISHED'"
     return search(wanted, max_results=1)
 
 
-def seconds_by_stage() -> dict[str, float]:
+def seconds_by_stage(last: bool = False) -> dict[str, float]:
     """How long the execution of each stage took that its key names now.
 
-    A stage of which there is none is left out.
+    With `last` its last execution, whatever its inputs were.  A stage of which
+    there is none is left out.
     """
     found: dict[str, float] = {}
 
-    def collect() -> None:
+    def search() -> None:
         for stage in graph.load_stages():
-            for run in _last_finished(graph.stage_key(stage)):
+            tag, value = "stage", stage.name
+            if not last:
+                tag, value = "stage_key", graph.stage_key(stage)
+            for run in _last_finished(tag, value):
                 took = run.info.end_time - run.info.start_time
                 found[stage.name] = took / 1000
 
-    best_effort(collect)
+    best_effort(search)
     return found
 
 

@@ -24,6 +24,7 @@ from sqlalchemy.engine import Engine
 from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.pipeline import (
+    graph,
     reach,
     registry,
     stage_runs,
@@ -173,10 +174,12 @@ def test_a_stage_logs_the_load_of_its_machine(
 
 
 def test_seconds_are_of_an_execution(folder: Path) -> None:
-    """By the key of now: a run of 2 s, then one of 5 s of other
+    """By the key of now, or the last: a run of 2 s, then one of 5 s of other
     parameters."""
     pipeline(folder)
     (folder / "model").mkdir()
+    stage = graph.find_stage("sft")
+    first = graph.stage_key(stage)
     for seed, seconds in ((3, 2), (4, 5)):
         (folder / "params.yaml").write_text(f"seed: {seed}\n")
         with stage_runs.stage_run("sft", {}) as run:
@@ -184,7 +187,9 @@ def test_seconds_are_of_an_execution(folder: Path) -> None:
             ended = began + 1000 * seconds
             run.client.set_terminated(run.id, end_time=ended)
             run.client = None
+    assert stage_runs.seconds_by_stage(last=True) == {"sft": 5.0}
     (folder / "params.yaml").write_text("seed: 3\n")
+    assert graph.stage_key(stage) == first
     assert stage_runs.seconds_by_stage() == {"sft": 2.0}
 
 
