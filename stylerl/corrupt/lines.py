@@ -81,13 +81,9 @@ def blank_lines(code: Code) -> Iterator[Site]:
 
 def blank_end(code: Code) -> Iterator[Site]:
     """W391: a blank line at the end of the file."""
-    if _ends_in_code(code):
+    # Where the last line is not blank and ends in a newline.
+    if code.text[-1:] == "\n" and code.text[-2:-1].strip():
         yield insert(len(code.text), "\n")
-
-
-def _ends_in_code(code: Code) -> bool:
-    """Whether the last line is not blank and ends in a newline."""
-    return code.text[-1:] == "\n" and bool(code.text[-2:-1].strip())
 
 
 def long_lines(code: Code) -> Iterator[Site]:

@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from stylerl import storage
-from stylerl.errors import DataError
 from stylerl.judge.place import File, Place
 
 KEY = ["distribution", "path"]  # of a file
@@ -65,20 +64,12 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
     Args:
         files: artifacts/filter/files.parquet.
         snippets: rows of artifacts/filter/snippets.parquet.
-
-    Raises:
-        DataError: the table of files is missing.
     """
     cut = snippets[snippets["body_start"] > 0]
     if cut.empty:
         return {}
     wanted = sorted(set(cut["path"]))
-    try:
-        table = pd.read_parquet(files, filters=[("path", "in", wanted)])
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{files} does not exist; run the stage filter"
-        ) from error
+    table = pd.read_parquet(files, filters=[("path", "in", wanted)])
     found = {
         (row["distribution"], row["path"]): File(
             row["text"].split("\n"), row["path"]
@@ -103,10 +94,8 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
     Raises:
         DataError: a table of the folder is missing.
     """
-    snippets = storage.read_table(folder / "snippets.parquet")
-    asked = labels.loc[~labels["compliant"], "source_id"]  # data/prompts.py
-    cut = snippets[snippets["id"].isin(asked)]
-    return places_of_prompts(places(folder / "files.parquet", cut), labels)
+    asked = labels[~labels["compliant"]]  # data/prompts.py
+    return places_of_prompts(_places_of(folder, asked), labels)
 
 
 def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
@@ -119,11 +108,16 @@ def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
     Raises:
         DataError: a table of the folder is missing.
     """
-    snippets = storage.read_table(folder / "snippets.parquet")
-    cut = snippets[snippets["id"].isin(labels["source_id"])]
-    found = places(folder / "files.parquet", cut)
+    found = _places_of(folder, labels)
     pairs = zip(labels["source_id"], labels["text"], strict=True)
     return {text: found[name].above for name, text in pairs if name in found}
+
+
+def _places_of(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
+    """The places of labelled functions, by the snippet's id."""
+    snippets = storage.read_table(folder / "snippets.parquet")
+    cut = snippets[snippets["id"].isin(labels["source_id"])]
+    return places(folder / "files.parquet", cut)
 
 
 def places_of_prompts(

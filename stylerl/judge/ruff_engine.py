@@ -13,7 +13,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
@@ -182,28 +182,37 @@ class Ruff:
         source: bytes = b"",
         limit: float | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        from ruff import find_ruff_bin
+        return _start(
+            ["check", "--no-cache", "--config", self._file, *words],
+            cwd=self.folder,
+            input=source,
+            timeout=limit,
+        )
 
-        variables = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("RUFF_")
-        }
-        command = ["check", "--no-cache", "--config", self._file, *words]
-        try:
-            return subprocess.run(
-                [find_ruff_bin(), *command],
-                cwd=self.folder,
-                env=variables | {"RAYON_NUM_THREADS": "1"},
-                input=source,
-                capture_output=True,
-                check=False,
-                timeout=limit,
-            )
-        except OSError as error:
-            raise StylerlError(
-                f"the judge must be able to start ruff: {error}"
-            ) from error
+
+def _start(
+    words: Sequence[str], **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run ruff's program, whatever the environment would tell it."""
+    from ruff import find_ruff_bin
+
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RUFF_")
+    }
+    try:
+        return subprocess.run(
+            [find_ruff_bin(), *words],
+            env=variables | {"RAYON_NUM_THREADS": "1"},
+            capture_output=True,
+            check=False,
+            **options,
+        )
+    except OSError as error:
+        raise StylerlError(
+            f"the judge must be able to start ruff: {error}"
+        ) from error
 
 
 def run(words: Sequence[str], ends: Sequence[int] = (0,)) -> str:
@@ -214,21 +223,14 @@ def run(words: Sequence[str], ends: Sequence[int] = (0,)) -> str:
         StylerlError: it does not answer.
     """
     require("pipeline", "ruff")
-    from ruff import find_ruff_bin
-
-    done = subprocess.run(
-        [find_ruff_bin(), *words],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
+    done = _start(words)
     if done.returncode not in ends:
+        said = done.stderr.decode(errors="replace").strip()
         raise StylerlError(
             f"ruff must answer; it ended with code {done.returncode}: "
-            f"{done.stderr.strip()[:500]}"
+            f"{said[:500]}"
         )
-    return done.stdout
+    return done.stdout.decode()
 
 
 def _check_section(file: str) -> None:

@@ -22,7 +22,6 @@ from stylerl.evaluation.measurement.bootstrap import (
 )
 from stylerl.evaluation.measurement.generations import (
     STREAMS,
-    LoadedModel,
     Source,
     load_model,
 )
@@ -111,61 +110,40 @@ def complete(
     Raises:
         ModelError: a model cannot be loaded, or has too few positions.
     """
+    draws = (([GREEDY], 0.0), ([*range(config.samples)], temperature))
     tables = []
     for name, source in sources.items():
         loaded = load_model(source)
-        for numbers, heat in (
-            ([GREEDY], 0.0),
-            ([*range(config.samples)], temperature),
-        ):
+        for numbers, heat in draws:
+            # All samples of a problem together.
+            rows = [(p, n) for p in range(len(problems)) for n in numbers]
+            drawn = sampling.generate(
+                *loaded,
+                [problems[place].prompt for place, _ in rows],
+                max_new_tokens=new_tokens(config),
+                temperature=heat,
+                seed=seed,
+                rows=[(n + 1) * STREAMS + place for place, n in rows],
+                desc=f"skill: sample {name}",
+            )
+            texts = [
+                written(text, ended)
+                for text, ended in zip(
+                    drawn.texts, drawn.finished, strict=True
+                )
+            ]
             tables.append(
-                _sampled(
-                    name,
-                    loaded,
-                    problems,
-                    numbers,
-                    temperature=heat,
-                    new=new_tokens(config),
-                    seed=seed,
+                pd.DataFrame(
+                    {
+                        "model": name,
+                        "problem": [problems[place].id for place, _ in rows],
+                        "sample": [n for _, n in rows],
+                        "completion": [text for text, _ in texts],
+                        "finished": [ended for _, ended in texts],
+                    }
                 )
             )
     return pd.concat(tables, ignore_index=True)
-
-
-def _sampled(
-    name: str,
-    loaded: LoadedModel,
-    problems: Sequence[Problem],
-    numbers: Sequence[int],
-    *,
-    temperature: float,
-    new: int,
-    seed: int,
-) -> pd.DataFrame:
-    """One model's rows, all samples of a problem together."""
-    rows = [(place, n) for place in range(len(problems)) for n in numbers]
-    drawn = sampling.generate(
-        *loaded,
-        [problems[place].prompt for place, _ in rows],
-        max_new_tokens=new,
-        temperature=temperature,
-        seed=seed,
-        rows=[(n + 1) * STREAMS + place for place, n in rows],
-        desc=f"skill: sample {name}",
-    )
-    texts = [
-        written(text, ended)
-        for text, ended in zip(drawn.texts, drawn.finished, strict=True)
-    ]
-    return pd.DataFrame(
-        {
-            "model": name,
-            "problem": [problems[place].id for place, _ in rows],
-            "sample": [n for _, n in rows],
-            "completion": [text for text, _ in texts],
-            "finished": [ended for _, ended in texts],
-        }
-    )
 
 
 def try_out(

@@ -11,7 +11,6 @@ its own process, and is not used.
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,10 +58,7 @@ def problems(rows: list[dict[str, Any]], lines: int) -> list[Problem]:
         lines: the last ones, to be written by the model; 0 leaves the whole
             body to it.
     """
-    return list(_cut(rows, lines))
-
-
-def _cut(rows: list[dict[str, Any]], lines: int) -> Iterator[Problem]:
+    found = []
     for row in rows:
         body = row["canonical_solution"].rstrip().splitlines(keepends=True)
         given = body[: len(body) - lines] if lines else []
@@ -73,13 +69,16 @@ def _cut(rows: list[dict[str, Any]], lines: int) -> Iterator[Problem]:
         whole = row["prompt"].rstrip() + "\n" + "".join(body)
         start = row["prompt"].rstrip() + "\n" + "".join(given)
         prompt = start.rstrip()
-        yield Problem(
-            row["task_id"],
-            row["entry_point"],
-            prompt,
-            whole[len(prompt) :] + "\n",
-            row["prompt"] + row["canonical_solution"] + "\n" + row["test"],
+        found.append(
+            Problem(
+                row["task_id"],
+                row["entry_point"],
+                prompt,
+                whole[len(prompt) :] + "\n",
+                f"{row['prompt']}{row['canonical_solution']}\n{row['test']}",
+            )
         )
+    return found
 
 
 def written(completion: str, ended: bool) -> tuple[str, bool]:

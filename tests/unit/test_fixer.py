@@ -106,7 +106,7 @@ def test_changed_lines_are_a_share_of_those_written(before, after, share):
 
 def test_a_ruff_that_fails_is_an_error(monkeypatch):
     def fail(command, **_):
-        return subprocess.CompletedProcess(command, 3, "", "no such option")
+        return subprocess.CompletedProcess(command, 3, b"", b"no such option")
 
     monkeypatch.setattr(ruff_engine.subprocess, "run", fail)
     with pytest.raises(StylerlError, match="code 3: no such option"):
