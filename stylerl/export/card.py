@@ -146,19 +146,15 @@ def _summary(run: Run | None) -> str:
 
 def _judge(run: Run) -> str:
     judge = run.params.judge
-    chosen = {
-        "rules": ", ".join(judge.select),
-        "but not": ", ".join(judge.ignore),
-        "columns": judge.max_line_length,
-        "plugins": ", ".join(judge.plugins) or "none",
-    }
-    if judge.config:
+    chosen: dict[str, object] = {"its configuration": judge.config}
+    if not judge.config:
         chosen = {
-            "its configuration": judge.config,
-            "plugins": chosen["plugins"],
+            "rules": ", ".join(judge.select),
+            "but not": ", ".join(judge.ignore),
+            "columns": judge.max_line_length,
         }
-    if judge.engine == "ruff":
-        del chosen["plugins"]
+    if judge.engine == "flake8":
+        chosen["plugins"] = ", ".join(judge.plugins) or "none"
     if judge.weights:
         weights = [f"{rule} {w:g}" for rule, w in judge.weights.items()]
         chosen["weights in the reward"] = ", ".join(weights)

@@ -20,13 +20,9 @@ from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
 from stylerl.judge import positions, ruff_engine
-from stylerl.judge.fingerprint import (
-    digest,
-    identify,
-    versions,
-)
+from stylerl.judge.fingerprint import digest, identify, versions
 from stylerl.judge.place import Place, Placed
-from stylerl.judge.pool import shared_pool
+from stylerl.judge.pool import cores, shared_pool
 from stylerl.judge.verdict import SNIPPET, Source, Verdict
 
 Completed = tuple[Place | None, str, str]  # where, prompt and completion
@@ -39,9 +35,6 @@ class Pool(Protocol):
     Sources are read as they are needed: a stream of millions takes constant
     memory.
     """
-
-    def size(self) -> int:
-        """The jobs it can do at once."""
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
         """The verdicts, in the order of the sources."""
@@ -114,13 +107,8 @@ class Judge:
         """
         total = len(sources) if isinstance(sources, Sized) else None
         files = (Source(_encode(source)) for source in sources)
-        yield from tqdm(
-            self.judge_files(files, jobs),
-            desc=desc,
-            unit="source",
-            total=total,
-            delay=BAR_AFTER,
-        )
+        verdicts = self.judge_files(files, jobs)
+        yield from tqdm(verdicts, desc, total, delay=BAR_AFTER)
 
     def completions(
         self,
@@ -175,13 +163,8 @@ class Judge:
                 waiting.append((placed, source.content))
                 yield source
 
-        for verdict in tqdm(
-            self.judge_files(files(), jobs),
-            desc=desc,
-            unit="completion",
-            total=len(items),
-            delay=BAR_AFTER,
-        ):
+        verdicts = self.judge_files(files(), jobs)
+        for verdict in tqdm(verdicts, desc, len(items), delay=BAR_AFTER):
             placed, source = waiting.popleft()
             if self.ruff:
                 verdict = positions.count_as_flake8(source, verdict)
@@ -197,7 +180,7 @@ class Judge:
         """
         pool = self._pool or self.ruff
         pool = pool or shared_pool(self.config, self.identity)
-        return pool.judge(files, jobs or pool.size())
+        return pool.judge(files, jobs or cores())
 
     @property
     def identity(self) -> str:

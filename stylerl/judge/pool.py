@@ -94,10 +94,6 @@ class WorkerPool:
         self.release(worker)
         return worker.options
 
-    def size(self) -> int:
-        """The jobs that can be done at once."""
-        return cores()
-
     def acquire(self) -> Worker:
         """An idle worker, or a new one."""
         with self._lock:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
 from stylerl.judge import worker_process
-from stylerl.judge.pool import cores, in_order
+from stylerl.judge.pool import in_order
 from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
@@ -115,10 +115,6 @@ class Ruff:
         if all(f"linter.{rules} = {{}}" in text for rules in BY_NAME):
             text = text.replace(self.folder, ".")
         return [self.versions, text]
-
-    def size(self) -> int:
-        """The jobs that it can do at once."""
-        return cores()
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
         """The verdicts on sources, in their order.

@@ -5,7 +5,6 @@ import pytest
 
 from stylerl.config import JudgeConfig
 from stylerl.evaluation.measurement import external_linters
-from stylerl.evaluation.measurement.external_linters import Draft
 from stylerl.judge import Judge
 
 PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
@@ -24,17 +23,21 @@ PROMPT = "def f(a, b=[]):\n"  # B006: the prompt's own
     ],
 )
 def test_ruff_charges_what_stands_behind_the_prompt(body, codes):
-    (found,) = external_linters.find_ruff_codes([Draft(PROMPT + body, 1)], 79)
+    (found,) = charged((PROMPT, body))
 
     assert (sorted(found) if found is not None else None) == codes
 
 
-def test_a_docstring_is_charged_where_it_is_written():
-    text = 'def f(a):\n    """return a"""\n    return a\n'
+def charged(*pairs):
+    """The codes of ruff's that each prompt's completion is charged with."""
+    table = pd.DataFrame(pairs, columns=["prompt", "judged"])
+    return external_linters.lint(table, Judge(JudgeConfig()))["ruff"].tolist()
 
-    behind, within = external_linters.find_ruff_codes(
-        [Draft(text, 1), Draft(text, 2)], 79
-    )
+
+def test_a_docstring_is_charged_where_it_is_written():
+    head, doc, end = "def f(a):\n", '    """return a"""\n', "    return a\n"
+
+    behind, within = charged((head, doc + end), (head + doc, end))
 
     assert {code[0] for code in behind} == {"D"}
     assert within == []

@@ -11,7 +11,6 @@ import json
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -25,11 +24,7 @@ RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF", "D")
 SILENT = ("D203", "D213")  # contradict D211 and D212
 
 
-class Draft(NamedTuple):
-    """Text to lint, and how many of its first rows do not count."""
-
-    text: str
-    prompt_rows: int
+Findings = list[tuple[int, str]]  # the row and the code of each
 
 
 def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
@@ -41,73 +36,45 @@ def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     Raises:
         StylerlError: a tool does not start.
     """
-    drafts = [
-        Draft(prompt + judged, _rows_of(prompt))
-        for prompt, judged in zip(
-            table["prompt"], table["judged"], strict=True
-        )
-    ]
+    texts = (table["prompt"] + table["judged"]).tolist()
     if judge.ruff is None:
-        found = {"ruff": find_ruff_codes(drafts, judge.width)}
+        name, found = "ruff", ruff_findings(texts, judge.width)
     else:
-        rules = judge.ruff.settings.rules
-        found = {"flake8": find_flake8_codes(drafts, judge.width, rules)}
-    return pd.DataFrame(found, index=table.index)
+        seen = judge.ruff.settings.rules
+        name, found = "flake8", flake8_findings(texts, judge.width, seen)
+    codes = [
+        None
+        if findings is None
+        else [code for row, code in findings if row > _rows_of(prompt)]
+        for prompt, findings in zip(table["prompt"], found, strict=True)
+    ]
+    return pd.DataFrame({name: codes}, index=table.index)
 
 
-def find_flake8_codes(
-    drafts: Sequence[Draft], width: int, seen: Collection[str]
-) -> list[list[str] | None]:
-    """The codes of flake8's found after each prompt, but for those `seen`.
-
-    None where flake8 cannot parse.
-    """
+def flake8_findings(
+    texts: Sequence[str], width: int, seen: Collection[str]
+) -> list[Findings | None]:
+    """What flake8 finds, but for rules `seen`; None where it cannot parse."""
     flake8 = Judge(JudgeConfig(max_line_length=max(20, width)))
-    verdicts = flake8.verdicts([d.text for d in drafts], desc="flake8")
     return [
-        [
-            each.code
-            for each in verdict.violations
-            if each.row > draft.prompt_rows and each.code not in seen
-        ]
+        [(v.row, v.code) for v in verdict.violations if v.code not in seen]
         if verdict.parsed
         else None
-        for draft, verdict in zip(drafts, verdicts, strict=True)
+        for verdict in flake8.verdicts(texts, desc="flake8")
     ]
 
 
-def find_ruff_codes(
-    drafts: Sequence[Draft], width: int
-) -> list[list[str] | None]:
-    """The codes of RULES found after each prompt; None if ruff cannot parse.
+def ruff_findings(texts: Sequence[str], width: int) -> list[Findings | None]:
+    """What ruff finds by RULES; None where it cannot parse.
 
     Raises:
         StylerlError: ruff does not answer.
     """
     with tempfile.TemporaryDirectory() as folder:
-        for place, draft in enumerate(drafts):
+        for place, text in enumerate(texts):
             path = Path(folder, f"{place}.py")
-            path.write_text(draft.text, encoding="utf-8", newline="")
-        findings = _run_ruff(folder, width)
-    found: list[list[str] | None] = [[] for _ in drafts]
-    for finding in findings:
-        place = int(Path(finding["filename"]).stem)
-        codes, row = found[place], finding["location"]["row"]
-        if finding["code"] in (None, "invalid-syntax"):
-            found[place] = None
-        elif codes is not None and row > drafts[place].prompt_rows:
-            codes.append(finding["code"])
-    return found
-
-
-def _rows_of(prompt: str) -> int:
-    """How many rows hold some of the prompt."""
-    return prompt.count("\n") + (not prompt.endswith("\n"))
-
-
-def _run_ruff(folder: str, width: int) -> list[dict[str, Any]]:
-    answer: list[dict[str, Any]] = json.loads(
-        ruff_engine.run(
+            path.write_text(text, encoding="utf-8", newline="")
+        answer = ruff_engine.run(
             [
                 *("check", folder, "--isolated", "--no-cache"),
                 *("--ignore-noqa", "--exit-zero"),
@@ -116,5 +83,17 @@ def _run_ruff(folder: str, width: int) -> list[dict[str, Any]]:
                 *("--output-format", "json"),
             ]
         )
-    )
-    return answer
+    found: list[Findings | None] = [[] for _ in texts]
+    for finding in json.loads(answer):
+        place = int(Path(finding["filename"]).stem)
+        findings, code = found[place], finding["code"]
+        if code in (None, "invalid-syntax"):
+            found[place] = None
+        elif findings is not None:
+            findings.append((finding["location"]["row"], code))
+    return found
+
+
+def _rows_of(prompt: str) -> int:
+    """How many rows hold some of the prompt."""
+    return prompt.count("\n") + (not prompt.endswith("\n"))
