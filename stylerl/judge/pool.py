@@ -150,13 +150,13 @@ def _start(config: JudgeConfig) -> Worker:
     code = 0
     for _ in range(STARTS):
         try:
-            worker = Worker(config)
+            worker = Worker()
         except OSError as error:
             raise StylerlError(
                 f"the judge must be able to start a process: {error.strerror}"
             ) from error
         try:
-            worker.greet()
+            worker.greet(config)
             return worker
         except (EOFError, OSError):
             code = worker.exit_code()

@@ -10,10 +10,8 @@ import marshal
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
@@ -30,7 +28,7 @@ EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 class Worker:
     """One process, which judges one source at a time."""
 
-    def __init__(self, config: JudgeConfig) -> None:
+    def __init__(self) -> None:
         self.pipe, theirs = Pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(SCRIPT), str(theirs.fileno())],
@@ -41,16 +39,17 @@ class Worker:
         )
         theirs.close()
         self.options: dict[str, list[str]] = {}  # from its greeting
-        fields = dataclasses.asdict(config)
-        self._send((module_path(), fields, TIME_LIMIT))
 
-    def greet(self) -> None:
-        """Wait until it has loaded flake8.
+    def greet(self, config: JudgeConfig) -> None:
+        """Wait until it has loaded flake8 with a configuration.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
             EOFError, OSError: the process is dead.
         """
+        fields = dataclasses.asdict(config)
+        start = (module_path(), fields, TIME_LIMIT)
+        self.pipe.send_bytes(marshal.dumps(start))
         status, facts = marshal.loads(self.pipe.recv_bytes())
         if status == "refused":
             self.close()
@@ -64,7 +63,8 @@ class Worker:
             EOFError, OSError: the process is dead.
         """
         content, path, extent = source
-        self._send((content, path, extent and tuple(extent)))
+        asked = (content, path, extent and tuple(extent))
+        self.pipe.send_bytes(marshal.dumps(asked))
         found, parsed, reason = marshal.loads(self.pipe.recv_bytes())
         violations = tuple(Violation._make(values) for values in found)
         return Verdict(violations, parsed, reason)
@@ -83,11 +83,6 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
-
-    def _send(self, message: Any) -> None:
-        # A dead process is noticed where its answer is read.
-        with suppress(ConnectionError):
-            self.pipe.send_bytes(marshal.dumps(message))
 
 
 def describe_exit(code: int) -> str:
