@@ -180,7 +180,7 @@ def source() -> str:
             f"{RUNS}/seed-{params.seed}.json: run benchmarks/bench_run.py "
             f"seed-{params.seed} --set seed={params.seed}"
         )
-    cost = "resumed after a stop, so not timed"
+    cost = "some of its stages were there before, so not timed"
     if run["seconds"]:
         cost = (
             f"{run['seconds'] / 60:.1f} minutes, the largest process "
