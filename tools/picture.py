@@ -38,10 +38,11 @@ PICTURE = Path("docs/before-after.svg")
 LINES = range(3, 13)  # with content, of each function
 COLUMNS = 44  # of the longest line, so that the codes have room beside it
 RULE = (
-    "of the prompts that are a signature alone, where SFT does not comply and "
-    f"PPO does, by a function of {LINES[0]} to {LINES[-1]} lines, its body of "
-    f"at most {COLUMNS} columns, whose names all resolve, the one in which "
-    "PPO has most statements; longer lines of SFT's are cut"
+    "of the prompts that are a signature alone, where SFT does not comply, "
+    "nor after the fixer, and PPO does, by a function of "
+    f"{LINES[0]} to {LINES[-1]} lines, its body of at most {COLUMNS} columns, "
+    "whose names all resolve, the one in which PPO has most statements; "
+    "longer lines of SFT's are cut"
 )
 
 WIDTH, MARGIN, GAP, PAD = 960, 24, 16, 14
@@ -182,7 +183,8 @@ def _fits(sft: pd.Series, ppo: pd.Series) -> bool:
     return (
         '"""' not in sft["prompt"]
         and "'''" not in sft["prompt"]
-        and sft["outcome"] != Outcome.COMPLIANT
+        and sft["outcome"] == Outcome.VIOLATIONS
+        and sft["fixed_outcome"] != Outcome.COMPLIANT
         and ppo["outcome"] == Outcome.COMPLIANT
         and not ppo["trivial"]
         and ppo["names"] == 1
@@ -302,11 +304,13 @@ def _panel(prompt: str, side: Side) -> tuple[str, int]:
     start = prompt.count("\n") + side.completion.startswith("\n")
     parts += _code(0, 54, [*map(_cut, lines[start:])])
     for row, left, right in _underlined(whole, found):
-        if left < COLUMNS:
+        if left < COLUMNS and row < len(lines):
             right = min(right, COLUMNS)
             parts.append(_wave(left, right, 59 + LINE * (row - start)))
-    for row in sorted({each.row - 1 for each in found}):
-        codes = " ".join(v.code for v in found if v.row - 1 == row)
+    for row in sorted({min(each.row, len(lines)) - 1 for each in found}):
+        codes = " ".join(
+            v.code for v in found if min(v.row, len(lines)) - 1 == row
+        )
         x = PANEL - 2 * PAD - GLYPH * len(codes)
         parts += _code(x, 54 + LINE * (row - start), [codes], " bad")
     y = 54 + LINE * (len(lines) - start)

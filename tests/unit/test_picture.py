@@ -22,6 +22,7 @@ ROUGH = "\n    total = a+b\n    return  total\n"
 CHARGED = {
     "completion": ROUGH,
     "outcome": "violations",
+    "fixed_outcome": "violations",
     # In row 3, `return  total`, the second blank is in column 11.
     "rows": [3],
     "cols": [11],
@@ -71,6 +72,8 @@ def test_the_first_id_is_taken_whatever_the_order() -> None:
     [
         ("sft", {"sample": 1}),
         ("sft", {"outcome": "compliant"}),
+        ("sft", {"outcome": "unparsable"}),
+        ("sft", {"fixed_outcome": "compliant"}),
         ("sft", {"prompt": 'def add(a, b):\n    """Add."""'}),
         ("sft", {"completion": "\n    x = 1" * 12}),  # thirteen lines
         ("ppo", {"outcome": "violations"}),
@@ -98,13 +101,13 @@ def test_the_most_statements_are_taken() -> None:
 def test_a_longer_line_of_sfts_is_cut() -> None:
     """To 44 columns; what is charged beyond them has no underline."""
     long = f"\n    x = {'a' * 80}\n    return x\n"
-    found = {"outcome": "unfinished", "completion": long}
+    found = {"completion": long}
     found |= {"rows": [2], "cols": [80], "codes": ["E501"], "texts": ["long"]}
     chosen = picture.choose(table(*pair("a", **found)))
     assert chosen
     drawn = picture.draw(chosen, METRICS)
     assert f"x = {'a' * 35}…<" in drawn
-    assert "unfinished" in drawn
+    assert "1 violation" in drawn
     assert not ElementTree.fromstring(drawn).findall(f".//{SVG}path")
 
 
