@@ -137,21 +137,14 @@ def read_json(path: Path) -> Any:
     Raises:
         DataError: the file is missing or not JSON.
     """
-    with _reading(path, "valid JSON"):
-        return json.loads(path.read_text(encoding="utf-8"))
-
-
-@contextmanager
-def _reading(path: Path, kind: str) -> Iterator[None]:
-    """Say in one sentence what is wrong with a file that a stage writes."""
     try:
-        yield
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(
             f"{path} does not exist; run the stage that writes it"
         ) from error
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is not {kind}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from error
 
 
 def read_json_lines(
@@ -222,8 +215,14 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         DataError: the file is missing or not parquet.
     """
-    with _reading(path, "a parquet table"):
+    try:
         return pd.read_parquet(path)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path} does not exist; run the stage that writes it"
+        ) from error
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is not a parquet table: {error}") from error
 
 
 def digest(path: Path) -> str:

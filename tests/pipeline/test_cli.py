@@ -94,7 +94,7 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["params"], "params.yaml does not exist"),
+        (["params"], "params.yaml must be a readable file"),
         (
             ["params", "--preset", "smoke", "--set", "ppo.kl=1"],
             "unknown parameter 'ppo.kl'",
@@ -109,7 +109,7 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
             ["collect", "--source", "hub", "--limit", "9" * 30],
             f"got {'9' * 30}",
         ),
-        (["run"], "params.yaml does not exist"),
+        (["run"], "params.yaml must be a readable file"),
         (["report"], "artifacts/report/report.html does not exist"),
     ],
 )
