@@ -58,7 +58,9 @@ def test_parameters_come_in_every_shape(tmp_path):
     file = tmp_path / "params.yaml"
     for given in (LINTER, params, file, str(file)):
         assert alone(trl_reward(given), ONCE) == pytest.approx(0.45)
-    with pytest.raises(ConfigError, match="missing.yaml must be a readable file"):
+    with pytest.raises(
+        ConfigError, match="missing.yaml must be a readable file"
+    ):
         trl_reward("missing.yaml")
     with pytest.raises(ConfigError, match="liner"):
         trl_reward({"liner": 1.0})
