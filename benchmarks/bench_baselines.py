@@ -414,11 +414,11 @@ def response_loss(
     given = [sampled.prompt_ids[row] for row in rows]
     written = [sampled.ids[row] for row in rows]
     pairs = list(zip(given, written, strict=True))
-    ids, mask = batching.pad_right(
+    ids, mask = batching.padded(
         [[*prompt, *response] for prompt, response in pairs],
         tokenizer.pad_token_id,
     )  # (b, T)
-    targets, _ = batching.pad_right(
+    targets, _ = batching.padded(
         [[*([-100] * len(prompt)), *response] for prompt, response in pairs],
         -100,
     )

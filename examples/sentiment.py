@@ -25,8 +25,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from stylerl.lm.batching import padded
 from stylerl.lm.encoding import encode_prompt, load_tokenizer
-from stylerl.lm.logprobs import right_pad
 from stylerl.lm.models import load_causal_lm
 from stylerl.lm.sampling import generate
 from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
@@ -130,7 +130,7 @@ def tiny_model(
     rows = [[*encode_prompt(tokenizer, text), 1] for text in texts]
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     for start in range(0, len(rows), 32):
-        ids = right_pad(rows[start : start + 32], pad=0)
+        ids, _ = padded(rows[start : start + 32], pad=0)
         labels = ids.masked_fill(ids == 0, -100)
         model(input_ids=ids, labels=labels).loss.backward()
         optimiser.step()

@@ -1,8 +1,9 @@
-"""Texts as batches: whole documents as token ids, padded on the right."""
+"""Texts as batches: token ids of like length, padded on a side."""
 
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.lm.encoding import encode_prompt
@@ -22,17 +23,14 @@ def token_limit(model: PreTrainedModel, limit: int) -> int:
     return min(limit, context_limit(model.config) or limit)
 
 
-def pad_right(
-    rows: Sequence[Sequence[int]], pad_token_id: int
+def padded(
+    rows: Sequence[Sequence[int]], pad: int, side: str = "right"
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask, both (B, T), padded after the text."""
-    width = max(len(row) for row in rows)
-    ids = torch.full((len(rows), width), pad_token_id)  # (B, T)
-    mask = torch.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row)
-        mask[i, : len(row)] = 1
-    return ids, mask
+    """Token ids and attention mask, (B, T) each, padded on a side."""
+    texts = [torch.tensor(row) for row in rows]
+    real = [torch.ones_like(text) for text in texts]
+    ids = pad_sequence(texts, True, pad, side)
+    return ids, pad_sequence(real, True, 0, side)
 
 
 def batches_by_length(

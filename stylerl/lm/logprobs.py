@@ -8,7 +8,6 @@ the idea of arXiv 2411.09009, "Cut Your Losses".)
 Notation: V vocabulary, H hidden size, N tokens laid end to end.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,12 +24,6 @@ class TokenScores(NamedTuple):
 
     logprobs: Tensor  # (N,) fp32, nats
     entropy: Tensor  # (N,) fp32, nats
-
-
-def right_pad(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Stack token ids to (B, T)."""
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
 
 
 def token_scores(
@@ -61,7 +54,6 @@ class _Scores(torch.autograd.Function):
         temperature: float,
     ) -> tuple[Tensor, Tensor]:
         """(N, H), (V, H), (V,) or None, (N,) -> two of (N,)."""
-        ctx.set_materialize_grads(False)
         ctx.dtype, ctx.temperature = _compute_dtype(hidden), temperature
         cast = weight.to(ctx.dtype)
         dtype = torch.promote_types(hidden.dtype, torch.float32)
@@ -73,39 +65,31 @@ class _Scores(torch.autograd.Function):
             mean = torch.linalg.vecdot(e, z) / total
             logprobs[rows] = chosen - total.log()
             entropy[rows] = total.log() - mean
-        ctx.save_for_backward(hidden, weight, bias, tokens, entropy)
+        ctx.save_for_backward(hidden, weight, bias, tokens)
+        ctx.mark_non_differentiable(entropy)
         return logprobs, entropy
 
     @staticmethod
     def backward(  # type: ignore[override]
-        ctx: Any, grad_logprobs: Tensor | None, grad_entropy: Tensor | None
+        ctx: Any, grad_logprobs: Tensor, _: Any
     ) -> tuple[Tensor | None, ...]:
-        """From two of (N,) to the gradients of the inputs.
+        """From (N,) to the gradients of the inputs: d log p_a / dz = 1_a - p.
 
-        With log p = z - log sum e: d log p_a / dz = 1_a - p and
-        dH / dz = -p (log p + H).
+        Entropy is logged, and has none.
         """
-        hidden, weight, bias, tokens, entropy = ctx.saved_tensors
-        none = torch.zeros_like(entropy)
-        by_logprob = none if grad_logprobs is None else grad_logprobs
-        by_entropy = none if grad_entropy is None else grad_entropy
+        hidden, weight, bias, tokens = ctx.saved_tensors
         cast = weight.to(ctx.dtype)
         grad_hidden = torch.empty_like(hidden)
         trained = ctx.needs_input_grad[1]
         grad_weight = torch.zeros_like(weight) if trained else None
         grad_bias = None if bias is None else torch.zeros_like(bias)
         for rows in _chunks(len(hidden), len(weight)):
-            z, e, total = _softmax_parts(
+            _, e, total = _softmax_parts(
                 hidden[rows], cast, bias, ctx.temperature
             )
-            # p (-dH (log p + H) - dlogp) + 1_a dlogp, in the memory of e.
-            of_p, of_h = by_logprob[rows], by_entropy[rows]
-            fixed = of_p + of_h * (entropy[rows] - total.log())
-            if grad_entropy is None:
-                grad = e.mul_(-(fixed / total)[:, None])
-            else:
-                z.mul_(of_h[:, None]).add_(fixed[:, None])
-                grad = e.mul_(z).mul_(-(1 / total)[:, None])
+            # 1_a dlogp - p dlogp, in the memory of e.
+            of_p = grad_logprobs[rows]
+            grad = e.mul_(-(of_p / total)[:, None])
             grad.scatter_add_(-1, tokens[rows, None], of_p[:, None])
             grad /= ctx.temperature
             if grad_bias is not None:

@@ -13,7 +13,8 @@ of up to R; N tokens in the row; M response tokens, which are all that is
 scored.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +32,7 @@ class Group(NamedTuple):
     """One prompt, and responses to it; token ids."""
 
     prompt: Sequence[int]
-    responses: Sequence[Sequence[int]]
+    responses: list[Sequence[int]]
 
     @property
     def tokens(self) -> int:
@@ -126,6 +127,44 @@ def pack(groups: Sequence[Group]) -> Pack:
         torch.cat(emitting),
         torch.tensor(tokens),
     )
+
+
+def passes(
+    prompts: Sequence[Sequence[int]],
+    responses: Sequence[Sequence[int]],
+    rows: Iterable[int],
+    limit: int,
+) -> Iterator[tuple[list[int], Pack]]:
+    """Cut rows into passes of about `limit` tokens; 0 takes all at once.
+
+    Yields the rows of each, whose response tokens are laid end to end in this
+    order, and the pass.  Rows that share a prompt are neighbours.  Long ones
+    come first: where the first pass fits in memory, all do.
+    """
+    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: -len(responses[row])):
+        groups[tuple(prompts[row])].append(row)
+    longest = sorted(
+        groups.items(),
+        key=lambda each: -len(each[0]) - len(responses[each[1][0]]),
+    )
+    part: list[Group] = []
+    taken: list[int] = []
+    room = limit
+    for prompt, own in longest:
+        room -= len(prompt)
+        part.append(Group(prompt, []))
+        for row in own:
+            room -= len(responses[row])
+            if limit and taken and room < 0:
+                yield taken, pack([group for group in part if group.responses])
+                # The prompt is in the next pass again.
+                part, taken = [Group(prompt, [])], []
+                room = limit - len(prompt) - len(responses[row])
+            part[-1].responses.append(responses[row])
+            taken.append(row)
+    if taken:
+        yield taken, pack(part)
 
 
 def _numbered(mask: Tensor, first: int) -> Tensor:

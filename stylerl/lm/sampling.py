@@ -5,10 +5,9 @@ same seed gives the same completions whatever else is in the batch, and
 comparing two models "on the same seeds" means something.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -23,7 +22,7 @@ from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import bf16_copy, context_limit
-from stylerl.lm.packing import Group, pack, response_states
+from stylerl.lm.packing import passes, response_states
 from stylerl.lm.steps import draw_uniforms
 
 PASS_TOKENS = 2048  # about so many a forward pass: more take memory, not time
@@ -159,20 +158,12 @@ def response_logprobs(
     """
     give_back()
     result = [torch.empty(0)] * len(ids)
-    pairs = list(zip(prompt_ids, ids, strict=True))
-    order = sorted(
-        (i for i in range(len(ids)) if ids[i]),
-        key=lambda i: (*map(len, pairs[i]), prompt_ids[i]),
-    )
+    written = [i for i in range(len(ids)) if ids[i]]
     with tqdm(
-        total=len(order), desc=desc, unit="text", disable=desc is None
+        total=len(written), desc=desc, unit="text", disable=desc is None
     ) as bar:
-        for rows in _passes(order, pairs, pass_tokens):
-            groups = [
-                Group(prompt, [ids[i] for i in own])
-                for prompt, own in groupby(rows, lambda i: prompt_ids[i])
-            ]
-            packed = pack(groups).to(model.device)
+        for rows, cut in passes(prompt_ids, ids, written, pass_tokens):
+            packed = cut.to(model.device)
             states = response_states(model, packed)
             scores = token_scores(model, states, packed.tokens, temperature)
             lengths = [len(ids[i]) for i in rows]
@@ -200,28 +191,6 @@ def fits_all(
         len(encode_prompt(tokenizer, prompt)) <= room
         for tokenizer, room in rooms
     )
-
-
-def _passes(
-    order: list[int],
-    pairs: list[tuple[Sequence[int], Sequence[int]]],
-    pass_tokens: int,
-) -> Iterator[list[int]]:
-    """`order`, cut where prompts and responses exceed a pass."""
-    rows: list[int] = []
-    tokens = 0
-    for i in order:
-        prompt, response = pairs[i]
-        shared = bool(rows) and pairs[rows[-1]][0] == prompt
-        new = len(response) + (0 if shared else len(prompt))
-        if rows and tokens + new > pass_tokens:
-            yield rows
-            rows, tokens = [], 0
-            new = len(response) + len(prompt)
-        rows.append(i)
-        tokens += new
-    if rows:
-        yield rows
 
 
 def _check_context(

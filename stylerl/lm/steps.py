@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
 from stylerl.draws import generator
-from stylerl.lm.logprobs import right_pad
+from stylerl.lm.batching import padded
 
 BLOCK = 256  # tokens whose probabilities are summed at once
 
@@ -35,21 +35,14 @@ def read_prompts(
     unique = list(dict.fromkeys(map(tuple, prompts)))
     rows = {prompt: row for row, prompt in enumerate(unique)}
     owner = torch.tensor([rows[tuple(prompt)] for prompt in prompts])
-    ids, mask = left_pad([*map(list, unique)], pad)
-    padded = not bool(mask.all())
+    ids, mask = padded(unique, pad, "left")
+    mask = mask.bool()
+    even = bool(mask.all())
     ids, mask, owner = (each.to(lm.device) for each in (ids, mask, owner))
     positions = (torch.cumsum(mask, dim=1) - 1).clamp(min=0)
     cache = DynamicCache(config=lm.config)
-    logits = next_logits(lm, ids, mask if padded else None, positions, cache)
+    logits = next_logits(lm, ids, None if even else mask, positions, cache)
     return Start(cache, owner, mask[owner], logits[owner])
-
-
-def left_pad(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Ids, (B, S), and which of them are real."""
-    ids = right_pad([row[::-1] for row in rows], pad).flip(1)
-    lengths = torch.tensor([len(row) for row in rows])
-    width = ids.shape[1]
-    return ids, torch.arange(width) >= width - lengths[:, None]
 
 
 def next_logits(

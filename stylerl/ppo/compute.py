@@ -4,11 +4,9 @@ Rollouts are scored and learnt from with the same settings, or the ratio of
 the first optimiser step would not be 1.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from transformers import PreTrainedModel
 
 from stylerl.config import PPOConfig
 from stylerl.lm.logprobs import token_scores
-from stylerl.lm.packing import Group, Pack, pack, response_states
+from stylerl.lm.packing import Pack, passes, response_states
 from stylerl.lm.precision import computes_in_bf16
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
@@ -61,52 +59,16 @@ class Compute:
     def packs(
         self, batch: SampledRollouts, rows: Tensor
     ) -> Iterator[tuple[Tensor, Pack]]:
-        """Cut `rows` of a batch into passes.
-
-        Yields the rows of each pass, (b,), whose response tokens are laid
-        end to end in this order, and the pass.
-        """
+        """Cut `rows` of a batch into passes; the rows of each are (b,)."""
         starts = batch.prompt_lengths.tolist()
-
-        def prompt(row: int) -> list[int]:
-            return batch.input_ids[row][: starts[row]]
-
-        for part in self._passes(batch, rows):
-            groups = [
-                Group(ids, [batch.input_ids[row][len(ids) :] for row in own])
-                for ids, own in groupby(part, prompt)
-            ]
-            yield torch.tensor(part), pack(groups).to(self.device)
-
-    def _passes(
-        self, batch: SampledRollouts, rows: Tensor
-    ) -> Iterator[list[int]]:
-        """The rows of each pass: neighbours share a prompt.
-
-        Long ones come first: where the first pass fits in memory, all do.
-        """
-        starts, sizes = batch.prompt_lengths, batch.response_lengths
-        groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for row in rows[sizes[rows].argsort(descending=True, stable=True)]:
-            ids = batch.input_ids[row]
-            groups[tuple(ids[: starts[row]])].append(int(row))
-        part: list[int] = []
-        room = self.pass_tokens
-        longest = sorted(
-            groups.items(), key=lambda each: -len(batch.input_ids[each[1][0]])
-        )
-        for prompt, own in longest:
-            room -= len(prompt)
-            for row in own:
-                room -= int(sizes[row])
-                if self.pass_tokens and part and room < 0:
-                    yield part
-                    # The prompt is in the next pass again.
-                    part = []
-                    room = self.pass_tokens - len(prompt) - int(sizes[row])
-                part.append(row)
-        if part:
-            yield part
+        cut = [*zip(batch.input_ids, starts, strict=True)]
+        for part, packed in passes(
+            [ids[:start] for ids, start in cut],
+            [ids[start:] for ids, start in cut],
+            rows.tolist(),
+            self.pass_tokens,
+        ):
+            yield torch.tensor(part), packed.to(self.device)
 
 
 @torch.no_grad()

@@ -105,6 +105,7 @@ class Learner:
             self.take_step(batch, targets, rows, sums)
         # 4. Metrics, and the next prices.
         metrics = rollouts.metrics_of(batch, self.penalty) | sums.metrics()
+        metrics["policy/steps"] = float(sums.sizes["grad_norm"])
         metrics |= seen.metrics
         if explained is not None:
             metrics["value/explained_variance"] = explained
@@ -210,7 +211,6 @@ class Learner:
             )
         self.optimiser.step()
         self.policy.merge()
-        step_sums.count("policy/steps")
         step_sums.sums["grad_norm"], step_sums.sizes["grad_norm"] = norm, 1
         sums.merge(step_sums)
 

@@ -1,4 +1,4 @@
-"""Metric sums over tokens, maxima and counts, and seconds by phase."""
+"""Metric sums over tokens and maxima, and seconds by phase."""
 
 import time
 from collections import defaultdict
@@ -22,7 +22,6 @@ class MetricSums:
         self.sums: dict[str, Any] = {}  # numbers, or tensors () of a device
         self.sizes: defaultdict[str, int] = defaultdict(int)
         self.maxima: dict[str, Any] = {}
-        self.counts: defaultdict[str, float] = defaultdict(float)
 
     def add(self, values: Mapping[str, Tensor]) -> None:
         """Add one value for each token, (N,) each, without padding."""
@@ -40,34 +39,30 @@ class MetricSums:
     def on_host(self) -> "MetricSums":
         """The same as numbers: one transfer for the sums, one for maxima."""
         found = MetricSums()
-        found.sizes, found.counts = self.sizes, self.counts
-        for kept, numbers in (
-            (self.sums, found.sums),
-            (self.maxima, found.maxima),
-        ):
-            if kept:
-                values = torch.stack(list(kept.values())).tolist()
-                numbers.update(zip(kept, values, strict=True))
+        found.sizes = self.sizes
+        found.sums, found.maxima = map(_numbers, (self.sums, self.maxima))
         return found
-
-    def count(self, name: str) -> None:
-        """Count an event."""
-        self.counts[name] += 1
 
     def merge(self, other: "MetricSums") -> None:
         """Add the sums of another micro-batch, step or rank."""
         for name, value in other.sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
             self.sizes[name] += other.sizes[name]
-        for name in other.counts:
-            self.counts[name] += other.counts[name]
         for name, value in other.maxima.items():
             self.maxima[name] = max(value, self.maxima.get(name, value))
 
     def metrics(self) -> dict[str, float]:
-        """Means, maxima and counts by name."""
+        """Means and maxima by name."""
         means = {name: self.sums[name] / n for name, n in self.sizes.items()}
-        return {**means, **self.maxima, **self.counts}
+        return {**means, **self.maxima}
+
+
+def _numbers(values: Mapping[str, Tensor]) -> dict[str, float]:
+    """Tensors () of a device, read in one transfer."""
+    if not values:
+        return {}
+    read = torch.stack([*values.values()]).tolist()
+    return dict(zip(values, read, strict=True))
 
 
 class Stopwatch:

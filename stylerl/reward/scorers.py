@@ -68,7 +68,7 @@ def score_texts(
     rows = encode_texts(tokenizer, texts, limit)
     scores = np.empty(len(rows))
     for batch in batching.batches_by_length(rows, batch_size):
-        ids, mask = batching.pad_right(
+        ids, mask = batching.padded(
             [rows[i] for i in batch], tokenizer.pad_token_id
         )
         logits = model(

@@ -7,7 +7,7 @@ What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 1. the head is drawn from N(0, 1 / (hidden + 1)): `new_scorer`;
 2. dropout is off: `models.load_scorer`;
 3. padding is on the right, pad is not eos, and a score does not depend on
-   the padding: `batching.pad_right`, `scorers.score_texts`;
+   the padding: `batching.padded`, `scorers.score_texts`;
 4. the pairwise reward has mean 0 on reference texts: `centre`.
 """
 
@@ -87,7 +87,7 @@ def train_classifier(
     )
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        ids, mask = batching.pad_right(
+        ids, mask = batching.padded(
             [row["input_ids"] for row in rows], tokenizer.pad_token_id
         )
         labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)

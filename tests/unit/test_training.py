@@ -15,13 +15,13 @@ from stylerl.supervised import sft, training
 
 
 def test_padding_stands_behind_the_text() -> None:
-    ids, mask = batching.pad_right([[5, 6, 7], [8]], pad_token_id=0)
+    ids, mask = batching.padded([[5, 6, 7], [8]], pad=0)
     assert ids.tolist() == [[5, 6, 7], [8, 0, 0]]
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
 def test_a_token_that_equals_pad_is_not_masked() -> None:
-    _, mask = batching.pad_right([[0, 1], [1]], pad_token_id=0)
+    _, mask = batching.padded([[0, 1], [1]], pad=0)
     assert mask.tolist() == [[1, 1], [1, 0]]
 
 
