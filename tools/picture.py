@@ -307,10 +307,10 @@ def _panel(prompt: str, side: Side) -> tuple[str, int]:
         if left < COLUMNS and row < len(lines):
             right = min(right, COLUMNS)
             parts.append(_wave(left, right, 59 + LINE * (row - start)))
-    for row in sorted({min(each.row, len(lines)) - 1 for each in found}):
-        codes = " ".join(
-            v.code for v in found if min(v.row, len(lines)) - 1 == row
-        )
+    # Blank lines at the end are not shown; their codes stand at the last.
+    shown = [v._replace(row=min(v.row, len(lines))) for v in found]
+    for row in sorted({each.row - 1 for each in shown}):
+        codes = " ".join(v.code for v in shown if v.row - 1 == row)
         x = PANEL - 2 * PAD - GLYPH * len(codes)
         parts += _code(x, 54 + LINE * (row - start), [codes], " bad")
     y = 54 + LINE * (len(lines) - start)

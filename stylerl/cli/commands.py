@@ -255,8 +255,8 @@ def _prefer(options: argparse.Namespace) -> None:
     option(
         "--dtype",
         "TYPE",
-        "bf16, f16 or f32, or q8_0 or q4_1, which round (default: the "
-        "smallest that holds the weights exactly)",
+        "bf16 or f32, or q8_0 or q4_1, which round (default: the smaller "
+        "one that holds the weights exactly)",
         choices=("bf16", "f32", "q8_0", "q4_1"),  # gguf_file.KINDS
     ),
 )

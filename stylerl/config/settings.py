@@ -170,7 +170,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         value = float(value)
     if type(value) is float and int in allowed and value.is_integer():
         return int(value)
-    if type(value) is int and float in allowed:
+    if type(value) is int and float in allowed and abs(value) < 2**1023:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int
         return value
@@ -207,7 +207,7 @@ def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     # Only numbers have the bounds below; a bool is an int, and has none.
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name} must be a finite number; got {value}")
     for holds, words in (
         (operator.ge, "at least"),

@@ -34,11 +34,6 @@ class Group(NamedTuple):
     prompt: Sequence[int]
     responses: list[Sequence[int]]
 
-    @property
-    def tokens(self) -> int:
-        """How many a pass over it sees."""
-        return len(self.prompt) + sum(map(len, self.responses))
-
 
 class Layout(NamedTuple):
     """Where in the row each sequence is; 0 where it has no token."""

@@ -67,6 +67,17 @@ def test_the_first_id_is_taken_whatever_the_order() -> None:
     assert chosen.after.violations == ()
 
 
+def test_blank_lines_at_the_end_have_no_underline() -> None:
+    """Of four rows, E303 is in the sixth: its code stands at the last."""
+    found = {"completion": ROUGH + "\n\n\n", "rows": [6], "cols": [1]}
+    found |= {"codes": ["E303"], "texts": ["too many blank lines (3)"]}
+    chosen = picture.choose(table(*pair("a", **found)))
+    assert chosen
+    drawn = picture.draw(chosen, METRICS)
+    assert drawn.count("E303") == 2  # beside the line, and in words
+    assert not ElementTree.fromstring(drawn).findall(f".//{SVG}path")
+
+
 @pytest.mark.parametrize(
     ("model", "changes"),
     [

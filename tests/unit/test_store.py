@@ -44,7 +44,7 @@ def test_what_a_killed_writer_left_is_taken_back(database: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(database)])
     journal = database.with_name("mlflow.db-journal")
     assert journal.exists()
-    store.look_into(database)
+    assert store.best_effort(lambda: store.look_into(database))
     assert not journal.exists()
     assert [*rows(database)] == [("x",)]
 
@@ -55,7 +55,7 @@ def test_a_store_in_which_another_writes_is_one(
     monkeypatch.setattr(store, "PATIENCE", 0.1)
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
-        store.look_into(database)
+        assert store.best_effort(lambda: store.look_into(database))
 
 
 @pytest.mark.parametrize(
