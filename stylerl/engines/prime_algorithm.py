@@ -6,7 +6,6 @@ says of it.  Written against src/prime_rl/orchestrator/algo/grpo.py and
 routing.py at 559b447; not run, since it needs Python 3.12, vLLM and a GPU.
 """
 
-import asyncio
 from typing import Any
 
 import torch
@@ -39,10 +38,9 @@ class StyleAlgorithm(GRPOAlgorithm):  # type: ignore[misc]
         for trace in traces:
             data = trace.task.data
             info = {name: getattr(data, name, None) for name in Origin._fields}
-            rewards = await asyncio.to_thread(
-                rewards_of, self.tokenizer, data.prompt_text,
-                sampled_ids(trace), info,
-            )  # fmt: skip
+            rewards = await rewards_of(
+                self.tokenizer, data.prompt_text, sampled_ids(trace), info
+            )
             rows.append(torch.tensor(rewards))
         # 2. The advantages of the group, which answers one prompt.
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)

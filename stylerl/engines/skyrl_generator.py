@@ -7,68 +7,53 @@ that leaves them where they are.  docs/howto/trainers.md has the configuration.
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import ray
-from skyrl.backends.skyrl_train.utils.ppo_utils import (
-    register_advantage_estimator as registered,
-)
+from skyrl.backends.skyrl_train.utils import ppo_utils
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.entrypoints import main_base
 from skyrl.train.generators import base
 from skyrl.train.generators.utils import get_rollout_metrics
-from torch import Tensor
 
-from stylerl.engines.token_level import advantages, rewards_of
-from stylerl.lm.encoding import encode_code, encode_prompt
-from stylerl.reward.other_trainers import message_text
+from stylerl.engines.token_level import advantages, asked, rewards_of
 
-NAME = "stylerl"
 # SkyRL's data set asks the tokenizer for one: messages, one after the other.
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+
+
+ppo_utils.register_advantage_estimator("stylerl")(advantages)
 
 
 class StyleGenerator(base.GeneratorInterface):  # type: ignore[misc]
     """Lets the policy continue prompts, and scores them by params.yaml.
 
-    A prompt is the text of the last message, and what stands above it that of
-    the others; the column `extra_info` may have those of `TextReward`.
+    The column `extra_info` may have those of `TextReward`.
     """
 
     def __init__(self, tokenizer: Any, client: Any) -> None:
         """Sample from an inference client of SkyRL's."""
         self.tokenizer, self.client = tokenizer, client
 
-    async def generate(self, asked: base.GeneratorInput) -> Any:
+    async def generate(self, batch: base.GeneratorInput) -> Any:
         """One response of each prompt, with its tokens' rewards."""
         # 1. Sample.
-        texts = [[*map(message_text, p)] for p in asked["prompts"]]
-        given = [
-            encode_prompt(
-                self.tokenizer,
-                prompt,
-                encode_code(self.tokenizer, "".join(above)),
-            )
-            for *above, prompt in texts
-        ]
-        settings = asked["sampling_params"]
+        rows = [asked(self.tokenizer, each) for each in batch["prompts"]]
+        prompts, given = zip(*rows, strict=True)
+        settings = batch["sampling_params"]
         sampled = await self.client.generate(
-            {"prompt_token_ids": given, "sampling_params": settings}
+            {"prompt_token_ids": [*given], "sampling_params": settings}
         )
         ids = sampled["response_ids"]
         # 2. Score.
-        rows = asked["env_extras"] or [{}] * len(ids)
+        extras = batch["env_extras"] or [{}] * len(ids)
         jobs = [
-            asyncio.to_thread(
-                rewards_of, self.tokenizer, text[-1], own,
-                row.get("extra_info") or {},
-            )
-            for text, own, row in zip(texts, ids, rows, strict=True)
-        ]  # fmt: skip
+            rewards_of(self.tokenizer, prompt, own, extra.get("extra_info"))
+            for prompt, own, extra in zip(prompts, ids, extras, strict=True)
+        ]
         rewards = await asyncio.gather(*jobs)
         return base.GeneratorOutput(
-            prompt_token_ids=given,
+            prompt_token_ids=[*given],
             response_ids=ids,
             rewards=rewards,
             loss_masks=[[1] * len(own) for own in ids],
@@ -76,18 +61,6 @@ class StyleGenerator(base.GeneratorInterface):  # type: ignore[misc]
             rollout_metrics=get_rollout_metrics(ids, rewards),
             rollout_logprobs=sampled.get("response_logprobs"),
         )
-
-
-@registered(NAME)  # type: ignore[untyped-decorator]
-def estimator(
-    token_level_rewards: Tensor,
-    response_mask: Tensor,
-    index: Sequence[str],
-    lambd: float = 1.0,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """`token_level.advantages`, with `trainer.algorithm.lambd`."""
-    return advantages(token_level_rewards, response_mask, index, lambd)
 
 
 class StyleExperiment(main_base.BasePPOExp):  # type: ignore[misc]
@@ -109,13 +82,8 @@ def train(cfg: SkyRLTrainConfig) -> None:
     StyleExperiment(cfg).run()
 
 
-def main() -> None:
-    """What SkyRL's own entry point does, with this experiment."""
-    cfg = SkyRLTrainConfig.from_cli_overrides(sys.argv[1:])
-    main_base.validate_cfg(cfg)
-    main_base.initialize_ray(cfg)
-    ray.get(train.remote(cfg))
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # as SkyRL's own entry point
+    settings = SkyRLTrainConfig.from_cli_overrides(sys.argv[1:])
+    main_base.validate_cfg(settings)
+    main_base.initialize_ray(settings)
+    ray.get(train.remote(settings))

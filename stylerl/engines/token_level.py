@@ -4,6 +4,7 @@ An engine gives the tokens that it sampled, and gets a reward for each; where
 it takes advantages, or lets one register an estimator, these are there too.
 """
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,11 +14,18 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from stylerl.lm.encoding import encode_code, encode_prompt
 from stylerl.lm.sampling import decode
 from stylerl.ppo import formulas
 from stylerl.ppo.token_rewards import assign_to_tokens
 from stylerl.reward import trl_reward
-from stylerl.reward.other_trainers import Origin, Scored, TextReward
+from stylerl.reward.other_trainers import (
+    Messages,
+    Origin,
+    Scored,
+    TextReward,
+    message_text,
+)
 
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
 
@@ -53,8 +61,27 @@ def token_rewards(
     return rewards
 
 
-def rewards_of(
-    tokenizer: Any, prompt: str, ids: Sequence[int], info: Mapping[str, Any]
+def asked(tokenizer: Any, messages: Messages) -> tuple[str, list[int]]:
+    """A prompt, and its tokens: what the policy is to continue.
+
+    The prompt is the text of the last message, and what stands above it that
+    of the others, without a chat template.
+    """
+    *above, prompt = map(message_text, messages)
+    context = encode_code(tokenizer, "".join(above))
+    return prompt, encode_prompt(tokenizer, prompt, context)
+
+
+async def rewards_of(*row: Any) -> list[float]:
+    """What `rewards_now` says, while the engine goes on."""
+    return await asyncio.to_thread(rewards_now, *row)
+
+
+def rewards_now(
+    tokenizer: Any,
+    prompt: str,
+    ids: Sequence[int],
+    info: Mapping[str, Any] | None,
 ) -> list[float]:
     """The reward of each sampled token, by the file that PARAMS names.
 
@@ -69,7 +96,8 @@ def rewards_of(
     reward = _reward_by(os.environ[PARAMS], tokenizer)
     ended = ids[-1] == tokenizer.eos_token_id
     text = decode(tokenizer, [*ids[:-1]] if ended else [*ids])
-    columns = {name: [info.get(name)] for name in Origin._fields}
+    known = info or {}
+    columns = {name: [known.get(name)] for name in Origin._fields}
     scored = reward.scored([prompt], [text], [ids], **columns)
     weight = reward.params.ppo.credit_weight
     (rewards,) = token_rewards(scored, tokenizer, [ids], weight)
@@ -83,26 +111,31 @@ def _reward_by(params: str, tokenizer: Any) -> TextReward:
 
 
 def advantages(
-    rewards: Tensor, mask: Tensor, index: Sequence[Any], decay: float = 1.0
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Sequence[Any],
+    lambd: float = 1.0,
+    **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """Leave-one-out of returns to go, and these, (B, R), as in our PPO.
 
-    `decay` discounts what single tokens were charged; the mean of the others
+    `lambd` discounts what single tokens were charged; the mean of the others
     of a prompt is taken off, and all are brought to one size.  A charge on
     the last token cannot be told from the rest that it holds, and reaches the
     others whole.
 
     Args:
-        rewards: (B, R), of tokens.
-        mask: (B, R), which tokens are a response's.
+        token_level_rewards: (B, R).
+        response_mask: (B, R), which tokens are a response's.
         index: (B,), which prompt a response answers.
-        decay: lambda of our PPO.
+        lambd: lambda of our PPO.
+        _: what else an engine hands to its estimators.
     """
-    mask = mask.bool()
+    rewards, mask = token_level_rewards, response_mask.bool()
     last = (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)
     outcomes = rewards.gather(1, last)
     located = rewards.scatter(1, last, 0.0)
-    returns = formulas.returns_to_go(rewards, located, mask, decay)
+    returns = formulas.returns_to_go(rewards, located, mask, lambd)
     ahead = torch.zeros_like(returns)
     for prompt in dict.fromkeys(index):
         rows = torch.tensor([i for i, p in enumerate(index) if p == prompt])

@@ -6,8 +6,6 @@ token's own, and an estimator that leaves them where they are: `stylerl`, by
 both registries.  docs/howto/trainers.md has the configuration.
 """
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -20,9 +18,7 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from stylerl.engines.token_level import advantages, rewards_of
-from stylerl.lm.encoding import encode_code, encode_prompt
-from stylerl.reward.other_trainers import message_text
+from stylerl.engines.token_level import advantages, asked, rewards_of
 
 NAME = "stylerl"
 
@@ -45,18 +41,14 @@ class TokenRewarded(AgentLoopOutput):  # type: ignore[misc]
 class StyleLoop(AgentLoopBase):  # type: ignore[misc]
     """Lets the policy continue a prompt, and scores it by params.yaml.
 
-    The prompt is the text of the last message, and what stands above it that
-    of the others, without a chat template; `extra_info` may have the columns
-    of `TextReward`.
+    `extra_info` may have the columns of `TextReward`.
     """
 
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput:
         """One response of one row of the data set."""
-        *above, prompt = map(message_text, row["raw_prompt"])
-        context = encode_code(self.tokenizer, "".join(above))
-        given = encode_prompt(self.tokenizer, prompt, context)
+        prompt, given = asked(self.tokenizer, row["raw_prompt"])
         sampled = await self.server_manager.generate(
             request_id=uuid4().hex,
             prompt_ids=given,
@@ -64,13 +56,8 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
         )
         most = self.rollout_config.response_length
         ids, logprobs = sampled.token_ids[:most], sampled.log_probs
-        rewards = await asyncio.to_thread(
-            rewards_of,
-            self.tokenizer,
-            prompt,
-            ids,
-            row.get("extra_info") or {},
-        )
+        info = row.get("extra_info")
+        rewards = await rewards_of(self.tokenizer, prompt, ids, info)
         return TokenRewarded(
             prompt_ids=given,
             response_ids=ids,
@@ -85,13 +72,7 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 @register_adv_est(NAME)  # type: ignore[untyped-decorator]
-def estimator(
-    token_level_rewards: Tensor,
-    response_mask: Tensor,
-    index: Sequence[str],
-    config: Any = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
+def estimator(*, config: Any = None, **batch: Any) -> tuple[Tensor, Tensor]:
     """`token_level.advantages`, with `algorithm.lam` of veRL's `config`."""
-    decay = 1.0 if config is None else float(config.lam)
-    return advantages(token_level_rewards, response_mask, index, decay)
+    lambd = 1.0 if config is None else float(config.lam)
+    return advantages(**batch, lambd=lambd)

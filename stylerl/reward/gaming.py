@@ -34,7 +34,7 @@ def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
 
 
 def body_of(prompt: str, completion: str) -> list[ast.stmt] | None:
-    """The statements that a completion adds to what its prompt opened.
+    """The statements that a completion ends in what its prompt opened.
 
     That is the last function or class which begins in the prompt, or else
     the module.  None where the text does not parse.
@@ -49,7 +49,11 @@ def body_of(prompt: str, completion: str) -> list[ast.stmt] | None:
     for node in ast.walk(tree):
         if isinstance(node, DEFINITIONS) and _position(node) < end:
             opened = max(opened, node, key=_position)
-    return [node for node in opened.body if _position(node) >= end]
+    return [
+        node
+        for node in opened.body
+        if (node.end_lineno, node.end_col_offset) > end
+    ]
 
 
 def count_statements(body: Sequence[ast.stmt]) -> int:

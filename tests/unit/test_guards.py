@@ -124,6 +124,10 @@ def test_copied_prompt(prompt, completion, copies):
         ("def f(a):", "\n    return a\n\n\nx = 1\n", 1, False),
         ("class A:\n    x = 1\n", "    y = 2\n", 1, False),
         ("x = 1\n", "y = x\nz = y\n", 2, False),
+        # What the prompt began is the completion's, what it ended is not.
+        ("def f(a):\n    return ", "a\n", 1, False),
+        ("def f(a):\n    return ", "1\n", 1, True),
+        ('def f(a):\n    """Say."""\n', "", 0, True),
     ],
 )
 def test_a_body_and_what_it_says(prompt, completion, statements, trivial):
