@@ -16,11 +16,14 @@ from skyrl.train.entrypoints import main_base
 from skyrl.train.generators import base
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from stylerl.engines.token_level import advantages, asked, rewards_of
+from stylerl.engines.token_level import (
+    advantages,
+    encode_messages,
+    rewards_of,
+)
 
 # SkyRL's data set asks the tokenizer for one: messages, one after the other.
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
-
 
 ppo_utils.register_advantage_estimator("stylerl")(advantages)
 
@@ -38,22 +41,22 @@ class StyleGenerator(base.GeneratorInterface):  # type: ignore[misc]
     async def generate(self, batch: base.GeneratorInput) -> Any:
         """One response of each prompt, with its tokens' rewards."""
         # 1. Sample.
-        rows = [asked(self.tokenizer, each) for each in batch["prompts"]]
-        prompts, given = zip(*rows, strict=True)
+        asked = [encode_messages(self.tokenizer, p) for p in batch["prompts"]]
+        given = [prompt_ids for _, prompt_ids in asked]
         settings = batch["sampling_params"]
         sampled = await self.client.generate(
-            {"prompt_token_ids": [*given], "sampling_params": settings}
+            {"prompt_token_ids": given, "sampling_params": settings}
         )
         ids = sampled["response_ids"]
         # 2. Score.
         extras = batch["env_extras"] or [{}] * len(ids)
         jobs = [
             rewards_of(self.tokenizer, prompt, own, extra.get("extra_info"))
-            for prompt, own, extra in zip(prompts, ids, extras, strict=True)
+            for (prompt, _), own, extra in zip(asked, ids, extras, strict=True)
         ]
         rewards = await asyncio.gather(*jobs)
         return base.GeneratorOutput(
-            prompt_token_ids=[*given],
+            prompt_token_ids=given,
             response_ids=ids,
             rewards=rewards,
             loss_masks=[[1] * len(own) for own in ids],

@@ -61,7 +61,9 @@ def token_rewards(
     return rewards
 
 
-def asked(tokenizer: Any, messages: Messages) -> tuple[str, list[int]]:
+def encode_messages(
+    tokenizer: Any, messages: Messages
+) -> tuple[str, list[int]]:
     """A prompt, and its tokens: what the policy is to continue.
 
     The prompt is the text of the last message, and what stands above it that
@@ -72,12 +74,7 @@ def asked(tokenizer: Any, messages: Messages) -> tuple[str, list[int]]:
     return prompt, encode_prompt(tokenizer, prompt, context)
 
 
-async def rewards_of(*row: Any) -> list[float]:
-    """What `rewards_now` says, while the engine goes on."""
-    return await asyncio.to_thread(rewards_now, *row)
-
-
-def rewards_now(
+async def rewards_of(
     tokenizer: Any,
     prompt: str,
     ids: Sequence[int],
@@ -85,19 +82,26 @@ def rewards_now(
 ) -> list[float]:
     """The reward of each sampled token, by the file that PARAMS names.
 
+    A thread judges, so that the engine goes on.
+
     Args:
         tokenizer: the policy's.
         prompt: the code that was continued.
         ids: what was sampled, the closing eos included.
         info: columns of the data set; those of `TextReward` are read.
     """
+    return await asyncio.to_thread(_judged, tokenizer, prompt, ids, info or {})
+
+
+def _judged(
+    tokenizer: Any, prompt: str, ids: Sequence[int], info: Mapping[str, Any]
+) -> list[float]:
     if not ids:  # the server gave up
         return []
     reward = _reward_by(os.environ[PARAMS], tokenizer)
     ended = ids[-1] == tokenizer.eos_token_id
     text = decode(tokenizer, [*ids[:-1]] if ended else [*ids])
-    known = info or {}
-    columns = {name: [known.get(name)] for name in Origin._fields}
+    columns = {name: [info.get(name)] for name in Origin._fields}
     scored = reward.scored([prompt], [text], [ids], **columns)
     weight = reward.params.ppo.credit_weight
     (rewards,) = token_rewards(scored, tokenizer, [ids], weight)

@@ -18,7 +18,11 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from stylerl.engines.token_level import advantages, asked, rewards_of
+from stylerl.engines.token_level import (
+    advantages,
+    encode_messages,
+    rewards_of,
+)
 
 NAME = "stylerl"
 
@@ -48,7 +52,7 @@ class StyleLoop(AgentLoopBase):  # type: ignore[misc]
         self, sampling_params: dict[str, Any], **row: Any
     ) -> AgentLoopOutput:
         """One response of one row of the data set."""
-        prompt, given = asked(self.tokenizer, row["raw_prompt"])
+        prompt, given = encode_messages(self.tokenizer, row["raw_prompt"])
         sampled = await self.server_manager.generate(
             request_id=uuid4().hex,
             prompt_ids=given,
