@@ -1,4 +1,4 @@
-"""PPO by each reward, RLOO, RAFT, DPO and APO, from one SFT on one budget.
+"""PPO by each reward, RLOO, GRPO, RAFT, DPO, APO, from one SFT on one budget.
 
     python benchmarks/bench_baselines.py [--scale default|small]
                                          [--split test|valid]
@@ -11,8 +11,8 @@ the same number of episodes and the settings of params.yaml:
     PPO, linter  what the stage `ppo` has made
     PPO, STYLE   our trainer, with the classifier or the pairwise model in
                  the linter's place
-    TRL RLOO     TRL's RLOOTrainer with our trainer's reward, and its own
-                 defaults where params.yaml has no such setting
+    TRL METHOD   TRL's RLOOTrainer or GRPOTrainer with our trainer's reward,
+                 and its own defaults where params.yaml has no such setting
     RAFT         of GENERATIONS completions of each prompt the best by the
                  reward of params.yaml, then SFT on these; again and again
     DPO, APO     TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
@@ -23,13 +23,13 @@ takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
 asks what choosing is worth without a policy gradient.  DPO (Rafailov et al.,
 arXiv 2305.18290) and APO (D'Oosterlinck et al., arXiv 2408.06266) learn to
 write as the fixer does, which is there at inference as well.  RLOO (Ahmadian
-et al., arXiv 2402.14740) compares GENERATIONS completions of a prompt, where
-PPO compares ppo.group_size by default.  The learning rate of both is PPO's and
-not tuned for them.  Each model is kept in checkpoints/baselines/ under the
-key of the stage `ppo`: a call trains what is missing there, and no more with
---train, so that two of them share the work of two cores.  `stylerl evaluate`
-then measures them all, HumanEval's problems included.  Results go to
-benchmarks/results/baselines.md.
+et al., arXiv 2402.14740) and GRPO (Shao et al., arXiv 2402.03300) compare
+GENERATIONS completions of a prompt, where PPO compares ppo.group_size by
+default; their learning rate is PPO's and not tuned for them.  Each model is
+kept in checkpoints/baselines/ under the key of the stage `ppo`: a call trains
+what is missing there, and no more with --train, so that two of them share the
+work of two cores.  `stylerl evaluate` then measures them all, HumanEval's
+problems included.  Results go to benchmarks/results/baselines.md.
 """
 
 import argparse
@@ -150,7 +150,8 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
 
     return {f"PPO, {style}": by(style) for style in STYLES} | {
-        "TRL RLOO": lambda: run_rloo(params),
+        "TRL RLOO": lambda: run_trl(params, "RLOO"),
+        "TRL GRPO": lambda: run_trl(params, "GRPO"),
         "RAFT": lambda: run_raft(params),
         "DPO": lambda: run_dpo(params, "sigmoid"),
         "APO": lambda: run_dpo(params, "apo_zero"),
@@ -173,10 +174,10 @@ def untrained(params: Params) -> PPOTrainer:
     )
 
 
-def run_rloo(params: Params) -> LoadedModel:
+def run_trl(params: Params, method: str) -> LoadedModel:
     """TRL's trainer on the same model, prompts, reward and episodes."""
+    import trl
     from datasets import Dataset
-    from trl import RLOOConfig, RLOOTrainer
 
     settings, ours = params.ppo, untrained(params)
     tokenizer = ours.tokenizer
@@ -188,12 +189,12 @@ def run_rloo(params: Params) -> LoadedModel:
 
     # As many steps on as many episodes as ours.
     with tempfile.TemporaryDirectory() as folder:
-        trainer = RLOOTrainer(
+        trainer = getattr(trl, f"{method}Trainer")(
             model=ours.policy.model,
             processing_class=tokenizer,
             reward_funcs=reward,
             train_dataset=Dataset.from_dict({"prompt": [*given]}),
-            args=RLOOConfig(
+            args=getattr(trl, f"{method}Config")(
                 output_dir=folder,
                 per_device_train_batch_size=minibatch,
                 steps_per_generation=settings.num_minibatches,
@@ -446,7 +447,7 @@ def report(
     )
     return "\n".join(
         [
-            "# PPO by each reward, RLOO, RAFT, DPO and APO",
+            "# PPO by each reward, RLOO, GRPO, RAFT, DPO and APO",
             "",
             f"{datetime.date.today()}, {platform.machine()}, "
             f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "
