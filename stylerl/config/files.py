@@ -105,6 +105,7 @@ def read_yaml(text: str | bytes, name: str) -> Any:
         return yaml.safe_load(text)
     except Exception as error:  # PyYAML lets many kinds escape
         problem = " ".join(str(error).split())[:LINE]
+        problem = "".join(c if c.isprintable() else "?" for c in problem)
         raise ConfigError(f"{name} is not valid YAML: {problem}") from error
 
 
