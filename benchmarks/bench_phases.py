@@ -8,7 +8,7 @@ params.yaml, and times each phase:
 
     sft       the optimiser steps between two that the trainer logs
     generate  the completions of PPO's batches
-    judge     their rewards: the judge, the monitored model
+    judge     their rewards
     score     log-probabilities of policy and reference
     update    the optimiser steps
     evaluate  completions of 128 held-out prompts by the SFT model

@@ -206,12 +206,6 @@ class PPOConfig(Section):
             "the parts that params.yaml lists, or MODULE:FUNCTION",
         ),
     )
-    monitor: str = setting(
-        "classifier",
-        "reward model whose prediction is logged and never rewarded, to show "
-        "how far it drifts from the linter; none logs none",
-        choices=("none", "classifier", "pairwise"),
-    )
     fixable_weight: float = setting(
         1.0,
         "what a violation that the fixer removes (ruff, its safe fixes and "
@@ -288,7 +282,7 @@ class PPOConfig(Section):
         le=LARGE,
     )
     validate_every: int = setting(
-        4,
+        5,
         "updates between measurements of the policy on validation prompts; 0 "
         "measures none",
         ge=0,

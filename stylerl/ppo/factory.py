@@ -4,9 +4,8 @@
     for step in trainer:
         ...
 
-The reward, the monitor and the prompts are those that the
-section `ppo` of the parameters names; its reference is the policy as it
-starts.
+The reward and the prompts are those that the section `ppo` of the parameters
+names; its reference is the policy as it starts.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +30,7 @@ from stylerl.reward import grader, scorers
 from stylerl.reward.grade import rule_weights
 
 REWARD_MODELS = Path("artifacts/reward")
-VALIDATION_PROMPTS = 48  # a few seconds of sampling each time
+VALIDATION_PROMPTS = 48  # which cost about what a batch of 64 does
 
 
 def build_trainer(
@@ -79,9 +78,6 @@ def build_trainer(
     def learned(folder: Path) -> grader.Learned:
         return grader.learned_style(scorers.load(folder, device))
 
-    monitor = None
-    if settings.monitor != "none":
-        monitor = learned(grader.folder_of(settings.monitor, reward_models))
     return PPOTrainer(
         settings,
         policy=policy,
@@ -94,7 +90,6 @@ def build_trainer(
             rules=rule_weights(
                 params.judge.weights, removed or {}, settings.fixable_weight
             ),
-            monitor=monitor,
             credit=_credits(settings),
         ),
         prompts=prompts,

@@ -17,10 +17,6 @@ FEW = 10  # completions; a smaller bin shows nothing
 SMOOTHING = 5  # updates in the running mean of PPO's path
 ROLLOUTS = ("objective/kl", "judge/compliance")
 MEASURED = ("validation/kl", "validation/compliance")  # where measured
-DRIFT = {
-    "judge/predicted_compliance": ("predicted by the reward model", "sft"),
-    "judge/compliance": ("compliant", "ppo"),
-}
 CURVES = {
     "objective/score": "score of the reward",
     "objective/kl": "KL to SFT, nats a response",
@@ -209,21 +205,5 @@ def draw_predictions(completions: pd.DataFrame) -> list[Markup]:
         middles,
         series,
         diagonal=True,
-    )
-    return [chart]
-
-
-def draw_drift(updates: pd.DataFrame | None) -> list[Markup]:
-    """Over the run: compliance as predicted, and as judged."""
-    if updates is None or not {*DRIFT} <= set(updates):
-        return []
-    smooth = updates[[*DRIFT]].rolling(SMOOTHING, min_periods=1).mean()
-    chart = plots.lines(
-        "PPO's rollouts by update: predicted, and what the judge found",
-        updates["update"].astype(float).tolist(),
-        [
-            plots.Series(label, style, smooth[column].tolist())
-            for column, (label, style) in DRIFT.items()
-        ],
     )
     return [chart]

@@ -91,7 +91,6 @@ def render(evidence: Evidence) -> str:
         calibration=[
             *charts.draw_calibration(evidence.calibration),
             *charts.draw_predictions(completions),
-            *charts.draw_drift(evidence.updates),
         ],
         reward_numbers=_reward_numbers(evidence.reward),
         reward_rules=_reward_rules(evidence.reward),

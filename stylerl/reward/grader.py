@@ -36,7 +36,6 @@ class StyleGrader:
     weights: Mapping[str, float]  # of the parts, by name
     learned: Mapping[str, Learned]  # the parts that are reward models
     own: Mapping[str, RewardFunction]  # the parts that are functions
-    monitor: Learned | None = None  # its P(compliant) is logged
     credit: bool = True  # tokens are charged what the linter's part lost
     rules: Mapping[str, float] | None = None  # in place of `judge.weights`
 
@@ -47,16 +46,13 @@ class StyleGrader:
     ) -> Feedback:
         """What a batch is worth, part by part, and what is monitored."""
         grades = grade(self.judge, prompts, completions, finished)
-        numbers = monitored(grades)
-        if self.monitor:
-            numbers["predicted_compliance"] = self.monitor(grades)
         tokens = None
         if self.charges:
             factor = self.weights[LINTER]
             tokens = [
                 token_rewards(each, self._rules, factor) for each in grades
             ]
-        return Feedback(self.parts(grades), tokens, numbers)
+        return Feedback(self.parts(grades), tokens, monitored(grades))
 
     @property
     def _rules(self) -> Mapping[str, float]:
@@ -101,7 +97,6 @@ def style_grader(
     load: Callable[[Path], Learned],
     *,
     rules: Mapping[str, float] | None = None,
-    monitor: Learned | None = None,
     credit: bool = True,
 ) -> StyleGrader:
     """The grader that `ppo.reward` describes.
@@ -112,7 +107,6 @@ def style_grader(
         models: the folder of the reward models that have a name.
         load: makes style of a reward model's folder.
         rules: what violations weigh; by default `judge.weights`.
-        monitor: the reward model whose P(compliant) is logged.
         credit: whether tokens are charged what the linter's part lost.
 
     Raises:
@@ -124,7 +118,7 @@ def style_grader(
         for name in weights
         if name != LINTER and name not in own
     }
-    return StyleGrader(judge, weights, learned, own, monitor, credit, rules)
+    return StyleGrader(judge, weights, learned, own, credit, rules)
 
 
 def folder_of(name: str, models: Path) -> Path:

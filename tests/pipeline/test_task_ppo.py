@@ -22,7 +22,6 @@ from tasks import ppo
 ROOT = Path(__file__).resolve().parent.parent.parent
 BODY = "    return value\n"
 SETTINGS = {
-    "ppo.monitor": "none",
     "ppo.updates": 3,
     "ppo.lora_rank": 0,
     "ppo.baseline": "value",

@@ -237,19 +237,6 @@ def test_the_watch_shows_the_rate_of_each_game(judge):
     assert table["copied prompt"]["copied_prompt"] == 1.0
 
 
-def test_a_reward_model_that_is_watched_promises(judge):
-    def learned(grades):
-        return [len(each.completion) / 100 for each in grades]
-
-    texts = [HONEST, HONEST * 2]
-    batch = [PROMPT] * 2, texts, [True, True]
-    watching = StyleGrader(judge, {"linter": 1.0}, {}, {}, monitor=learned)
-    seen = watching(*batch).monitored
-    assert seen["predicted_compliance"] == [len(text) / 100 for text in texts]
-    alone = StyleGrader(judge, {"linter": 1.0}, {}, {})(*batch)
-    assert "predicted_compliance" not in alone.monitored
-
-
 def test_a_cut_completion_does_not_comply_and_is_paid_as_one_that_ended(judge):
     """The trainer's penalty for the cut is beside that."""
     grader = StyleGrader(judge, {"linter": 1.0}, {}, {})

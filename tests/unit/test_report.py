@@ -207,22 +207,6 @@ def test_the_price_of_every_constraint_has_a_curve():
     assert set(charts.PRICES) == {f"price/{n}" for n in pattern.split("|")}
 
 
-def test_drift_over_the_run_is_drawn_where_it_was_watched():
-    updates = pd.DataFrame(
-        {
-            "update": [1, 2],
-            "judge/predicted_compliance": [0.5, 0.9],
-            "judge/compliance": [0.5, 0.4],
-        }
-    )
-
-    (chart,) = charts.draw_drift(updates)
-
-    assert "predicted by the reward model" in chart
-    unwatched = updates.drop(columns="judge/predicted_compliance")
-    assert charts.draw_drift(unwatched) == charts.draw_drift(None) == []
-
-
 def test_no_alarm_is_said_too():
     updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
 
