@@ -16,8 +16,10 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from stylerl.judge.judge import BAR_AFTER
 from stylerl.lm import batching
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.models import cast_weights, load_scorer
@@ -67,7 +69,9 @@ def score_texts(
     limit = batching.token_limit(model, sys.maxsize)
     rows = encode_texts(tokenizer, texts, limit)
     scores = np.empty(len(rows))
-    for batch in batching.batches_by_length(rows, batch_size):
+    batches = batching.batches_by_length(rows, batch_size)
+    total = math.ceil(len(rows) / batch_size)
+    for batch in tqdm(batches, "reward model", total, delay=BAR_AFTER):
         ids, mask = batching.padded(
             [rows[i] for i in batch], tokenizer.pad_token_id
         )
