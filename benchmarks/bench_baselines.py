@@ -12,7 +12,8 @@ the same number of episodes and the settings of params.yaml:
     PPO, STYLE   our trainer, with the classifier or the pairwise model in
                  the linter's place
     TRL METHOD   TRL's RLOOTrainer or GRPOTrainer with our trainer's reward,
-                 and its own defaults where params.yaml has no such setting
+                 and its own defaults where params.yaml has no such setting:
+                 no token credit, no floor under length, GRPO by DAPO's loss
     RAFT         of GENERATIONS completions of each prompt the best by the
                  reward of params.yaml, then SFT on these; again and again
     DPO, APO     TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
@@ -72,9 +73,10 @@ from stylerl.supervised.training import MergeAdapters
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
+REMOVED = Path("artifacts/label/fixer.json")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 MODELS, LOG = Path("checkpoints/baselines"), "log.json"
-GENERATIONS = 4  # completions of a prompt that RLOO and RAFT compare
+GENERATIONS = 4  # completions of a prompt that RLOO, GRPO and RAFT compare
 PAIRS = 8  # of DPO's optimiser steps, which read two texts for each
 COLD = (0.2, 0.01)  # temperatures that people decode at, the second greedy
 STYLES = ("classifier", "pairwise")
@@ -100,10 +102,13 @@ def main() -> None:
         changes |= SMALL
     params = config.override(config.load(), changes)
     key = os.environ.get(KEY) or graph.stage_key(graph.find_stage("ppo"))
+    everyone = contestants(params)
+    if unknown := {*(options.only or ())} - everyone.keys():
+        parser.error(f"no {unknown}; --only takes {', '.join(everyone)}")
     kept = MODELS / f"{key[:16]}-{options.scale or 'default'}"
     contenders = {
         name: train
-        for name, train in contestants(params).items()
+        for name, train in everyone.items()
         if not options.only or name in options.only
     }
     for name, train in contenders.items():
@@ -146,6 +151,7 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
             params.ppo,
             reward={style: weight, **others},
             credit="response",
+            validate_every=0,
         )
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
 
@@ -170,7 +176,11 @@ def untrained(params: Params) -> PPOTrainer:
     """What the stage `ppo` puts together, before its first update."""
     labels = storage.read_table(LABELS)
     return build_trainer(
-        SFT, params, labels, places=places_of_labels(FILTER, labels)
+        SFT,
+        params,
+        labels,
+        places=places_of_labels(FILTER, labels),
+        removed=storage.read_json(REMOVED),
     )
 
 

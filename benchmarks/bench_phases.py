@@ -2,7 +2,7 @@
 
     python benchmarks/bench_phases.py [--updates N]
 
-Run it in a repository whose stages up to `reward` are up to date.  It repeats
+Run it in a repository whose stages up to `sft` are up to date.  It repeats
 a part of what `sft`, `ppo` and `evaluate` do with the settings of
 params.yaml, and times each phase:
 

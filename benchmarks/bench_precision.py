@@ -2,7 +2,7 @@
 
     python benchmarks/bench_precision.py
 
-Run it in a repository whose stages up to `reward` are up to date.  The SFT
+Run it in a repository whose stages up to `sft` are up to date.  The SFT
 model completes a batch of PPO with the settings of params.yaml, once, in
 fp32.  Then each precision scores these same completions and makes the
 gradient of one optimiser step over all of them.  fp32 with half the rows in

@@ -30,7 +30,7 @@ from stylerl.reward import grader, scorers
 from stylerl.reward.grade import rule_weights
 
 REWARD_MODELS = Path("artifacts/reward")
-VALIDATION_PROMPTS = 48  # which cost about what a batch of 64 does
+VALIDATION_PROMPTS = 48  # their answers cost what a rollout of 64 does
 
 
 def build_trainer(

@@ -393,8 +393,8 @@ def _recent(history: History, name: str) -> float:
 
 
 def _has(row: Mapping[str, float], name: str) -> bool:
-    """Whether an update measured this: a run may be resumed with another
-    monitor, and an update may take no step."""
+    """Whether an update measured this: one may take no step, and what a
+    grader logs may differ from batch to batch."""
     return not math.isnan(row.get(name, math.nan))
 
 

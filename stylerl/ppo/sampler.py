@@ -108,7 +108,7 @@ class Sampler:
                 graded.reward, len(texts), "reward"
             ),
             monitored=rollouts.as_columns(
-                graded.monitored, len(texts), "monitor"
+                graded.monitored, len(texts), "monitored"
             ),
             token_rewards=assign_to_tokens(
                 self.tokenizer, sampled.ids, tokens

@@ -71,7 +71,15 @@ def score_texts(
     scores = np.empty(len(rows))
     batches = batching.batches_by_length(rows, batch_size)
     total = math.ceil(len(rows) / batch_size)
-    for batch in tqdm(batches, "reward model", total, delay=BAR_AFTER):
+    bar = tqdm(
+        batches,
+        "reward model",
+        total,
+        leave=False,
+        delay=BAR_AFTER,
+        disable=total < 2,  # a rollout's, under PPO's own bar
+    )
+    for batch in bar:
         ids, mask = batching.padded(
             [rows[i] for i in batch], tokenizer.pad_token_id
         )

@@ -78,7 +78,6 @@ def test_more_prompts_than_a_batch_are_answered_in_batches(monkeypatch):
     """Six prompts in batches of four: the same answers as in one."""
     prompts = [*VALIDATION, "z"] * 2
     one, sizes = make([]), []
-    one.monitor = None
     by_default = one.rollout(prompts).completions
 
     def spy(*given, batch_size, **named):
