@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stylerl.evaluation.measurement.heldout import Prompt
 
 REFERENCE = "sft"  # what KL is measured against
+BASE = "base"  # whose KL would take a quarter of the stage, and guards nothing
 BEST_OF = 4  # samples of SFT's to choose from, beside evaluate.samples,
 BEST_OF_PROMPTS = 50  # of the first prompts: each costs sampling
 STREAMS = 2**32  # random streams a sample number has, one a prompt
@@ -169,7 +170,7 @@ def complete_prompts(
             if alike
             else count_tokens(theirs, drawn.texts),
             "kl": _kl(loaded, reference, drawn, config, name)
-            if alike
+            if alike and name != BASE
             else math.nan,
         }
     )
