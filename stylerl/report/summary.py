@@ -34,6 +34,7 @@ from stylerl.evaluation.guards import (
 
 REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
+NUMBER = 5  # characters of 100.0, the widest in most rows
 CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
 BASELINES = {
     "human": "the human's own text",
@@ -270,10 +271,12 @@ def gain_table(
     A metric that neither a column nor the gain holds is left out.
     """
     table = Table(title=title, title_justify="left")
-    table.add_column("metric", no_wrap=True)
+    table.add_column("metric")  # where there is no room, it wraps
     for label, _ in columns:
         broken = label.replace("-", "-\n")  # fantastic-cricket, a run
-        table.add_column(broken, justify="right", overflow="fold")
+        table.add_column(
+            broken, justify="right", overflow="fold", min_width=NUMBER
+        )
     table.add_column(heading, justify="right", no_wrap=True)
     colours = {1: "green", -1: "red", 0: ""}
     known = [gain, *(own for _, own in columns)]

@@ -360,13 +360,15 @@ def test_values_and_differences_as_printed():
 
 def test_the_terminal_table_fits_80_columns():
     out = io.StringIO()
-    gain = compliance(0.22, 0.17, 0.26)
+    gain = compliance(0.22, 0.17, 0.26) | moved("score", -0.083, 0.25)
 
     console = Console(file=out, width=80)
-    console.print(summary.rich_table(metrics({"compliance": 0.62}, gain)))
+    whole = metrics({"compliance": 1.0, "reformatted": 1.0}, gain)
+    console.print(summary.rich_table(whole))
 
     text = out.getvalue()
     assert "+22.0 [+17.0, +26.0]" in text
+    assert text.count(" 100.0 ") == 2  # no number is broken
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
 
