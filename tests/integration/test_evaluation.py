@@ -1,5 +1,6 @@
 """Models at work and the whole evaluation, on tiny models."""
 
+import dataclasses
 import math
 
 import pandas as pd
@@ -81,6 +82,18 @@ def test_the_same_model_under_the_same_seed_gains_nothing(result):
     assert base["bits_per_byte"] != sft["bits_per_byte"]
 
 
+def test_a_model_that_is_called_base_has_kl_where_models_are_compared(
+    sources, table, judge
+):
+    """As in `stylerl evaluate artifacts/sft artifacts/base`."""
+    pair = {name: sources[name] for name in ("sft", "base")}
+    few = dataclasses.replace(CONFIG, samples=1)
+
+    _, compared = evaluation.evaluate_models(pair, table, judge, few, seed=3)
+
+    assert compared["base"].metrics["ppo"]["kl"] != 0.0
+
+
 def test_an_evaluation_repeats_itself(result, sources, table, judge):
     again = evaluation.evaluate(sources, table, judge, CONFIG, seed=3)
 
@@ -110,7 +123,7 @@ def test_kl_is_the_mean_log_ratio_of_the_sampled_tokens(sources, monkeypatch):
         return float(logs[range(len(response)), response].sum())
 
     rows = generations.complete_prompts(
-        "model",
+        "base",
         base,
         literal_prompts([text]),
         range(1),

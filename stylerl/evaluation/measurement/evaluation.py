@@ -70,9 +70,11 @@ def evaluate(
         DataError: the split holds no prompt that is clean.
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
+    # The base's KL would take a fifth of the stage, and nothing reads it.
     judged, bits = _judged(
-        sources, snippets, judge, config, seed, places, classifier=classifier
-    )
+        sources, snippets, judge, config, seed, places,
+        classifier=classifier, without_kl="base",
+    )  # fmt: skip
     completions = baselines.choose(judged, config)
     return _measure(completions, bits, config, seed)
 
@@ -145,6 +147,7 @@ def _judged(
     reference: str = REFERENCE,
     best_of: int = BEST_OF,
     classifier: Path | None = None,
+    without_kl: str | None = None,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """Completions of models, authors and candidates, and bits per byte."""
     # 1. Sample: every model completes the same prompts from the same seeds.
@@ -154,7 +157,7 @@ def _judged(
     )  # fmt: skip
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
-        sources, prompts, texts, config, seed, reference, best_of
+        sources, prompts, texts, config, seed, reference, best_of, without_kl
     )
     # 2. Baselines: what else could have been done on the same prompts.
     table = baselines.candidates(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stylerl.evaluation.measurement.heldout import Prompt
 
 REFERENCE = "sft"  # what KL is measured against
-BASE = "base"  # whose KL would take a quarter of the stage, and guards nothing
 BEST_OF = 4  # samples of SFT's to choose from, beside evaluate.samples,
 BEST_OF_PROMPTS = 50  # of the first prompts: each costs sampling
 STREAMS = 2**32  # random streams a sample number has, one a prompt
@@ -61,12 +60,14 @@ def generate_completions(
     seed: int,
     reference: str = REFERENCE,
     best_of: int = BEST_OF,
+    without_kl: str | None = None,
 ) -> Generations:
     """Let every model complete the prompts and read the human texts.
 
     Each prompt is completed `config.samples` times, the first
     BEST_OF_PROMPTS by `reference` up to `best_of` times, from
-    which KL is measured, and whose tokens are counted.  Columns:
+    which KL is measured, but of `without_kl`, and whose tokens are counted.
+    Columns:
     `model, prompt_id, sample, prompt, completion, judged` (without a line
     that was cut), `finished, tokens, kl`.
 
@@ -84,7 +85,9 @@ def generate_completions(
         if name != reference:
             loaded = load_model(source)
         numbers = range(config.samples)
-        tables.append(complete(name, loaded, prompts, numbers))
+        tables.append(
+            complete(name, loaded, prompts, numbers, kl=name != without_kl)
+        )
         bits[name] = bits_per_byte(
             loaded, texts, f"evaluate: human code, {name}"
         )
@@ -124,6 +127,7 @@ def complete_prompts(
     reference: LoadedModel,
     config: EvaluateConfig,
     seed: int,
+    kl: bool = True,
 ) -> pd.DataFrame:
     """One model's rows: of each prompt the samples with these numbers.
 
@@ -170,7 +174,7 @@ def complete_prompts(
             if alike
             else count_tokens(theirs, drawn.texts),
             "kl": _kl(loaded, reference, drawn, config, name)
-            if alike and name != BASE
+            if alike and kl
             else math.nan,
         }
     )
