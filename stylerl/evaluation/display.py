@@ -60,7 +60,6 @@ TABLE = (
     Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
     Metric("flake8", "flake8, in 10 lines", 1, 2, -1),
     Metric("reformatted", "the fixer changes, % of lines", 100, 1, -1),
-    Metric("predicted_compliance", "predicted compliance %", 100, 1, 0),
 )
 
 

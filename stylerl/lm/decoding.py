@@ -95,7 +95,7 @@ def decode_batch(
     lm: PreTrainedModel,
     prompts: list[list[int]],
     noise: Tensor,
-    temperature: float,
+    temperatures: Tensor,
     pad: int,
     eos: int,
     listen: Listener | None = None,
@@ -106,16 +106,17 @@ def decode_batch(
         lm: a causal language model.
         prompts: B rows of token ids.
         noise: (B, R) in [0, 1): what the row's next token is drawn by.
-        temperature: that divides the logits; 0 takes the likeliest token.
+        temperatures: (B,) fp32, that divide the logits; 0 takes the
+            likeliest token.
         pad: the id that fills the shorter prompts up.
         eos: the id that ends a response, and is its last.
         listen: told after each step what the rows have drawn; a GPU draws
             all before it tells.
     """
     start = read_prompts(lm, prompts, pad)
-    noise = noise.to(lm.device)
+    noise, temperatures = noise.to(lm.device), temperatures.to(lm.device)
     if lm.device.type == "cuda":
-        drawn = replay(lm, start, noise, temperature, eos)
+        drawn = replay(lm, start, noise, temperatures, eos)
         if listen:
             listen(drawn)
         return drawn
@@ -129,7 +130,7 @@ def decode_batch(
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
-            tokens = choose_tokens(logits, noise[:, step], temperature)
+            tokens = choose_tokens(logits, noise[:, step], temperatures)
             live = responses.add(tokens.tolist())
             if listen:
                 listen(responses.ids)
@@ -141,8 +142,9 @@ def decode_batch(
                 keep = fill_holes(live)
                 responses.keep(keep)
                 cache.batch_select_indices(keep)
-                tokens, mask, lengths, noise = (
-                    t[keep] for t in (tokens, mask, lengths, noise)
+                tokens, mask, lengths, noise, temperatures = (
+                    each[keep]
+                    for each in (tokens, mask, lengths, noise, temperatures)
                 )
             seen = mask[:, : width + step + 1] if padded else None
             positions = lengths[:, None] + step

@@ -52,7 +52,7 @@ def replay(
     lm: PreTrainedModel,
     start: Start,
     noise: Tensor,
-    temperature: float,
+    temperatures: Tensor,
     eos: int,
 ) -> list[list[int]]:
     """Sample until a row draws `eos`, or until `noise` is used up.
@@ -61,7 +61,8 @@ def replay(
         lm: a causal language model.
         start: B rows; the keys and values of the prompts are freed.
         noise: (B, R) in [0, 1): what the row's next token is drawn by.
-        temperature: that divides the logits; 0 takes the likeliest token.
+        temperatures: (B,) fp32, that divide the logits; 0 takes the
+            likeliest token.
         eos: the id that ends a response, and is its last.
     """
     # 1. What a step reads and writes, each in its place.
@@ -78,7 +79,7 @@ def replay(
     def advance() -> None:
         """Draw a token of each row, and compute what comes after it."""
         uniforms = noise.index_select(1, step).squeeze(1)
-        tokens = choose_tokens(logits, uniforms, temperature)[:, None]
+        tokens = choose_tokens(logits, uniforms, temperatures)[:, None]
         drawn.index_copy_(1, step, tokens)
         mask.index_fill_(3, at, True)
         logits.copy_(next_logits(lm, tokens, mask, positions, cache))

@@ -62,7 +62,7 @@ def generate(
     prompts: Sequence[str],
     *,
     max_new_tokens: int,
-    temperature: float = 1.0,
+    temperature: float | Sequence[float] = 1.0,
     seed: int = 0,
     rows: Sequence[int] | None = None,
     batch_size: int = 64,
@@ -74,7 +74,8 @@ def generate(
     """Sample one completion a prompt from softmax(logits / temperature).
 
     `rows` numbers the prompts, 0, 1, ... by default: prompt i draws from the
-    stream of (seed, rows[i]).  Temperature 0 takes the likeliest token.
+    stream of (seed, rows[i]).  Temperature 0 takes the likeliest token; each
+    prompt may have a temperature of its own.
     A completion ends with eos.  `bf16` samples from a copy of the model in
     bfloat16, two to three times as fast where the CPU has it.
     `encode` gives a prompt's token ids, with what comes before it; by default
@@ -93,6 +94,8 @@ def generate(
     sampled_from = model
     if bf16 and model.dtype != torch.bfloat16:
         sampled_from = bf16_copy(model)
+    temperatures = torch.empty(len(prompts))
+    temperatures[:] = torch.as_tensor(temperature)
     eos = tokenizer.eos_token_id
     ids: list[list[int]] = [[] for _ in prompts]
     # Prompts of similar length share a batch, so that little is padded.
@@ -107,7 +110,7 @@ def generate(
                 sampled_from,
                 [prompt_ids[i] for i in batch],
                 draw_uniforms(seed, numbers, max_new_tokens),
-                temperature,
+                temperatures[batch],
                 tokenizer.pad_token_id,
                 eos,
                 _listener(listen, tokenizer),

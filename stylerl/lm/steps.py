@@ -69,16 +69,18 @@ def next_logits(
     return logits
 
 
-def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Invert the cumulative distribution at `noise`: (B, V), (B,) -> (B,).
+def choose_tokens(
+    logits: Tensor, noise: Tensor, temperatures: Tensor
+) -> Tensor:
+    """Invert the cumulative distribution at `noise`.
 
     First the block of tokens, then the token in it.  Sums are float64: a
     vocabulary's in fp32 is off by more than the smallest probabilities.
+    (B, V), (B,), (B,) -> (B,); temperature 0 takes the likeliest token.
     """
-    if temperature == 0:
-        return logits.argmax(dim=-1)
+    greedy = temperatures == 0
     # 1. e^z in blocks, (B, N, BLOCK), and the mass up to each block's end.
-    z = logits.float() / temperature
+    z = logits.float() / temperatures.masked_fill(greedy, 1)[:, None]
     z -= z.amax(dim=-1, keepdim=True)
     missing = -z.shape[-1] % BLOCK
     blocks = F.pad(z.exp_(), (0, missing)).unflatten(-1, (-1, BLOCK))
@@ -92,7 +94,8 @@ def choose_tokens(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
     at = at - (ends.take_along_dim(block, dim=1) - mass[:, -1:])
     token = torch.searchsorted(mass, at.clamp(min=0), right=True)
     token = block * BLOCK + token.clamp(max=BLOCK - 1)
-    return token.squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    token = token.squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    return logits.argmax(dim=-1).where(greedy, token)
 
 
 def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:

@@ -8,12 +8,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from stylerl.evaluation import display
-from stylerl.judge.outcome import Outcome
 from stylerl.report import plots, summary
 
 LENGTH_BINS = 16
-BINS = 5  # equal bins of P(compliant)
-FEW = 10  # completions; a smaller bin shows nothing
 SMOOTHING = 5  # updates in the running mean of PPO's path
 ROLLOUTS = ("objective/kl", "judge/compliance")
 MEASURED = ("validation/kl", "validation/compliance")  # where measured
@@ -183,27 +180,6 @@ def draw_calibration(table: pd.DataFrame | None) -> list[Markup]:
         "On held-out labels: predicted P(compliant), the judge's share",
         table["predicted"].tolist(),
         [plots.Series("observed", "ppo", table["observed"].tolist())],
-        diagonal=True,
-    )
-    return [chart]
-
-
-def draw_predictions(completions: pd.DataFrame) -> list[Markup]:
-    """The same on what each model wrote: whom does the reward flatter?"""
-    if "reward" not in completions:
-        return []
-    middles = [(place + 0.5) / BINS for place in range(BINS)]
-    series = []
-    for model, label in display.MODELS.items():
-        own = completions[completions["model"] == model]
-        place = (own["reward"] * BINS).clip(0, BINS - 1).astype(int)
-        kept = (own["outcome"] == Outcome.COMPLIANT).groupby(place)
-        share = kept.mean().where(kept.size() >= FEW).reindex(range(BINS))
-        series.append(plots.Series(label, model, share.tolist()))
-    chart = plots.lines(
-        "On the models' completions: predicted, the judge's share",
-        middles,
-        series,
         diagonal=True,
     )
     return [chart]

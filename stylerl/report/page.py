@@ -88,10 +88,7 @@ def render(evidence: Evidence) -> str:
         curves=charts.draw_curves(evidence.updates),
         prices=charts.draw_curves(evidence.updates, charts.PRICES),
         alarms=alarms,
-        calibration=[
-            *charts.draw_calibration(evidence.calibration),
-            *charts.draw_predictions(completions),
-        ],
+        calibration=charts.draw_calibration(evidence.calibration),
         reward_numbers=_reward_numbers(evidence.reward),
         reward_rules=_reward_rules(evidence.reward),
         gallery=samples.choose(

@@ -110,39 +110,36 @@ def complete(
     Raises:
         ModelError: a model cannot be loaded, or has too few positions.
     """
-    draws = (([GREEDY], 0.0), ([*range(config.samples)], temperature))
+    # All samples of a problem together, the greedy one too.
+    numbers = [GREEDY, *range(config.samples)]
+    rows = [(p, n) for p in range(len(problems)) for n in numbers]
+    heats = [0.0, *[temperature] * config.samples] * len(problems)
     tables = []
     for name, source in sources.items():
-        loaded = load_model(source)
-        for numbers, heat in draws:
-            # All samples of a problem together.
-            rows = [(p, n) for p in range(len(problems)) for n in numbers]
-            drawn = sampling.generate(
-                *loaded,
-                [problems[place].prompt for place, _ in rows],
-                max_new_tokens=new_tokens(config),
-                temperature=heat,
-                seed=seed,
-                rows=[(n + 1) * STREAMS + place for place, n in rows],
-                desc=f"skill: sample {name}",
+        drawn = sampling.generate(
+            *load_model(source),
+            [problems[place].prompt for place, _ in rows],
+            max_new_tokens=new_tokens(config),
+            temperature=heats,
+            seed=seed,
+            rows=[(n + 1) * STREAMS + place for place, n in rows],
+            desc=f"skill: sample {name}",
+        )
+        texts = [
+            written(text, ended)
+            for text, ended in zip(drawn.texts, drawn.finished, strict=True)
+        ]
+        tables.append(
+            pd.DataFrame(
+                {
+                    "model": name,
+                    "problem": [problems[place].id for place, _ in rows],
+                    "sample": [n for _, n in rows],
+                    "completion": [text for text, _ in texts],
+                    "finished": [ended for _, ended in texts],
+                }
             )
-            texts = [
-                written(text, ended)
-                for text, ended in zip(
-                    drawn.texts, drawn.finished, strict=True
-                )
-            ]
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "model": name,
-                        "problem": [problems[place].id for place, _ in rows],
-                        "sample": [n for _, n in rows],
-                        "completion": [text for text, _ in texts],
-                        "finished": [ended for _, ended in texts],
-                    }
-                )
-            )
+        )
     return pd.concat(tables, ignore_index=True)
 
 

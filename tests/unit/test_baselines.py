@@ -20,13 +20,16 @@ def test_the_best_of_n_is_the_first_of_the_best_rewarded():
     rewards = {"a": [0.1, 0.5, 0.2, 0.9], "b": [0.3, 0.3]}
     rows = pd.DataFrame(
         [
-            drawn(prompt, n, reward=reward)
+            drawn(prompt, n)
             for prompt, given in rewards.items()
-            for n, reward in enumerate(given)
+            for n in range(len(given))
         ]
     )
 
-    table = baselines.choose(rows, EvaluateConfig(samples=2))
+    def predict(texts):
+        return [rewards[text[-2]][int(text[-1])] for text in texts]
+
+    table = baselines.choose(rows, EvaluateConfig(samples=2), predict)
 
     chosen = table.groupby("model")["completion"].apply(list)
     assert chosen["best_of_2"] == ["a1", "b0"]

@@ -101,7 +101,8 @@ def test_a_replayed_step_draws_what_the_definition_does(build, temperature):
     noise = steps.draw_uniforms(3, range(6), 40).to(DEVICE)
     with torch.inference_mode():
         start = steps.read_prompts(model, prompts, 0)
-        drawn = replay(model, start, noise, temperature, 1)
+        heat = torch.full((6,), temperature, device=DEVICE)
+        drawn = replay(model, start, noise, heat, 1)
         for prompt, response, uniforms in zip(
             prompts, drawn, noise, strict=True
         ):
@@ -109,7 +110,7 @@ def test_a_replayed_step_draws_what_the_definition_does(build, temperature):
             for u in uniforms:
                 seen = torch.tensor([ids], device=DEVICE)
                 logits = model(seen).logits[:, -1]
-                token = steps.choose_tokens(logits, u[None], temperature)
+                token = steps.choose_tokens(logits, u[None], heat[:1])
                 ids.append(int(token))
                 if ids[-1] == 1:
                     break

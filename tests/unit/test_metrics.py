@@ -128,7 +128,7 @@ def test_external_linters_count_lines_of_what_parses():
     rows = pd.DataFrame(
         [
             row("sft", "a", completion=four, ruff=["N806", "D200", "B007"]),
-            row("sft", "b", reformatted=0.5, reward=0.8),
+            row("sft", "b", reformatted=0.5),
             row("sft", "c", parsed=False, ruff=["N806"] * 9, reformatted=1.0),
         ]
     )
@@ -138,7 +138,6 @@ def test_external_linters_count_lines_of_what_parses():
     assert numbers["ruff"] == 2.5
     assert numbers["ruff_docstrings"] == 0.5
     assert numbers["reformatted"] == 0.25
-    assert numbers["predicted_compliance"] == 0.8
 
 
 def test_a_prompt_where_nothing_parses_has_no_say_in_external_linters():

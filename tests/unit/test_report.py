@@ -185,20 +185,16 @@ def test_the_frontier_has_ppos_way_and_the_models():
 
 
 def test_the_reward_models_promises_stand_beside_the_verdicts():
-    once = evidence().completions
-    completions = pd.concat([once, once.assign(sample=1)], ignore_index=True)
-    completions["reward"] = 0.9
+    # Of what it is half sure of, all complies; so the line ends at the top.
+    table = pd.DataFrame({"predicted": [0.1, 0.5], "observed": [0.0, 1.0]})
 
-    with_them = report.render(evidence(completions=completions))
+    text = report.render(evidence(calibration=table))
 
-    assert "Can the reward model be believed?" in with_them
+    assert "Can the reward model be believed?" in text
     assert "believed" not in report.render(evidence())
-    # Twelve completions of each model in the bin 0.8 to 1: SFT's all break
-    # a rule, PPO's none, so the dots lie at 0 and 1.
-    chart = charts.draw_predictions(completions)[0]
-    bottom, top = 174, 10
-    assert f' {bottom}h0"><title>SFT' in chart
-    assert f' {top}h0"><title>PPO' in chart
+    left, bottom, right, top = 44, 174, 350, 10
+    line = f"M{left} {bottom}h0L{right} {top}"
+    assert f'd="{line}"><title>observed' in text
 
 
 def test_the_price_of_every_constraint_has_a_curve():

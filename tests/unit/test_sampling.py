@@ -33,7 +33,7 @@ def naive(model, prompt_ids, noise, temperature, eos):
     for u in noise.tolist():
         logits = model(torch.tensor([ids])).logits[0, -1]
         token = steps.choose_tokens(
-            logits[None], torch.tensor([u]), temperature
+            logits[None], torch.tensor([u]), torch.tensor([temperature])
         ).item()
         ids.append(token)
         response.append(token)
@@ -42,15 +42,16 @@ def naive(model, prompt_ids, noise, temperature, eos):
     return response
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0, [0.0, 1.0, 0.0, 0.5]])
 def test_batched_sampling_is_sampling_each_row_alone(
     tiny_lm, tokenizer, temperature
 ):
     """Left padding, the cache, and rows that leave, change no sample."""
     got = sample(tiny_lm, tokenizer, temperature=temperature)
     noise = steps.draw_uniforms(3, range(len(PROMPTS)), 12)
+    each = torch.tensor(temperature).expand(len(PROMPTS)).tolist()
     expected = [
-        naive(tiny_lm, ids, noise[row], temperature, 1)
+        naive(tiny_lm, ids, noise[row], each[row], 1)
         for row, ids in enumerate(got.prompt_ids)
     ]
     assert got.ids == expected
@@ -95,9 +96,9 @@ def test_rows_that_finish_leave_the_batch(
     sizes = []
     original = steps.choose_tokens
 
-    def spy(logits, noise, temperature):
+    def spy(logits, *rest):
         sizes.append(len(logits))
-        return original(logits, noise, temperature)
+        return original(logits, *rest)
 
     prompts = [p + "a" * n for n in range(4) for p in PROMPTS]
     monkeypatch.setattr(decoding, "choose_tokens", spy)
@@ -126,10 +127,11 @@ def test_inverting_a_distribution_by_hand():
     the first has 0.366."""
     logits = torch.tensor([0.25, 0.0, 0.75]).log().expand(5, 3)
     noise = torch.tensor([0.0, 0.2499, 0.2501, 0.9, 1 - 2**-53])
-    tokens = steps.choose_tokens(logits, noise.double(), 1.0)
+    tokens = steps.choose_tokens(logits, noise.double(), torch.ones(5))
     assert tokens.tolist() == [0, 0, 2, 2, 2]
     noise = torch.tensor([0.365, 0.367]).double()
-    assert steps.choose_tokens(logits[:2], noise, 2.0).tolist() == [0, 2]
+    tokens = steps.choose_tokens(logits[:2], noise, torch.tensor([2.0, 2.0]))
+    assert tokens.tolist() == [0, 2]
 
 
 def test_eos_is_kept_as_the_last_token_and_not_in_the_text(tokenizer):

@@ -47,7 +47,6 @@ NUMBERS = {
     "ruff": 0.5,
     "ruff_docstrings": 0.1,
     "reformatted": 0.2,
-    "predicted_compliance": 0.6,
 }
 UNPAIRED = (
     "joint",
@@ -59,7 +58,6 @@ UNPAIRED = (
     "bits_per_byte",
     "length_median",
     "distinct_3",
-    "predicted_compliance",
 )
 
 

@@ -7,7 +7,8 @@ the metrics of real code.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -27,26 +28,18 @@ from stylerl.judge.outcome import Outcome
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.reward import scorers
 
+Predict = Callable[[list[str]], Iterable[float]]
+
 EXTRA = "extra"  # SFT's further samples, which only a choice is made from
 
 
 def candidates(
-    sampled: Generations,
-    prompts: Sequence[Prompt],
-    sft: Source,
-    classifier: Path | None,
+    sampled: Generations, prompts: Sequence[Prompt], sft: Source
 ) -> pd.DataFrame:
-    """The models' completions, the authors', and those to choose from.
-
-    With `classifier`, a reward model's folder, all but the authors' have its
-    P(compliant) in a column `reward`.
-    """
+    """The models' completions, those to choose from, and the authors'."""
     extra = sampled.extra_samples.assign(model=EXTRA)
-    drawn = pd.concat([sampled.completions, extra], ignore_index=True)
-    if classifier is not None:
-        drawn = _add_reward(drawn, classifier)
     human = written_by_humans(prompts, load_tokenizer(*sft))
-    return pd.concat([drawn, human], ignore_index=True)
+    return pd.concat([sampled.completions, extra, human], ignore_index=True)
 
 
 def written_by_humans(
@@ -70,18 +63,23 @@ def written_by_humans(
     )
 
 
-def choose(judged: pd.DataFrame, config: EvaluateConfig) -> pd.DataFrame:
+def choose(
+    judged: pd.DataFrame,
+    config: EvaluateConfig,
+    predict: Predict | None = None,
+) -> pd.DataFrame:
     """The judged table with each best of n in the place of EXTRA's rows.
 
-    n is `evaluate.samples` and BEST_OF; the keys are
-    `linter_best_of_N`, and `best_of_N` by the classifier where it was asked.
+    n is `evaluate.samples` and BEST_OF; the keys are `linter_best_of_N`, and
+    with `predict`, which scores texts, `best_of_N` by that.
     """
     pool = judged[judged["model"].isin([REFERENCE, EXTRA])]
     # Compliant before the others, which go by their style score.
     compliant = pool["outcome"] == Outcome.COMPLIANT
     ranks = {"linter_best_of": compliant + pool["score"]}
-    if "reward" in pool:
-        ranks["best_of"] = pool["reward"]
+    if predict is not None:
+        texts = (pool["prompt"] + pool["completion"]).tolist()
+        ranks["best_of"] = pd.Series(predict(texts), pool.index)
     chosen = [
         best_of(pool.assign(rank=rank), n).assign(model=f"{name}_{n}")
         for name, rank in ranks.items()
@@ -103,9 +101,7 @@ def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
     return chosen.assign(sample=0, kl=math.nan)
 
 
-def _add_reward(table: pd.DataFrame, classifier: Path) -> pd.DataFrame:
-    """The table with the reward model's P(compliant) of each completion."""
+def predict_compliance(classifier: Path) -> Predict:
+    """P(compliant) by a reward model's folder."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    texts = (table["prompt"] + table["completion"]).tolist()
-    scores = scorers.score_texts(*scorers.load(classifier, device), texts)
-    return table.assign(reward=scores)
+    return partial(scorers.score_texts, *scorers.load(classifier, device))

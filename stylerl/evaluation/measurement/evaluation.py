@@ -62,9 +62,8 @@ def evaluate(
     """Compare the models `base`, `sft` and `ppo` of `sources`.
 
     With `classifier`, a reward model's folder, the best of n of SFT's by
-    that model are baselines, and the compliance that it predicts is compared
-    with the verdicts.  With `places`, by the snippet's id, completions are
-    judged in the files that their prompts were cut from.
+    that model are baselines too.  With `places`, by the snippet's id,
+    completions are judged in the files that their prompts were cut from.
 
     Raises:
         DataError: the split holds no prompt that is clean.
@@ -72,10 +71,12 @@ def evaluate(
     """
     # The base's KL would take a fifth of the stage, and nothing reads it.
     judged, bits = _judged(
-        sources, snippets, judge, config, seed, places,
-        classifier=classifier, without_kl="base",
-    )  # fmt: skip
-    completions = baselines.choose(judged, config)
+        sources, snippets, judge, config, seed, places, without_kl="base"
+    )
+    predict = None
+    if classifier is not None:
+        predict = baselines.predict_compliance(classifier)
+    completions = baselines.choose(judged, config, predict)
     return _measure(completions, bits, config, seed)
 
 
@@ -146,7 +147,6 @@ def _judged(
     places: Mapping[str, Place] | None,
     reference: str = REFERENCE,
     best_of: int = BEST_OF,
-    classifier: Path | None = None,
     without_kl: str | None = None,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """Completions of models, authors and candidates, and bits per byte."""
@@ -160,9 +160,7 @@ def _judged(
         sources, prompts, texts, config, seed, reference, best_of, without_kl
     )
     # 2. Baselines: what else could have been done on the same prompts.
-    table = baselines.candidates(
-        sampled, prompts, sources[reference], classifier
-    )
+    table = baselines.candidates(sampled, prompts, sources[reference])
     # 3. Judge: the judge, and linters that no reward has seen.
     table = verdicts.judge_completions(table, judge, places)
     return table, sampled.bits_per_byte

@@ -24,7 +24,6 @@ from stylerl.evaluation.measurement.bootstrap import (
 from stylerl.judge.outcome import Outcome
 from stylerl.reward import gaming
 
-PREDICTED = "predicted_compliance"  # of which no gain is reported
 # Of what is judged, by its column: at SFT's lengths, and the share cut.
 STANDARDISED = {
     "outcome": "standardised_compliance",
@@ -77,14 +76,14 @@ def compute_gains(
 ) -> dict[str, float]:
     """What one model has over another on the same prompts.
 
-    For each mean but PREDICTED the difference, and `KEY_low` and `KEY_high`:
+    For each mean the difference, and `KEY_low` and `KEY_high`:
     its paired bootstrap 95% interval by prompt.  So for STANDARDISED, at the
     lengths of `reference` (by default of `before`), and for CUT, the share of
     the violating completions that are gone, as written and as fixed.
     """
     later, earlier = _by_prompt(after), _by_prompt(before)
     result: dict[str, float] = {}
-    for key in later.columns.drop(PREDICTED, errors="ignore"):
+    for key in later.columns:
         # of a prompt where nothing parses, some have no say
         differences = (later[key] - earlier[key]).dropna().to_numpy()
         if len(differences):
@@ -265,8 +264,6 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     found["reformatted"] = rows["reformatted"].where(readable)
     if "names" in rows:
         found["resolved_names"] = rows["names"]
-    if "reward" in rows:
-        found[PREDICTED] = rows["reward"]
     return found
 
 
