@@ -92,8 +92,7 @@ def _serve(_: argparse.Namespace) -> None:
 
     Serve the deployments rlhf/full and rlhf/smoke until Ctrl-C. A Prefect
     server is started on http://127.0.0.1:4200 where none answers, and ends
-    with it. A server on which the deployments belong to a work pool
-    (prefect.yaml) is left as it is.
+    with it.
 
     examples, from another shell in the same folder:
       prefect deployment run rlhf/full --watch
@@ -121,33 +120,8 @@ def _serve_deployments() -> None:
 
     from flows.rlhf import rlhf
 
-    for name in DEPLOYMENTS:
-        refuse_pooled(f"{rlhf.name}/{name}")
     deployments = (
         RunnerDeployment.from_flow(rlhf, name, parameters={"preset": preset})
         for name, preset in DEPLOYMENTS.items()
     )
     prefect.serve(*deployments, limit=1)
-
-
-def refuse_pooled(name: str) -> None:
-    """Raise StylerlError where a work pool has this deployment already.
-
-    Prefect would serve it all the same, and then not find its code.
-    """
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
-
-    from stylerl.pipeline.server import url
-
-    with get_client(sync_client=True) as client:
-        try:
-            pool = client.read_deployment_by_name(name).work_pool_name
-        except ObjectNotFound:
-            return
-    if pool:
-        raise StylerlError(
-            f"a deployment may be served only where no work pool has it; "
-            f"{name} belongs to {pool} on {url()}: start `prefect worker "
-            f"start --pool {pool}`, or `prefect deployment delete {name}`"
-        )

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stylerl import config, storage
 from stylerl.errors import StylerlError
 from stylerl.pipeline import graph, machine
 from stylerl.pipeline.store import asked, best_effort
@@ -19,7 +18,6 @@ from stylerl.pipeline.tracking import (
     Run,
     connect,
     search,
-    system_metrics,
 )
 
 PARENT = "STYLERL_PARENT_RUN"
@@ -42,43 +40,11 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
         digests = graph.datasets(declared)
     except StylerlError:
         tags["stage_key"] = "outside a pipeline"
-    with _experiment_run() as experiment_run:
-        parent = experiment_run.id if experiment_run else ""
-        if parent := parent or os.environ.get(PARENT, ""):
-            tags["mlflow.parentRunId"] = parent
-        with _running(stage, tags) as run, system_metrics(run):
-            run.log_params(params)
-            run.log_inputs(digests)
-            yield run
-        if experiment_run and stage == "evaluate":
-            metrics = storage.read_json(Path("metrics/evaluate.json"))
-            experiment_run.log_metrics(scores(metrics))
-
-
-@contextmanager
-def _experiment_run() -> Iterator[Run | None]:
-    """The run of the DVC experiment that a stage works for, if it does.
-
-    The first stage makes it and each later one opens it again, so that it
-    ends as the last one did; the name and the commit that it began from are
-    DVC's.
-    """
-    name = os.environ.get("DVC_EXP_NAME")
-    if not name or os.environ.get(PARENT):
-        yield None
-        return
-    tags = {
-        "dvc.experiment": name,
-        "dvc.baseline": os.environ.get("DVC_EXP_BASELINE_REV", ""),
-        "dvc.params": storage.digest(Path("params.yaml"))[:16],
-    }
-    query = " and ".join(f"tags.`{k}` = '{v}'" for k, v in tags.items())
-    found = asked(lambda: search(query), ())
-    tags |= {"flow": "dvc exp", **_origin("dvc exp run")}
-    again = found[0].info.run_id if found else ""
-    with _running(name, tags, again) as run:
-        if not again:
-            run.log_params(config.to_dict(config.load()))
+    if parent := os.environ.get(PARENT):
+        tags["mlflow.parentRunId"] = parent
+    with _running(stage, tags) as run:
+        run.log_params(params)
+        run.log_inputs(digests)
         yield run
 
 
@@ -158,17 +124,9 @@ def _origin(source: str) -> dict[str, str]:
 
 
 @contextmanager
-def _running(
-    name: str, tags: Mapping[str, str], again: str = ""
-) -> Iterator[Run]:
-    """Open a run and close it with the status of the block's outcome.
-
-    Args:
-        name: of a new run.
-        tags: of a new run.
-        again: the id of a run to open again instead.
-    """
-    run = Run(name, dict(tags), again)
+def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
+    """Open a run and close it with the status of the block's outcome."""
+    run = Run(name, dict(tags))
     try:
         yield run
     except BaseException as error:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,6 @@ EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
 LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
 MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
-SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
 ENVIRONMENT = {
     **LIMITS,
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -72,23 +71,17 @@ def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
 class Run:
     """One MLflow run; without a client, every call returns at once."""
 
-    def __init__(
-        self, name: str, tags: dict[str, str], again: str = ""
-    ) -> None:
+    def __init__(self, name: str, tags: dict[str, str]) -> None:
         self.id = ""
         self.url = ""
         self.client: Any = None
-        best_effort(lambda: self._open(name, tags, again))
+        best_effort(lambda: self._open(name, tags))
 
-    def _open(self, name: str, tags: dict[str, str], again: str) -> None:
+    def _open(self, name: str, tags: dict[str, str]) -> None:
         client = connect()
         folder = experiment(client)
-        if again:
-            client.update_run(again, status="RUNNING")
-            self.id = again
-        else:
-            run = client.create_run(folder, tags=tags, run_name=name)
-            self.id = run.info.run_id
+        run = client.create_run(folder, tags=tags, run_name=name)
+        self.id = run.info.run_id
         here = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
         self.url = f"{here}?{MACHINE_LEARNING}"
         self.client = client
@@ -194,32 +187,6 @@ class Run:
         ]
         if inputs:
             self.client.log_inputs(self.id, datasets=inputs)
-
-
-@contextmanager
-def system_metrics(run: Run) -> Iterator[None]:
-    """Let MLflow log CPU, memory and GPU every ten seconds, in a thread.
-
-    MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false switches it off.
-    """
-    monitors: list[Any] = []
-
-    def start() -> None:
-        from mlflow.system_metrics import system_metrics_monitor as system
-
-        # what it cannot log is said once, by the run
-        logging.getLogger(system.__name__).setLevel(logging.CRITICAL)
-        monitors.append(system.SystemMetricsMonitor(run.id))
-        monitors[0].start()
-
-    off = os.environ.get(SYSTEM_METRICS, "").lower() in ("false", "0")
-    if run.client and not off:
-        best_effort(start)
-    try:
-        yield
-    finally:
-        if monitors and run.client:  # else it may hang, and is a daemon
-            best_effort(monitors[0].finish)  # asks first: it joins for 6 s
 
 
 def search(query: str, **options: Any) -> Sequence[Any]:

@@ -22,8 +22,6 @@ import pytest
 import yaml
 from conftest import alive, dvc, files_of_at_most, git, wait_for, write_params
 from prefect.artifacts import Artifact
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.events.clients import AssertingPassthroughEventsClient
 from prefect.events.schemas.automations import AutomationCore
 from prefect.events.schemas.events import Event
@@ -34,7 +32,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
-from flows.commands import prefect_session, refuse_pooled
+from flows.commands import prefect_session
 from flows.rlhf import rlhf
 from stylerl import config, storage
 from stylerl.errors import (
@@ -678,18 +676,6 @@ def test_dvc_repro_by_hand_during_a_flow(
     made = tracking.connect().get_run(latest_parent().data.tags["run.ppo"])
     assert "mlflow.parentRunId" not in made.data.tags
     assert made.data.params["kl_coef"] == "0.7"
-
-
-def test_a_deployment_of_a_work_pool_is_not_served(
-    server: pytest.MonkeyPatch,
-) -> None:
-    with get_client(sync_client=True) as client:
-        refuse_pooled("rlhf/smoke")  # there is none
-        client.create_work_pool(WorkPoolCreate(name="pool", type="process"))
-        flow = client.create_flow(rlhf)
-        client.create_deployment(flow, "full", work_pool_name="pool")
-        with pytest.raises(StylerlError, match="rlhf/full belongs to pool"):
-            refuse_pooled("rlhf/full")
 
 
 def test_a_worker_of_a_work_pool_runs_the_flow(

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import enumerate as enumerate_threads
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -147,32 +145,6 @@ def test_a_stage_run_holds_everything(
     assert {(m.status, m.source_run_id) for m in models} == {("READY", run.id)}
 
 
-@pytest.mark.parametrize("wanted", ["true", "false", "0"])
-def test_a_stage_logs_the_load_of_its_machine(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
-) -> None:
-    """While it works, every 10 s unless told otherwise; then no thread stays.
-    The measured memory is a share of all there is."""
-    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")
-    monkeypatch.setenv(tracking.SYSTEM_METRICS, wanted)
-    pipeline(folder)
-    watcher, client = "SystemMetricsMonitor", tracking.connect()
-    with stage_runs.stage_run("sft", {}) as run:
-        watched = watcher in [thread.name for thread in enumerate_threads()]
-        assert watched == (wanted == "true")
-        deadline = time.monotonic() + 60
-        while watched:
-            assert time.monotonic() < deadline, "no system metric was logged"
-            found = client.get_run(run.id).data.metrics
-            if share := found.get("system/system_memory_usage_percentage"):
-                assert 0 < share < 100
-                assert "system/cpu_utilization_percentage" in found
-                break
-            time.sleep(0.05)
-    assert watcher not in [thread.name for thread in enumerate_threads()]
-    assert client.get_run(run.id).info.status == "FINISHED"
-
-
 def test_seconds_are_of_an_execution(folder: Path) -> None:
     """By the key of now, or the last: a run of 2 s, then one of 5 s of other
     parameters."""
@@ -215,45 +187,6 @@ def test_runs_are_found_by_their_key(
     with stage_runs.stage_run("sft", {}) as handed:
         pass
     assert stage_runs.stage_run_id("ab" * 32) == handed.id
-
-
-def test_the_stages_of_a_dvc_experiment_have_one_parent(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ends as its last stage did, and has the scores of `evaluate`."""
-    monkeypatch.setenv("DVC_EXP_NAME", "coy-crow")
-    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "b6a1157")
-    (folder / "params.yaml").write_text("seed: 3\n")
-    models = ("base", "sft", "ppo", "gain")
-    measured = {name: {"kl": n} for n, name in enumerate(models)}
-    storage.write_json(folder / "metrics/evaluate.json", measured)
-    client = tracking.connect()
-
-    def parent_of(run: tracking.Run) -> Any:
-        tags = client.get_run(run.id).data.tags
-        return client.get_run(tags["mlflow.parentRunId"])
-
-    with stage_runs.stage_run("ppo", {}) as ppo:
-        assert parent_of(ppo).info.status == "RUNNING"
-    first = parent_of(ppo)
-    assert (first.info.run_name, first.info.status) == ("coy-crow", "FINISHED")
-    assert first.data.params["seed"] == "3"
-    with stage_runs.stage_run("evaluate", {}) as evaluate:
-        pass
-    again = parent_of(evaluate)
-    assert again.info.run_id == first.info.run_id
-    kl = {k: v for k, v in again.data.metrics.items() if k.endswith("kl")}
-    assert kl == {
-        "base/kl": 0, "before/kl": 1, "after/kl": 2, "gain/kl": 3
-    }  # fmt: skip
-    with pytest.raises(ValueError), stage_runs.stage_run("report", {}):
-        raise ValueError
-    assert parent_of(evaluate).info.status == "FAILED"
-    # The same name, begun from another commit, is another experiment.
-    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "ffa1157")
-    with stage_runs.stage_run("ppo", {}) as other:
-        pass
-    assert parent_of(other).info.run_id != first.info.run_id
 
 
 def test_a_copy_that_dvc_drops_logs_to_the_checkout(
