@@ -56,11 +56,11 @@ from stylerl.data.places import places_of_labels
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
+from stylerl.judge.outcome import whole_lines
 from stylerl.lm import batching
 from stylerl.lm.sampling import (
     Completions,
     generate,
-    whole_lines,
 )
 from stylerl.lm.saving import save_model
 from stylerl.pipeline import graph

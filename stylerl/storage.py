@@ -16,11 +16,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from stylerl.errors import DataError, DiskError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Why the system, or SQLite in words of its own, writes no file, and what to
 # do about it.
@@ -203,18 +204,20 @@ def read_json_lines(
     return found
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def write_table(path: Path, table: "pd.DataFrame") -> None:
     """Write a parquet table."""
     with replacing(path) as scratch:
         table.to_parquet(scratch, index=False, compression="zstd")
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path) -> "pd.DataFrame":
     """Read a parquet table.
 
     Raises:
         DataError: the file is missing or not parquet.
     """
+    import pandas as pd  # half a second, which most commands do not need
+
     try:
         return pd.read_parquet(path)
     except FileNotFoundError as error:

@@ -159,8 +159,9 @@ def _judge(options: argparse.Namespace) -> int:
     option("prompt", "PROMPT", "the code to complete"),
     option(
         "--model",
-        "FOLDER",
-        "a model folder instead of the last run's; may be repeated",
+        "MODEL",
+        "a model's folder or its GGUF file, instead of the last run's; may "
+        "be repeated",
         [],
         dest="models",
         type=Path,
@@ -174,9 +175,12 @@ def _complete(options: argparse.Namespace) -> None:
     from the same seed, as it grows, and show what the judge says of each.
     Without params.yaml the defaults count.
 
+    A GGUF file is completed by llama.cpp, within two seconds.
+
     examples:
       stylerl complete "def add(a, b):"
       stylerl complete --model ~/policy "def add(a, b):"
+      stylerl complete --model policy/ppo-q8_0.gguf "def add(a, b):"
     """
     from rich.console import Console
 
@@ -185,7 +189,7 @@ def _complete(options: argparse.Namespace) -> None:
     from stylerl.pipeline import workspace
 
     if not options.models and not workspace.PARAMS.exists():
-        checkout.enter("stylerl complete", instead="--model FOLDER")
+        checkout.enter("stylerl complete", instead="--model MODEL")
     params = workspace.settings()
     sources = {
         "base": params.sft.base,

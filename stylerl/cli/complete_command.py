@@ -20,8 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from stylerl.errors import ModelError
+from stylerl.export import llama_cpp
 from stylerl.judge import Judge
-from stylerl.judge.outcome import Assessment, Outcome, assess
+from stylerl.judge.outcome import (
+    Assessment,
+    Outcome,
+    assess,
+    whole_lines,
+)
 from stylerl.report import markup
 
 COLOURS = {
@@ -49,10 +55,11 @@ def complete(
     options: Mapping[str, Any],
     watch: Callable[[str, str], None] = lambda label, text: None,
 ) -> list[Answer]:
-    """Complete `prompt` with each model of `sources` (label to folder).
+    """Complete `prompt` with each model of `sources`, by its label.
 
-    Folders that do not exist yet are named and passed over; `options` are
-    those of `sampling.generate`.  `watch` is told each label, and its
+    A model is a folder, or a GGUF file, which llama.cpp completes.  Those that
+    do not exist yet are named and passed over; `options` are those of
+    `sampling.generate`.  `watch` is told each label, and its
     completion as it grows.
 
     Raises:
@@ -61,9 +68,7 @@ def complete(
     # UTF-8, also in the locale C; the last line end is the completion's.
     prompt = os.fsencode(prompt).decode(errors="replace").rstrip("\n")
     present = {
-        label: name
-        for label, name in sources.items()
-        if Path(name, "config.json").is_file()
+        label: name for label, name in sources.items() if _is_model(Path(name))
     }
     absent = [n for label, n in sources.items() if label not in present]
     remedy = "`stylerl run` makes them, `dvc repro base` the base alone"
@@ -75,36 +80,51 @@ def complete(
     if absent:
         said = f"passed over: {', '.join(absent)} does not exist; {remedy}"
         print(f"stylerl: {said}", file=sys.stderr, flush=True)
-    # Only now, since torch takes seconds.
-    from stylerl.lm import encoding, models, sampling
-
     answers = []
     for label, name in present.items():
-        tokenizer = encoding.load_tokenizer(name)
-        drawn = sampling.generate(
-            models.load_causal_lm(name, tokenizer=tokenizer),
-            tokenizer,
-            [prompt],
-            **options,
-            listen=partial(watch, label),
+        by = llama_cpp.complete if _is_gguf(Path(name)) else _by_torch
+        text, ended = by(
+            Path(name), prompt, **options, listen=partial(watch, label)
         )
-        (verdict,) = judge.completions([prompt], drawn.judged)
-        assessment = assess(prompt, drawn.finished[0], verdict)
-        answers.append(Answer(label, prompt, drawn.texts[0], assessment))
+        judged = text if ended else whole_lines(text)
+        (verdict,) = judge.completions([prompt], [judged])
+        assessment = assess(prompt, ended, verdict)
+        answers.append(Answer(label, prompt, text, assessment))
     return answers
 
 
+def _is_gguf(path: Path) -> bool:
+    return path.suffix == ".gguf"
+
+
+def _is_model(path: Path) -> bool:
+    """Whether there is a model's folder, or a GGUF file."""
+    found = path if _is_gguf(path) else path / "config.json"
+    return found.is_file()
+
+
+def _by_torch(folder: Path, prompt: str, **options: Any) -> tuple[str, bool]:
+    """A completion, and whether the model ended it."""
+    # Only now, since torch takes seconds.
+    from stylerl.lm import encoding, models, sampling
+
+    tokenizer = encoding.load_tokenizer(folder)
+    model = models.load_causal_lm(str(folder), tokenizer=tokenizer)
+    drawn = sampling.generate(model, tokenizer, [prompt], **options)
+    return drawn.texts[0], drawn.finished[0]
+
+
 def labelled(folders: Sequence[Path]) -> dict[str, str]:
-    """Model folders by their names, or by their paths where names repeat.
+    """Models by their names, or by their paths where names repeat.
 
     Raises:
-        ModelError: one of them is no folder with a model.
+        ModelError: one of them is no folder with a model, and no GGUF file.
     """
     for folder in folders:
-        if not Path(folder, "config.json").is_file():
+        if not _is_model(folder):
             raise ModelError(
-                f"a model must be a folder as the hub has them; {folder} has "
-                "no config.json"
+                "a model must be a folder as the hub has them, or a GGUF "
+                f"file; {folder} has no config.json, or is not there"
             )
     found = {folder.resolve().name: str(folder) for folder in folders}
     if len(found) < len(folders):

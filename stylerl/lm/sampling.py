@@ -16,6 +16,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
+from stylerl.judge.outcome import whole_lines
 from stylerl.lm import encoding, models
 from stylerl.lm.decoding import Listener, decode_batch
 from stylerl.lm.encoding import encode_prompt
@@ -49,11 +50,6 @@ class Completions:
             text if finished else whole_lines(text)
             for text, finished in zip(self.texts, self.finished, strict=True)
         ]
-
-
-def whole_lines(text: str) -> str:
-    """The text up to its last line end: the line that was cut is dropped."""
-    return text[: text.rfind("\n") + 1]
 
 
 def generate(

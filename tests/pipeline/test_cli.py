@@ -180,12 +180,12 @@ def test_complete_takes_model_folders_without_a_checkout(
     assert llama_folder.name in capsys.readouterr().out
 
     assert cli.main(["complete", "--model", "nowhere", "def f(x):"]) == 2
-    message = "a model must be a folder as the hub has them; nowhere has no"
+    message = "or a GGUF file; nowhere has no config.json"
     assert message in capsys.readouterr().err
 
     assert cli.main(["complete", "def f(x):"]) == 2
     said = capsys.readouterr().err
-    assert "needs a checkout of stylerl, or --model FOLDER" in said
+    assert "needs a checkout of stylerl, or --model MODEL" in said
 
 
 def test_models_of_one_name_are_told_apart_by_their_paths(

@@ -1,12 +1,13 @@
 """Completions side by side in the terminal, with verdicts."""
 
 import io
+import sys
 
 import pytest
 from rich.console import Console
 
 from stylerl.cli.complete_command import Answer, complete, growing, show
-from stylerl.errors import ModelError
+from stylerl.errors import MissingExtra, ModelError
 from stylerl.judge.outcome import Assessment, Outcome
 from stylerl.judge.verdict import Violation
 
@@ -79,6 +80,14 @@ def test_a_terminal_shows_it_and_a_file_does_not(terminal):
     with growing(Console(file=out, force_terminal=terminal)) as watch:
         watch("base", "    return a")
     assert ("return" in out.getvalue()) == terminal
+
+
+def test_a_gguf_file_is_for_llama_cpp(answers, tmp_path, monkeypatch):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)  # as if it were not
+    with pytest.raises(MissingExtra, match=r"xllamacpp.*stylerl\[llama\]"):
+        answers(sources={"m": str(file)})
 
 
 def test_models_not_made_yet_are_passed_over(answers, llama_folder, tmp_path):

@@ -16,7 +16,7 @@ IMPORTED_AS = {
     "pyyaml": "yaml",
 }
 # Extras that stay out of the lock, whose packages are the corpus.
-UNPINNED = {"gguf", "sandbox"}
+UNPINNED = {"llama", "sandbox"}
 # Engines that load our module, in an environment of their own.
 ENGINES = {"verl", "skyrl", "prime_rl", "ray"}
 # What only the flow or a stage loads: the room that joins the tools.
