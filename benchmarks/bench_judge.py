@@ -156,7 +156,7 @@ def time_judge(
         judge = Judge(CONFIG)
         verdicts = judge.judge_files(files, jobs)
         found = [list(verdict.violations) for verdict in verdicts]
-        pool.shared_pool(CONFIG, judge.identity).close()
+        pool.shared_pool.cache_clear()  # its processes end
         return found
 
     found, clock, cpu = timed(work)

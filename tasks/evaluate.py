@@ -17,7 +17,6 @@ from stylerl.evaluation.measurement.evaluation import (
     basis,
     evaluate,
 )
-from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
 from stylerl.pipeline import process, stage_runs
 
@@ -40,11 +39,7 @@ def main() -> None:
     """Evaluate with the parameters of params.yaml."""
     params = config.load()
     judge = Judge(params.judge)
-    sources = {
-        "base": Source(params.sft.base),
-        "sft": Source(str(SFT)),
-        "ppo": Source(str(PPO)),
-    }
+    sources = {"base": params.sft.base, "sft": str(SFT), "ppo": str(PPO)}
     settings = config.to_dict(params.evaluate)
     with stage_runs.stage_run("evaluate", settings) as run:
         run.log_tag("judge", judge.identity)

@@ -10,7 +10,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from stylerl import config, storage
-from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
 from stylerl.pipeline import process, stage_runs
 from stylerl.skill import measure
@@ -26,11 +25,7 @@ def main() -> None:
     """Measure with the parameters of params.yaml."""
     params = config.load()
     judge = Judge(params.judge)
-    sources = {
-        "base": Source(params.sft.base),
-        "sft": Source(str(SFT)),
-        "ppo": Source(str(PPO)),
-    }
+    sources = {"base": params.sft.base, "sft": str(SFT), "ppo": str(PPO)}
     with stage_runs.stage_run("skill", config.to_dict(params.skill)) as run:
         run.log_tag("judge", judge.identity)
         table, why = measure.finish(sources, params, judge, DOWNLOADS)

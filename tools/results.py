@@ -160,7 +160,10 @@ def policy() -> str:
             "",
             card.training(params, judge),
             "",
-            card.verdicts(metrics),
+            *(
+                each.markdown
+                for each in (*guards.goals(metrics), *guards.guards(metrics))
+            ),
             alarms(),
         ]
     )

@@ -27,7 +27,6 @@ from stylerl.errors import ModelError, require
 from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import evaluation, generations
 from stylerl.evaluation.measurement.evaluation import Evaluation
-from stylerl.evaluation.measurement.generations import Source
 from stylerl.judge import Judge
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.saving import write_model
@@ -95,7 +94,7 @@ def _run(
     """As `run`, of folders alone."""
     # 1. What is measured, and on what.
     sources = {
-        f"{name} (model)" if name == AUTHORS else name: Source(folder)
+        f"{name} (model)" if name == AUTHORS else name: folder
         for name, folder in labelled(folders).items()
     }
     snippets, judge = storage.read_table(SNIPPETS), Judge(params.judge)
@@ -121,7 +120,7 @@ def _run(
         for name, each in compared.items()
     }
     metrics = {
-        "models": {name: source.name for name, source in sources.items()},
+        "models": sources,
         "basis": basis,
         "metrics": alone,
         "failed_guards": failed,
@@ -142,7 +141,7 @@ def _run(
 def _add_skill(
     alone: Mapping[str, dict[str, Any]],
     compared: Mapping[str, Evaluation],
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     params: Params,
     judge: Judge,
     scratch: Path,
@@ -177,7 +176,7 @@ def folder_names(names: Iterable[str]) -> list[str]:
 def _write(
     out: Path,
     found: Evaluation,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     params: Params,
 ) -> None:
     """What a run leaves of its evaluation."""
@@ -197,7 +196,7 @@ def _write(
             "snippets, SHA-256": found.completions.attrs["snippets"],
             "seed": str(params.seed),
             **{
-                f"model {name}": page.identify(*sources[name])
+                f"model {name}": page.identify(sources[name])
                 for name in labels
             },
         },

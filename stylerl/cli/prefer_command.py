@@ -173,9 +173,7 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
             f"pairs are sampled from {POLICIES[0]}, which does not exist; "
             "`stylerl run` makes it, or name a file: --from pairs.jsonl"
         )
-    fits = sampling.fits_all(
-        [(folder, "main") for folder in present], params.ppo.max_new_tokens
-    )
+    fits = sampling.fits_all(present, params.ppo.max_new_tokens)
     unread = unread_prompts(storage.read_table(LABELS), "train", params.seed)
     prompts = [*islice(filter(fits, unread), count)]
     if not prompts:

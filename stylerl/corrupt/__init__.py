@@ -4,11 +4,6 @@ rules.py is the front: the rules, `corrupt_style` for whole bodies, and
 `break_once` for minimal pairs; the other modules hold the rules by kind.
 """
 
-from stylerl.corrupt.rules import (
-    RULES,
-    Pair,
-    break_once,
-    corrupt_style,
-)
+from stylerl.corrupt.rules import RULES, break_once, corrupt_style
 
-__all__ = ["RULES", "Pair", "break_once", "corrupt_style"]
+__all__ = ["RULES", "break_once", "corrupt_style"]

@@ -135,14 +135,6 @@ def _body_line(text: str, start: int) -> int:
     return text.find("\n", start) + 1 or len(text)
 
 
-class Pair(NamedTuple):
-    """The same code twice, one rule apart."""
-
-    rule: str
-    clean: str
-    corrupted: str
-
-
 def break_once(
     rule: str, text: str, start: int, rng: random.Random
 ) -> str | None:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
+import yaml
 
+from stylerl import config
 from stylerl.config import Params
-from stylerl.evaluation import guards
 from stylerl.report import summary
 
 TAGS = """\
@@ -74,18 +75,11 @@ def render(name: str, first: str, run: Run | None) -> str:
 
 
 def measured(run: Run) -> str:
-    """Scores of base, SFT and PPO, goals and guards, and the training."""
-    text = summary.markdown(run.metrics).split("\n\n")
-    table = next(block for block in text if block.startswith("| metric |"))
+    """What the run's evaluation says, and what was trained."""
     return "\n\n".join(
         [
-            summary.bold_headline(run.metrics),
-            summary.basis(run.metrics),
-            table,
-            f"{summary.external_linters(run.metrics)} "
-            f"{summary.long_bodies(run.metrics)}".rstrip(),
+            summary.markdown(run.metrics).rstrip(),
             training(run.params, run.judge),
-            verdicts(run.metrics),
             alarms(run.updates),
         ]
     )
@@ -100,18 +94,6 @@ def training(params: Params, judge: str) -> str:
         f"{len(ppo.prompt_texts) or ppo.prompts} prompts with the reward "
         f"{' + '.join(ppo.reward)}. The judge's identity is `{judge}`."
     )
-
-
-def verdicts(metrics: Mapping[str, Any]) -> str:
-    """Each goal and guard, as a table."""
-    rows = [
-        f"| {each.name} | "
-        f"{each.verdict if each.held else f'**{each.verdict}**'} "
-        f"| {each.text} |"
-        for each in (*guards.goals(metrics), *guards.guards(metrics))
-    ]
-    head = ["| goal or guard | verdict | measured; the limit |"]
-    return "\n".join([*head, "|---|---|---|", *rows])
 
 
 def alarms(updates: pd.DataFrame) -> str:
@@ -145,22 +127,12 @@ def _summary(run: Run | None) -> str:
 
 
 def _judge(run: Run) -> str:
-    judge = run.params.judge
-    chosen: dict[str, object] = {"its configuration": judge.config}
-    if not judge.config:
-        chosen = {
-            "rules": ", ".join(judge.select),
-            "but not": ", ".join(judge.ignore),
-            "columns": judge.max_line_length,
-        }
-    if judge.engine == "flake8":
-        chosen["plugins"] = ", ".join(judge.plugins) or "none"
-    if judge.weights:
-        weights = [f"{rule} {w:g}" for rule, w in judge.weights.items()]
-        chosen["weights in the reward"] = ", ".join(weights)
-    said = "; ".join(f"{name} {value}" for name, value in chosen.items())
+    settings = yaml.safe_dump(
+        config.to_dict(run.params.judge), sort_keys=False
+    )
     return (
-        f"{judge.engine} with `noqa` disabled: {said}. Identity `{run.judge}`."
+        f"With `noqa` disabled; its identity is `{run.judge}`.\n\n"
+        f"```yaml\n{settings}```"
     )
 
 

@@ -14,7 +14,6 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Protocol
 
 from tqdm import tqdm
 
@@ -29,31 +28,16 @@ Completed = tuple[Place | None, str, str]  # where, prompt and completion
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 
-class Pool(Protocol):
-    """What does the work: flake8's processes or ruff.
-
-    Sources are read as they are needed: a stream of millions takes constant
-    memory.
-    """
-
-    def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
-        """The verdicts, in the order of the sources."""
-
-
 class Judge:
     """An engine, flake8 or ruff, under one configuration."""
 
     def __init__(
-        self,
-        config: JudgeConfig,
-        pool: Pool | None = None,
-        places: Mapping[str, Place] | None = None,
+        self, config: JudgeConfig, places: Mapping[str, Place] | None = None
     ) -> None:
         """Check what can be checked before flake8 starts.
 
         Args:
             config: the style guide.
-            pool: who does the work; by default processes of this machine.
             places: where the functions of some prompts stand, by prompt;
                 completions of others are judged as files of their own.
 
@@ -73,7 +57,6 @@ class Judge:
         else:
             self.versions = versions(config)
             identify(config, self.versions)  # errors before any waiting
-        self._pool = pool
         self.places = places or {}
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
@@ -114,7 +97,6 @@ class Judge:
         self,
         prompts: Sequence[str],
         completions: Sequence[str],
-        jobs: int = 0,
         desc: str = "judge",
     ) -> list[Verdict]:
         """Judge completions, each where its prompt stands; equal ones once.
@@ -122,7 +104,6 @@ class Judge:
         Args:
             prompts: those in `places`, and others.
             completions: one of each prompt.
-            jobs: processes; 0 takes every core.
             desc: what the progress bar calls the work.
 
         Raises:
@@ -131,7 +112,7 @@ class Judge:
         pairs = [*zip(prompts, completions, strict=True)]
         unique = [*dict.fromkeys(pairs)]
         items = [(self.places.get(p), p, c) for p, c in unique]
-        judged = self.in_place(items, jobs, desc)
+        judged = self.in_place(items, desc)
         verdicts = dict(zip(unique, judged, strict=True))
         return [verdicts[pair] for pair in pairs]
 
@@ -143,7 +124,7 @@ class Judge:
         return self.config.max_line_length
 
     def in_place(
-        self, items: Sequence[Completed], jobs: int = 0, desc: str = "judge"
+        self, items: Sequence[Completed], desc: str = "judge"
     ) -> Iterator[Verdict]:
         """Judge completions, each at a place; without one, as a file.
 
@@ -163,7 +144,7 @@ class Judge:
                 waiting.append((placed, source.content))
                 yield source
 
-        verdicts = self.judge_files(files(), jobs)
+        verdicts = self.judge_files(files())
         for verdict in tqdm(verdicts, desc, len(items), delay=BAR_AFTER):
             placed, source = waiting.popleft()
             if self.ruff:
@@ -178,8 +159,7 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        pool = self._pool or self.ruff
-        pool = pool or shared_pool(self.config, self.identity)
+        pool = self.ruff or shared_pool(self.config, self.identity)
         return pool.judge(files, jobs or cores())
 
     @property

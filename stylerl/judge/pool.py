@@ -6,13 +6,12 @@ tried once more in a new one, since the worker may have been killed by
 someone, and then gets a verdict that says how it ended.
 """
 
-import atexit
 import os
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
@@ -28,7 +27,6 @@ CRASHED = "flake8 crashed"  # how the reason begins
 
 READ_AHEAD = 256  # sources a worker, beyond the oldest unanswered one
 STARTS = 4  # of a worker that dies before it can judge
-KEPT_POOLS = 3  # judges whose workers wait for the next call
 
 
 def in_order(
@@ -66,8 +64,6 @@ class WorkerPool:
     def __init__(self, config: JudgeConfig) -> None:
         self.config = config
         self._idle: list[Worker] = []
-        self._closed = False
-        self._lock = threading.Lock()
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
         """The verdicts on sources; `jobs` are processes.
@@ -96,26 +92,14 @@ class WorkerPool:
 
     def acquire(self) -> Worker:
         """An idle worker, or a new one."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return _start(self.config)
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _start(self.config)
 
     def release(self, worker: Worker) -> None:
-        """A worker is idle again; without a pool it ends."""
-        with self._lock:
-            if not self._closed:
-                self._idle.append(worker)
-                return
-        worker.close()
-
-    def close(self) -> None:
-        """End the idle workers, and the others as soon as they are."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for worker in idle:
-            worker.close()
+        """A worker is idle again."""
+        self._idle.append(worker)
 
     def _judge(self, source: Source) -> Verdict:
         verdict = self._try(source, self.acquire())
@@ -166,21 +150,18 @@ def _start(config: JudgeConfig) -> Worker:
     )
 
 
+@lru_cache(maxsize=3)
 def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
-    """This process's workers for a judge.
+    """This process's workers for a judge; those of the last three are kept.
 
-    Those of the last KEPT_POOLS are kept, so that their processes do not
-    accumulate.  The judge's identity distinguishes a configuration file from
-    the same one before an edit.
+    The judge's identity distinguishes a configuration file from the same one
+    before an edit.  A worker ends when the pool that holds its socket goes.
     """
-    # After a fork, the parent's processes are not the child's.
-    key = (os.getpid(), config, identity)
-    with _LOCK:
-        _POOLS[key] = found = _POOLS.pop(key, None) or WorkerPool(config)
-        mine = [other for other in _POOLS if other[0] == key[0]]
-        for oldest in mine[:-KEPT_POOLS]:
-            _POOLS.pop(oldest).close()
-    return found
+    return WorkerPool(config)
+
+
+# After a fork, the parent's processes are not the child's.
+os.register_at_fork(after_in_child=shared_pool.cache_clear)
 
 
 def cores() -> int:
@@ -188,14 +169,3 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-_POOLS: dict[tuple[int, JudgeConfig, str], WorkerPool] = {}  # the latest last
-_LOCK = threading.Lock()
-
-
-@atexit.register
-def _close_pools() -> None:
-    for (process, *_), idle in _POOLS.items():
-        if process == os.getpid():
-            idle.close()

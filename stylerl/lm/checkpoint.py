@@ -11,7 +11,7 @@ import json
 import logging
 import random
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         content = {"digests": digests, "state": checkpoint.state}
         own = {"digest": _digest_of_json(content)}
         write_json(scratch / STATE, content | own)
-    for old in [*_newest_first(folder)][KEPT:]:
+    for old in _newest_first(folder)[KEPT:]:
         shutil.rmtree(old)
     return path
 
@@ -137,17 +137,9 @@ def _read(path: Path) -> Checkpoint:
     return Checkpoint(int(path.name), tensors, content["state"])
 
 
-def _newest_first(folder: Path) -> Iterator[Path]:
-    names = sorted(
-        (
-            path.name
-            for path in folder.glob("[0-9]*")
-            if path.name.isdecimal() and path.is_dir()
-        ),
-        reverse=True,
-    )
-    for name in names:
-        yield folder / name
+def _newest_first(folder: Path) -> list[Path]:
+    found = (path for path in folder.glob("[0-9]" * 6) if path.is_dir())
+    return sorted(found, reverse=True)
 
 
 def _digest_of_json(content: Mapping[str, Any]) -> str:

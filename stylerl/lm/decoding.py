@@ -18,7 +18,12 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from stylerl.lm.attention import decoding_attention
 from stylerl.lm.replay import replay
-from stylerl.lm.steps import choose_tokens, next_logits, read_prompts
+from stylerl.lm.steps import (
+    choose_tokens,
+    next_logits,
+    read_prompts,
+    until,
+)
 
 Listener = Callable[[list[list[int]]], None]  # of the responses so far
 
@@ -66,30 +71,6 @@ class PreallocatedLayer(DynamicLayer):
         self.columns, self.rows = self.columns[:count], self.rows[:count]
 
 
-class Responses:
-    """What each row has drawn so far, and which rows still draw."""
-
-    def __init__(self, count: int, eos: int) -> None:
-        self.ids: list[list[int]] = [[] for _ in range(count)]
-        self.rows = torch.arange(count)  # the row that stands at each place
-        self._eos = eos
-        self._ended: set[int] = set()
-
-    def add(self, drawn: list[int]) -> Tensor:
-        """Take the next token of each place; which are live, (places,)."""
-        rows = self.rows.tolist()
-        for row, token in zip(rows, drawn, strict=True):
-            if row not in self._ended:
-                self.ids[row].append(token)
-            if token == self._eos:
-                self._ended.add(row)
-        return torch.tensor([row not in self._ended for row in rows])
-
-    def keep(self, places: Tensor) -> None:
-        """Keep only these places, in this order."""
-        self.rows = self.rows[places]
-
-
 @torch.inference_mode()
 def decode_batch(
     lm: PreTrainedModel,
@@ -116,40 +97,45 @@ def decode_batch(
     start = read_prompts(lm, prompts, pad)
     noise, temperatures = noise.to(lm.device), temperatures.to(lm.device)
     if lm.device.type == "cuda":
-        drawn = replay(lm, start, noise, temperatures, eos)
+        responses = replay(lm, start, noise, temperatures, eos)
         if listen:
-            listen(drawn)
-        return drawn
+            listen(responses)
+        return responses
     # 1. Each row's copy of its prompt's cache, with room for a response.
     logits, mask, limit = start.logits, start.seen, noise.shape[1]
     width, lengths = mask.shape[1], mask.sum(dim=1)
     padded = not bool(mask.all())
     cache = _copied(start.prompts, start.owner, width + limit)
     mask = torch.cat([mask, mask.new_ones(len(prompts), limit)], dim=1)
-    responses = Responses(len(prompts), eos)
+    drawn = torch.full((len(prompts), limit), eos)
+    rows = torch.arange(len(prompts))  # the row that stands at each place
+    live = torch.ones(len(prompts), dtype=torch.bool)
     with decoding_attention(lm):
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
             tokens = choose_tokens(logits, noise[:, step], temperatures)
-            live = responses.add(tokens.tolist())
+            drawn[rows, step] = tokens
+            live &= tokens != eos
             if listen:
-                listen(responses.ids)
+                listen(until(drawn[:, : step + 1], eos))
             if step + 1 == limit or not live.any():
                 break
             # 3. Rows that have ended leave once they are a tenth of the
             # batch; the others see one new token.
             if int(live.sum()) <= 0.9 * len(live):
                 keep = fill_holes(live)
-                responses.keep(keep)
                 cache.batch_select_indices(keep)
-                tokens, mask, lengths, noise, temperatures = (
+                rows, live, tokens, mask, lengths, noise, temperatures = (
                     each[keep]
-                    for each in (tokens, mask, lengths, noise, temperatures)
+                    for each in (
+                        *(rows, live, tokens, mask, lengths, noise),
+                        temperatures,
+                    )
                 )
             seen = mask[:, : width + step + 1] if padded else None
             positions = lengths[:, None] + step
             logits = next_logits(lm, tokens[:, None], seen, positions, cache)
-    return responses.ids
+    return until(drawn, eos)
 
 
 def _copied(once: Cache, owner: Tensor, capacity: int) -> Cache:

@@ -22,9 +22,7 @@ _PLAIN: WeakKeyDictionary[PreTrainedTokenizerBase, Tokenizer] = (
 )
 
 
-def load_tokenizer(
-    name: str | Path, revision: str = "main"
-) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     """Load a tokenizer whose pad token exists and is never eos.
 
     A tokenizer without a pad token of its own gets `<|pad|>` appended;
@@ -35,11 +33,9 @@ def load_tokenizer(
     Raises:
         ModelError: the tokenizer cannot be found, or has no eos token.
     """
-    tokenizer = from_pretrained(AutoTokenizer, name, revision)
+    tokenizer = from_pretrained(AutoTokenizer, name)
     if round_trip(tokenizer) != SPACED:
-        bare = from_pretrained(
-            AutoTokenizer, name, revision, add_prefix_space=False
-        )
+        bare = from_pretrained(AutoTokenizer, name, add_prefix_space=False)
         tokenizer = bare if round_trip(bare) == SPACED else tokenizer
     if tokenizer.eos_token_id is None and tokenizer.sep_token is not None:
         # An encoder's tokenizer, such as BERT's: [CLS] text [SEP].

@@ -34,9 +34,7 @@ ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 def load_causal_lm(
-    name: str | Path,
-    revision: str = "main",
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    name: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> PreTrainedModel:
     """Load a causal language model in fp32, dropout off, in eval mode.
 
@@ -48,9 +46,7 @@ def load_causal_lm(
             after the output embedding, or its tokenizer does not give white
             space back.
     """
-    model = _load_model(
-        AutoModelForCausalLM, name, revision, attn_implementation="sdpa"
-    )
+    model = _load_model(AutoModelForCausalLM, name, attn_implementation="sdpa")
     check_logits(model, name)
     if tokenizer is not None:
         if (back := round_trip(tokenizer)) != SPACED:
@@ -64,9 +60,7 @@ def load_causal_lm(
 
 
 def load_scorer(
-    name: str | Path,
-    revision: str = "main",
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    name: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> PreTrainedModel:
     """Load a sequence classifier with one output, dropout off.
 
@@ -76,7 +70,7 @@ def load_scorer(
     Raises:
         ModelError: the model cannot be found or loaded.
     """
-    model = _load_model(AutoModelForSequenceClassification, name, revision)
+    model = _load_model(AutoModelForSequenceClassification, name)
     if tokenizer is not None:
         fit_to_tokenizer(model, tokenizer)
     return model
@@ -141,13 +135,13 @@ def cast_weights(model: PreTrainedModel, dtype: torch.dtype) -> None:
         weight.data = weight.data.to(dtype)
 
 
-def positions(name: str | Path, revision: str = "main") -> int | None:
+def positions(name: str | Path) -> int | None:
     """How many tokens a model can hold; None where it does not say.
 
     Raises:
         ModelError: it cannot be found.
     """
-    return context_limit(from_pretrained(AutoConfig, name, revision))
+    return context_limit(from_pretrained(AutoConfig, name))
 
 
 def context_limit(config: PreTrainedConfig) -> int | None:
@@ -177,7 +171,7 @@ def disable_dropout(config: PreTrainedConfig) -> None:
 
 
 def _load_model(
-    factory: Any, name: str | Path, revision: str, **options: Any
+    factory: Any, name: str | Path, **options: Any
 ) -> PreTrainedModel:
     """Load a model by its Auto class: fp32, safetensors, no dropout.
 
@@ -186,7 +180,7 @@ def _load_model(
     """
     whole = factory is AutoModelForCausalLM
     shape = {} if whole else {"num_labels": 1}
-    config = from_pretrained(AutoConfig, name, revision, **shape)
+    config = from_pretrained(AutoConfig, name, **shape)
     disable_dropout(config)
     config.return_dict = True
     if whole:  # how we sample is ours to say: the file is not read
@@ -195,7 +189,6 @@ def _load_model(
     model, report = from_pretrained(
         factory,
         name,
-        revision,
         config=config,
         dtype=torch.float32,
         use_safetensors=True,

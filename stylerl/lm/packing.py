@@ -40,9 +40,8 @@ class Layout(NamedTuple):
 
     prompts: Tensor  # (P, S) places
     is_prompt: Tensor  # (P, S) bool
-    responses: Tensor  # (P, G * R) places
+    responses: Tensor  # (P, G, R) places
     padded: Tensor  # (N,) a token's number in P * S and P * G * R, end to end
-    group: int  # G
 
 
 class Pack(NamedTuple):
@@ -56,17 +55,10 @@ class Pack(NamedTuple):
 
     def to(self, device: torch.device) -> "Pack":
         """The same on a device."""
-        layout = self.layout
         return Pack(
             self.input_ids.to(device),
             self.positions.to(device),
-            Layout(
-                layout.prompts.to(device),
-                layout.is_prompt.to(device),
-                layout.responses.to(device),
-                layout.padded.to(device),
-                layout.group,
-            ),
+            Layout(*(places.to(device) for places in self.layout)),
             self.emitting.to(device),
             self.tokens.to(device),
         )
@@ -109,11 +101,10 @@ def pack(groups: Sequence[Group]) -> Pack:
     layout = Layout(
         prompts,
         is_prompt,
-        responses.flatten(1),
+        responses,
         torch.cat([is_prompt.flatten(), is_response.flatten()])
         .nonzero()
         .flatten(),
-        count,
     )
     return Pack(
         torch.tensor(ids)[None],
@@ -224,8 +215,7 @@ def shared_prompt_attention(
             "choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
         )
     heads, kept, d = query.shape[1], key.shape[1], query.shape[3]
-    (p, s), count = layout.prompts.shape, layout.group
-    r = layout.responses.shape[1] // count
+    (p, count, r), s = layout.responses.shape, layout.prompts.shape[1]
     if sliding_window is not None and s + r > sliding_window:
         raise ModelError(
             "a sequence must fit the window of its model's attention, "
@@ -248,8 +238,9 @@ def shared_prompt_attention(
     # 2. Responses: each token sees its prompt, and its own sequence so far.
     # A group's queries meet its prompt's keys in one product.
     n = p * kept * count
-    qr = _pick(q, layout.responses).reshape(p * kept, count * r * shared, d)
-    kr, vr = (_pick(x, layout.responses).reshape(n, r, d) for x in (k, v))
+    places = layout.responses.flatten(1)
+    qr = _pick(q, places).reshape(p * kept, count * r * shared, d)
+    kr, vr = (_pick(x, places).reshape(n, r, d) for x in (k, v))
     to_prompt = (qr @ kp.transpose(1, 2)).view(p, n // p * r * shared, s)
     to_prompt = to_prompt.masked_fill(~layout.is_prompt[:, None], -torch.inf)
     to_own = qr.view(n, r * shared, d) @ kr.transpose(1, 2)

@@ -31,30 +31,23 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def from_pretrained(
-    factory: Any, name: str | Path, revision: str, **options: Any
-) -> Any:
-    """Call `factory.from_pretrained`, or say in one sentence why not."""
-    try:
-        folder = Path(name).expanduser()
-        local = folder.is_dir()
-    except (OSError, RuntimeError) as error:  # ~nobody, a name too long
-        raise ModelError(
-            f"a model must be a folder or a hub name; got {name}: {error}"
-        ) from error
+def from_pretrained(factory: Any, name: str | Path, **options: Any) -> Any:
+    """Call `factory.from_pretrained`, or say in one sentence why not.
+
+    A name that is no folder's is one of the hub.
+    """
+    folder = os.path.expanduser(name)
+    local = os.path.isdir(folder)
     if not local and _is_path(str(name)):
         raise ModelError(
             f"model folder {name} does not exist; run the stage that writes "
             "it, or give a hub name"
         )
-    if local:
-        _check_files(folder, needs_weights="use_safetensors" in options)
     load: Callable[..., Any] = factory.from_pretrained
     try:
         with quiet():
             return load(
-                str(folder) if local else str(name),
-                revision=revision,
+                folder if local else str(name),
                 trust_remote_code=False,
                 local_files_only=local,
                 **options,
@@ -67,8 +60,8 @@ def from_pretrained(
             "again, else take a Llama, GPT-2, Qwen2 or StarCoder2 model"
             if local
             else f"cannot load {name} from the hub (not reachable, or no "
-            f"such model at revision {revision}): give a local folder with "
-            f"config.json and model.safetensors; the cause was: {cause}"
+            "such model): give a local folder with config.json and "
+            f"model.safetensors; the cause was: {cause}"
         ) from error
 
 
@@ -78,20 +71,3 @@ def _is_path(name: str) -> bool:
         name.startswith((".", "~", os.sep, "artifacts/", "checkpoints/"))
         or name.count("/") > 1
     )
-
-
-def _check_files(folder: Path, needs_weights: bool) -> None:
-    """Raise ModelError when a model folder lacks a file."""
-    wanted = ["config.json"]
-    if (
-        needs_weights
-        and not (folder / "model.safetensors.index.json").exists()
-    ):
-        wanted.append("model.safetensors")
-    for file in wanted:
-        if not (folder / file).exists():
-            raise ModelError(
-                f"a model folder must hold {', '.join(wanted)}; {folder} "
-                f"has no {file}: run the stage that writes it again, or "
-                "save the model with save_pretrained"
-            )

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from stylerl.lm.attention import attention
-from stylerl.lm.steps import Start, choose_tokens, next_logits
+from stylerl.lm.steps import Start, choose_tokens, next_logits, until
 
 WARM_UP = 2  # steps before the capture, in which libraries set themselves up
 LOOK = 16  # steps between two looks at who has ended: each waits for the GPU
@@ -96,7 +96,7 @@ def replay(
             so_far = drawn[:, : done + 1]
             if done % LOOK == LOOK - 1 and (so_far == eos).any(1).all():
                 break
-    return [_until(row, eos) for row in so_far.tolist()]
+    return until(so_far, eos)
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
@@ -118,8 +118,3 @@ def _with_room(start: Start, new: int, at: Tensor) -> Cache:
         )
         layers.append(FixedLayer(keys, values, at))
     return Cache(layers)
-
-
-def _until(row: list[int], eos: int) -> list[int]:
-    """A row up to its first `eos`."""
-    return row[: row.index(eos) + 1] if eos in row else row

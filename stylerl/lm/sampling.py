@@ -173,18 +173,16 @@ def response_logprobs(
     return result
 
 
-def fits_all(
-    names: Iterable[tuple[str | Path, str]], new: int
-) -> Callable[[str], bool]:
-    """Whether a prompt and `new` tokens fit every model, by name and revision.
+def fits_all(names: Iterable[str | Path], new: int) -> Callable[[str], bool]:
+    """Whether a prompt and `new` tokens fit every model.
 
     Raises:
         ModelError: a model cannot be found.
     """
     rooms = [
-        (encoding.load_tokenizer(*each), limit - new)
-        for each in names
-        if (limit := models.positions(*each)) is not None
+        (encoding.load_tokenizer(name), limit - new)
+        for name in names
+        if (limit := models.positions(name)) is not None
     ]
     return lambda prompt: all(
         len(encode_prompt(tokenizer, prompt)) <= room

@@ -98,6 +98,14 @@ def choose_tokens(
     return logits.argmax(dim=-1).where(greedy, token)
 
 
+def until(drawn: Tensor, eos: int) -> list[list[int]]:
+    """Each row, of (B, R), up to its first `eos`."""
+    return [
+        row[: row.index(eos) + 1] if eos in row else row
+        for row in drawn.tolist()
+    ]
+
+
 def draw_uniforms(seed: int, rows: Sequence[int], count: int) -> Tensor:
     """Numbers in [0, 1), (B, count): row i's depend on (seed, i) alone."""
     return torch.stack(

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from stylerl.config import Params, PPOConfig
@@ -67,6 +66,12 @@ def build_trainer(
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge, places=places)
+    if settings.credit == "token" and grader.LINTER not in settings.reward:
+        raise ConfigError(
+            "ppo.credit: token assigns the linter's part of the reward to "
+            "tokens, so `linter` must be a part of ppo.reward; got "
+            f"{', '.join(settings.reward)}"
+        )
     saving.tag_with_judge(policy, judge.identity)
 
     # Prompts, and how they are given: with the start of their files.
@@ -90,7 +95,6 @@ def build_trainer(
             rules=rule_weights(
                 params.judge.weights, removed or {}, settings.fixable_weight
             ),
-            credit=_credits(settings),
         ),
         prompts=prompts,
         validation=validation,
@@ -110,7 +114,7 @@ def _draw_prompts(
     ppo.prompt_texts, and of the validation split to measure on.
 
     Raises:
-        DataError: there is none to learn from, or too few to choose by.
+        DataError: there is none to learn from.
     """
     settings = params.ppo
 
@@ -130,23 +134,7 @@ def _draw_prompts(
         )
     if not settings.validate_every:
         return prompts, []
-    validation = draw("valid", VALIDATION_PROMPTS)
-    return prompts, _enough(validation)
-
-
-def _credits(settings: PPOConfig) -> bool:
-    """Whether tokens are charged what the linter's part lost by them.
-
-    Raises:
-        ConfigError: the linter has no part in the reward.
-    """
-    if settings.credit == "token" and grader.LINTER not in settings.reward:
-        raise ConfigError(
-            "ppo.credit: token assigns the linter's part of the reward to "
-            "tokens, so `linter` must be a part of ppo.reward; got "
-            f"{', '.join(settings.reward)}"
-        )
-    return settings.credit != "response"
+    return prompts, draw("valid", VALIDATION_PROMPTS)
 
 
 def fitting_prompts(
@@ -163,18 +151,3 @@ def fitting_prompts(
     room = limit - settings.max_new_tokens
     fit = (prompt for prompt in prompts if len(encode(prompt)) <= room)
     return list(islice(fit, count))
-
-
-def _enough(prompts: list[str]) -> list[str]:
-    """The validation prompts; none if there are fewer than ranks."""
-    ranks = Ranks()
-    if len(prompts) >= ranks.world_size:
-        return prompts
-    few = (
-        "to validate the policy takes violating functions of the validation "
-        f"split, at least {ranks.world_size}; the labels have "
-        f"{len(prompts)} that fit"
-    )
-    if ranks.is_main:
-        tqdm.write(f"ppo: {few}: nothing is validated")
-    return []

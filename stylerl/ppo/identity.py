@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from stylerl.config import PPOConfig
-from stylerl.errors import ConfigError
 
 # What may change: they say how far, how often and in what portions.
 FREE = ("checkpoint_every", "pass_tokens", "updates")
@@ -43,17 +42,7 @@ def identify(
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What has changed, in words; empty where nothing has.
-
-    Raises:
-        ConfigError: another version of stylerl has other settings.
-    """
-    if before.keys() != now.keys():
-        raise ConfigError(
-            "a checkpoint must be of this version's settings; it differs in "
-            f"{', '.join(sorted(before.keys() ^ now.keys()))}, so another "
-            "version made it: remove the folder or name another one"
-        )
+    """What has changed, in words; empty where nothing has."""
     changes = []
     for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)

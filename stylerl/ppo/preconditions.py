@@ -209,8 +209,8 @@ def check_reference(
         )
 
 
-def check_trained(config: PPOConfig, policy: PolicyWithValue) -> None:
-    """Check that there are weights to train, and those that were promised.
+def check_trained(policy: PolicyWithValue) -> None:
+    """Check that there are weights to train.
 
     Raises:
         ConfigError: there are none.
@@ -220,13 +220,6 @@ def check_trained(config: PPOConfig, policy: PolicyWithValue) -> None:
             "the policy must have weights to train; all of them are frozen: "
             "call requires_grad_(True), and give the reference as a model of "
             "its own, not as the policy itself"
-        )
-    if config.critic != (policy.value_head is not None):
-        has = "no" if policy.value_head is None else "a"
-        raise ConfigError(
-            f"ppo.baseline: {config.baseline} and a policy with {has} value "
-            "head do not fit together: give the model itself as the policy, "
-            "or take another baseline"
         )
 
 

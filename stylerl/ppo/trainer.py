@@ -94,7 +94,7 @@ class PPOTrainer:
         self,
         config: PPOConfig,
         *,
-        policy: PreTrainedModel | PolicyWithValue,
+        policy: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         grader: Grader,
         prompts: Iterable[Any],
@@ -108,9 +108,8 @@ class PPOTrainer:
 
         Args:
             config: see stylerl/config/sections.py.
-            policy: a causal language model, with a value head or without;
-                trained weights become fp32, frozen ones bf16 where passes
-                are.
+            policy: a causal language model; trained weights become fp32,
+                frozen ones bf16 where passes are.
             tokenizer: its tokenizer; pad is not eos.
             grader: `(prompts, completions, finished)` to a `Feedback`: one
                 number for each episode, or named parts that are summed, and
@@ -175,9 +174,7 @@ class PPOTrainer:
         self.history: list[dict[str, float]] = []  # metrics by update
 
     def _take_models(
-        self,
-        policy: PreTrainedModel | PolicyWithValue,
-        reference: PreTrainedModel | None,
+        self, policy: PreTrainedModel, reference: PreTrainedModel | None
     ) -> None:
         """Set the policy, with what is trained in fp32, and pi_ref.
 
@@ -188,16 +185,14 @@ class PPOTrainer:
             ConfigError: they do not fit the settings or the tokenizer.
         """
         config = self.config
-        bare = policy.model if isinstance(policy, PolicyWithValue) else policy
-        for model in (bare, reference):
-            if model is not None:
-                preconditions.check_model(model, self.tokenizer)
-        preconditions.check_reference(bare, reference)
+        preconditions.check_model(policy, self.tokenizer)
+        if reference is not None:
+            preconditions.check_model(reference, self.tokenizer)
+        preconditions.check_reference(policy, reference)
         # Adam's steps are smaller than bf16 resolves: what is trained is
         # fp32.
-        if not isinstance(policy, PolicyWithValue):
-            policy = PolicyWithValue(policy.float(), value=config.critic)
-        self.policy = policy.eval().float().to(self.ranks.device)
+        trained = PolicyWithValue(policy.float(), value=config.critic)
+        self.policy = trained.eval().to(self.ranks.device)
         # What is not trained has the type of the passes.
         frozen = torch.float32
         if self.compute.bf16 and config.lora_rank:
@@ -214,7 +209,7 @@ class PPOTrainer:
             self.policy.add_adapters(
                 config.lora_rank, draws.seed_of(self.seed, "adapters")
             )
-        preconditions.check_trained(config, self.policy)
+        preconditions.check_trained(self.policy)
 
     def __len__(self) -> int:
         """The number of updates."""

@@ -101,12 +101,12 @@ def render(evidence: Evidence) -> str:
     return markup.visible(page)
 
 
-def identify(model: str, revision: str = "main") -> str:
-    """The digests of a folder's weights, or the revision on the hub."""
+def identify(model: str) -> str:
+    """The digests of a folder's weights, or the name on the hub."""
     weights = sorted(Path(model).glob("*.safetensors"))
     if weights:
         return f"{model}, SHA-256 {', '.join(map(storage.digest, weights))}"
-    return f"{model} at revision {revision}"
+    return model
 
 
 def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:

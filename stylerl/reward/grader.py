@@ -36,33 +36,28 @@ class StyleGrader:
     weights: Mapping[str, float]  # of the parts, by name
     learned: Mapping[str, Learned]  # the parts that are reward models
     own: Mapping[str, RewardFunction]  # the parts that are functions
-    credit: bool = True  # tokens are charged what the linter's part lost
-    rules: Mapping[str, float] | None = None  # in place of `judge.weights`
+    rules: Mapping[str, float]  # what violations weigh, by rule prefix
 
     whole_lines = True  # a line that was cut is no style
 
     def __call__(
         self, prompts: list[str], completions: list[str], finished: list[bool]
     ) -> Feedback:
-        """What a batch is worth, part by part, and what is monitored."""
-        grades = grade(self.judge, prompts, completions, finished)
+        """Judge and grade a batch, and say what it is worth."""
+        return self.feedback(grade(self.judge, prompts, completions, finished))
+
+    def feedback(self, grades: Sequence[Grade]) -> Feedback:
+        """What a batch is worth, part by part, and what is monitored.
+
+        Tokens are charged what the linter's part lost by them.
+        """
         tokens = None
-        if self.charges:
+        if LINTER in self.weights:
             factor = self.weights[LINTER]
             tokens = [
-                token_rewards(each, self._rules, factor) for each in grades
+                token_rewards(each, self.rules, factor) for each in grades
             ]
         return Feedback(self.parts(grades), tokens, monitored(grades))
-
-    @property
-    def _rules(self) -> Mapping[str, float]:
-        """What violations weigh, by rule prefix."""
-        return self.judge.config.weights if self.rules is None else self.rules
-
-    @property
-    def charges(self) -> bool:
-        """Whether single tokens are charged."""
-        return self.credit and LINTER in self.weights
 
     def parts(self, grades: Sequence[Grade]) -> dict[str, list[float]]:
         """Each part times its weight, one number a completion.
@@ -85,7 +80,7 @@ class StyleGrader:
     def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """A style part; 0 for what does not parse."""
         if name == LINTER:
-            return [style(each, self._rules) for each in grades]
+            return [style(each, self.rules) for each in grades]
         scores = zip(self.learned[name](grades), grades, strict=True)
         return [score if each.parsed else 0.0 for score, each in scores]
 
@@ -97,7 +92,6 @@ def style_grader(
     load: Callable[[Path], Learned],
     *,
     rules: Mapping[str, float] | None = None,
-    credit: bool = True,
 ) -> StyleGrader:
     """The grader that `ppo.reward` describes.
 
@@ -107,7 +101,6 @@ def style_grader(
         models: the folder of the reward models that have a name.
         load: makes style of a reward model's folder.
         rules: what violations weigh; by default `judge.weights`.
-        credit: whether tokens are charged what the linter's part lost.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -118,7 +111,9 @@ def style_grader(
         for name in weights
         if name != LINTER and name not in own
     }
-    return StyleGrader(judge, weights, learned, own, credit, rules)
+    if rules is None:
+        rules = judge.config.weights
+    return StyleGrader(judge, weights, learned, own, rules)
 
 
 def folder_of(name: str, models: Path) -> Path:

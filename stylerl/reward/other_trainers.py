@@ -35,6 +35,7 @@ from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
 from stylerl.reward import functions, grader, scorers
 from stylerl.reward.functions import TokenReward
+from stylerl.reward.grade import grade_of
 
 FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
 
@@ -119,7 +120,8 @@ class TextReward:
         Raises:
             DataError: the file of a prompt does not hold it.
         """
-        count = len(prompts)
+        if not (count := len(prompts)):
+            return []
         texts = [_prompt(each, self.begin) for each in prompts]
         done = [True] * count
         if self.ends and completion_ids is not None:
@@ -138,46 +140,48 @@ class TextReward:
         origins = [
             Origin(*map(_plain, row)) for row in zip(*given, strict=True)
         ]
+        feedback = self._feedback(texts, origins, judged)
+        # What each is worth, part by part.
         missing = self.params.ppo.missing_eos_penalty
-        scores: dict[int, Scored] = {}
-        for rows in _rounds(texts, origins):
-            scored = self._round(
-                {texts[row]: origins[row] for row in rows},
-                [texts[row] for row in rows],
-                [judged[row] for row in rows],
-            )
-            for row, each in zip(rows, scored, strict=True):
-                score = each.score - missing * (not done[row])
-                scores[row] = each._replace(score=score)
-        return [scores[row] for row in range(count)]
+        rewards = functions.columns(feedback.reward, count)
+        complies = feedback.monitored["compliance"]
+        tokens: Sequence[Any] = [[]] * count
+        if feedback.tokens and self.params.ppo.credit != "response":
+            tokens = feedback.tokens
+        scored = []
+        for row in range(count):
+            parts = {name: values[row] for name, values in rewards.items()}
+            score = sum(parts.values()) - missing * (not done[row])
+            parts["compliance"] = complies[row]
+            scored.append(Scored(score, parts, tokens[row]))
+        return scored
 
-    def _round(
-        self,
-        origins: Mapping[str, Origin],
-        prompts: list[str],
-        completions: list[str],
-    ) -> list[Scored]:
-        """Completions that ended; `origins` are by prompt."""
-        placed = {p: _place(p, origin) for p, origin in origins.items()}
-        judge = Judge(
-            self.params.judge, places={p: at for p, at in placed.items() if at}
+    def _feedback(
+        self, prompts: list[str], origins: list[Origin], judged: list[str]
+    ) -> functions.Feedback:
+        """The grader's, of completions in their files, as if they ended."""
+        judge = Judge(self.params.judge)
+        rows = [*zip(prompts, origins, judged, strict=True)]
+        places = {
+            key: _place(*key)
+            for key in dict.fromkeys(zip(prompts, origins, strict=True))
+        }
+        distinct = [*dict.fromkeys(rows)]
+        verdicts = dict(
+            zip(
+                distinct,
+                judge.in_place([(places[p, o], p, c) for p, o, c in distinct]),
+                strict=True,
+            )
         )
-        feedback = grader.style_grader(
+        return grader.style_grader(
             judge,
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
-            credit=self.params.ppo.credit != "response",
-        )(prompts, completions, [True] * len(prompts))
-        rewards = functions.columns(feedback.reward, len(prompts))
-        tokens = feedback.tokens or [[]] * len(prompts)
-        scored = []
-        for row, located in enumerate(tokens):
-            parts = {name: values[row] for name, values in rewards.items()}
-            complies = {"compliance": feedback.monitored["compliance"][row]}
-            score = sum(parts.values())
-            scored.append(Scored(score, parts | complies, located))
-        return scored
+        ).feedback(
+            [grade_of(row[0], row[2], True, verdicts[row]) for row in rows]
+        )
 
 
 def trl_reward(
@@ -249,20 +253,6 @@ def _plain(value: Any) -> Any:
         value = value.item()
     whole = isinstance(value, float) and value.is_integer()
     return int(value) if whole else value
-
-
-def _rounds(prompts: list[str], origins: list[Origin]) -> list[list[int]]:
-    """The rows, parted so that a prompt has one origin in each round."""
-    known: dict[str, list[Origin]] = {}
-    rounds: list[list[int]] = []
-    for row, (prompt, origin) in enumerate(zip(prompts, origins, strict=True)):
-        seen = known.setdefault(prompt, [])
-        if origin not in seen:
-            seen.append(origin)
-        if len(rounds) < len(seen):
-            rounds.append([])
-        rounds[seen.index(origin)].append(row)
-    return rounds
 
 
 def _prompt(prompt: str | Messages, begin: str) -> str:

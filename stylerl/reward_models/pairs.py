@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from stylerl.corrupt import RULES, Pair, break_once, corrupt_style
+from stylerl.corrupt import RULES, break_once, corrupt_style
 from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
@@ -57,7 +57,7 @@ def minimal(
     rng = random.Random(f"{seed}:minimal")
     drafts = _balanced(clean_rows(labels), SPARE * count, rng)
     confirmed = [
-        Preference(*draft)
+        draft
         for draft, verdict in _judged(drafts, judge)
         if breaks_only(draft.rule, verdict)
     ]
@@ -69,12 +69,12 @@ def corrupted(
 ) -> list[Preference]:
     """Up to `count` compliant snippets beside a corrupted version."""
     drafts = [
-        Pair("", text, corrupt_style(text, start, rng)[0])
+        Preference("", text, corrupt_style(text, start, rng)[0])
         for text, start in clean_rows(labels)[:count]
     ]
-    changed = [draft for draft in drafts if draft.corrupted != draft.clean]
+    changed = [draft for draft in drafts if draft.rejected != draft.chosen]
     return [
-        Preference(*draft)
+        draft
         for draft, verdict in _judged(changed, judge)
         if verdict.parsed and verdict.violations
     ]
@@ -92,19 +92,19 @@ def unparsable(
     for text, start in rng.sample(snippets, min(count, len(snippets))):
         changed = break_syntax(text, start, rng)
         if changed is not None:
-            drafts.append(Pair(UNPARSABLE, text, changed))
+            drafts.append(Preference(UNPARSABLE, text, changed))
     return [
-        Preference(*draft)
+        draft
         for draft, verdict in _judged(drafts, judge)
         if not verdict.parsed
     ]
 
 
 def _judged(
-    drafts: Sequence[Pair], judge: "Judge"
-) -> Iterator[tuple[Pair, "Verdict"]]:
+    drafts: Sequence[Preference], judge: "Judge"
+) -> Iterator[tuple[Preference, "Verdict"]]:
     """Each draft with the verdict on its worse text, but for OF_THE_FILE."""
-    texts = [draft.corrupted for draft in drafts]
+    texts = [draft.rejected for draft in drafts]
     for draft, found in zip(
         drafts, judge.verdicts(texts, desc="reward: pairs"), strict=True
     ):
@@ -118,15 +118,17 @@ def _judged(
 
 def _balanced(
     snippets: Sequence[tuple[str, int]], count: float, rng: random.Random
-) -> list[Pair]:
+) -> list[Preference]:
     """Some `count` drafts, each by the rules used least so far."""
     each = math.ceil(count / max(len(snippets), 1))
     used: Counter[str] = Counter()
-    drafts: list[Pair] = []
+    drafts: list[Preference] = []
     for text, start in snippets:
         order = sorted(RULES, key=lambda rule: (used[rule], rng.random()))
         attempts = ((r, break_once(r, text, start, rng)) for r in order)
-        made = (Pair(r, text, new) for r, new in attempts if new is not None)
+        made = (
+            Preference(r, text, new) for r, new in attempts if new is not None
+        )
         chosen = list(itertools.islice(made, each))
         used.update(draft.rule for draft in chosen)
         drafts += chosen

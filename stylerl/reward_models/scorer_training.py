@@ -45,7 +45,6 @@ from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
 LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
-PART = 2  # texts a pass on a CPU: memory goes to its activations
 PULL = 0.01  # of the pairwise rewards towards 0
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
 
@@ -94,7 +93,7 @@ def train_classifier(
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
     with tempfile.TemporaryDirectory() as scratch:
-        settings = _arguments(config, seed, Path(scratch))
+        settings = training.training_arguments(config, seed, Path(scratch))
         trainer = Trainer(
             model=model,
             args=TrainingArguments(**settings),
@@ -157,7 +156,9 @@ def train_pairwise(
         trainer = RewardTrainer(
             model=model,
             args=Arguments(
-                **_arguments(config, seed, Path(scratch), texts=2),
+                **training.training_arguments(
+                    config, seed, Path(scratch), texts=2
+                ),
                 max_length=None,
                 remove_unused_columns=False,  # "length" groups the batches
                 center_rewards_coefficient=PULL,
@@ -169,24 +170,6 @@ def train_pairwise(
     scorer = _finished(model, tokenizer)
     centre(scorer, references[:REFERENCES], config.batch_size)
     return scorer
-
-
-def _arguments(
-    config: RewardConfig, seed: int, scratch: Path, texts: int = 1
-) -> dict[str, Any]:
-    """The shared settings; on a CPU, a step's batch in equal parts.
-
-    The activations of a batch are most of the memory, and rows of like
-    length, of so many texts each, in small parts are padded less.
-    """
-    settings = training.training_arguments(config, seed, scratch)
-    if not torch.cuda.is_available():
-        size = config.batch_size
-        parts = range(1, PART // texts + 1)
-        rows = max(n for n in parts if size % n == 0)
-        settings["per_device_train_batch_size"] = rows
-        settings["gradient_accumulation_steps"] = size // rows
-    return settings
 
 
 def new_scorer(config: RewardConfig, seed: int) -> Scorer:

@@ -20,11 +20,7 @@ from stylerl.evaluation.measurement.bootstrap import (
     paired_intervals,
     spread,
 )
-from stylerl.evaluation.measurement.generations import (
-    STREAMS,
-    Source,
-    load_model,
-)
+from stylerl.evaluation.measurement.generations import STREAMS, load_model
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Outcome, assess
 from stylerl.judge.pool import cores
@@ -50,7 +46,7 @@ def new_tokens(config: SkillConfig) -> int:
 
 
 def finish(
-    sources: Mapping[str, Source], params: Params, judge: Judge, scratch: Path
+    sources: Mapping[str, str], params: Params, judge: Judge, scratch: Path
 ) -> tuple[pd.DataFrame, str]:
     """What models make of the problems that fit all of them, tried out.
 
@@ -98,7 +94,7 @@ def summary(table: pd.DataFrame, why: str, params: Params) -> dict[str, Any]:
 
 
 def complete(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     problems: Sequence[Problem],
     config: SkillConfig,
     temperature: float,

@@ -35,9 +35,6 @@ from stylerl.supervised import training
 
 HELD_OUT = 150  # compliant snippets of the valid split to measure on
 DIGITS = 6
-# Snippets a pass on a CPU: memory goes to its activations, and fewer took no
-# longer (peak 5.7 GiB with 8, 4.0 with 4, 2.8 with 2; 113, 114 and 91 s).
-PART = 2
 
 
 class FineTuned(NamedTuple):
@@ -68,17 +65,6 @@ class Snippet(NamedTuple):
         body = encode_code(tokenizer, self.body)
         learnt = [*body, tokenizer.eos_token_id]
         return [*given, *learnt], [*([-100] * len(given)), *learnt]
-
-
-class Likelihood(NamedTuple):
-    """How well a model predicts bodies from their prompts."""
-
-    loss: float  # nats a token, eos included
-    bits_per_byte: float  # bits for a body and its eos, by its UTF-8 bytes
-
-    def rounded(self) -> dict[str, float]:
-        """Both by name, without the last bits that threads disturb."""
-        return {k: round(v, DIGITS) for k, v in self._asdict().items()}
 
 
 def fine_tune(
@@ -112,7 +98,7 @@ def fine_tune(
     held_out, _ = _fitting(usable["valid"], tokenizer, HELD_OUT, limit, room)
 
     def measure() -> dict[str, float]:
-        return likelihood(model, tokenizer, held_out, context).rounded()
+        return likelihood(model, tokenizer, held_out, context)
 
     # 3. Measure, train, measure.
     adapters = None
@@ -163,8 +149,13 @@ def likelihood(
     tokenizer: PreTrainedTokenizerBase,
     snippets: Sequence[Snippet],
     context: int = 0,
-) -> Likelihood:
-    """Mean loss a token, and bits per byte, of snippets that fit the model."""
+) -> dict[str, float]:
+    """How well a model predicts bodies that fit it from their prompts.
+
+    `loss` is nats a token, eos included, and `bits_per_byte` the bits for a
+    body and its eos by its UTF-8 bytes, without the last digits that threads
+    disturb.
+    """
     prompts, bodies = [], []
     for snippet in snippets:
         ids, learnt = snippet.encode(tokenizer, context)
@@ -177,7 +168,10 @@ def likelihood(
     )
     tokens = sum(map(len, bodies))
     size = sum(len(snippet.body.encode()) for snippet in snippets)
-    return Likelihood(nats / tokens, nats / math.log(2) / size)
+    return {
+        "loss": round(nats / tokens, DIGITS),
+        "bits_per_byte": round(nats / math.log(2) / size, DIGITS),
+    }
 
 
 def body_logprobs(
@@ -246,9 +240,6 @@ def _train(
         strict=True,
     )
     dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
-    part = config.batch_size
-    if model.device.type == "cpu":
-        part = math.gcd(part, PART)
     with tempfile.TemporaryDirectory() as scratch:
         trainer = body_trainer(
             model=model,
@@ -256,8 +247,6 @@ def _train(
                 **training.training_arguments(config, seed, Path(scratch))
                 | {
                     "num_train_epochs": config.epochs,
-                    "per_device_train_batch_size": part,
-                    "gradient_accumulation_steps": config.batch_size // part,
                     # Adapters' frozen weights are bf16 as they are.
                     "bf16": multiplies_bf16() and adapters is None,
                 },

@@ -31,6 +31,10 @@ Log = Callable[[Mapping[str, float], int], None]  # metrics and their step
 LOG_STEPS = 5
 WARMUP = 0.05  # share of the steps
 EPOCHS = 1.0  # of reward models; SFT's are a setting
+# Texts a pass on a CPU: memory goes to its activations, rows of like length
+# in small parts are padded less, and for SFT fewer took no longer (peak 5.7
+# GiB with 8, 4.0 with 4, 2.8 with 2; 113, 114 and 91 s).
+PART = 2
 
 
 def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
@@ -41,19 +45,23 @@ def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
 
 
 def training_arguments(
-    config: SFTConfig | RewardConfig, seed: int, scratch: Path
+    config: SFTConfig | RewardConfig, seed: int, scratch: Path, texts: int = 1
 ) -> dict[str, Any]:
     """TrainingArguments shared by all: one epoch, nothing saved or sent.
 
     bf16 autocast where that is faster, batches of similar
     length, AdamW with a linear warm-up and decay.  Nothing is left in
-    `scratch`.
+    `scratch`.  A row has `texts` texts; on a CPU a step's batch is computed
+    in equal parts.
     """
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
     cuda = torch.cuda.is_available()
+    size = config.batch_size
+    part = size if cuda else math.gcd(size, PART // texts)
     return {
         "output_dir": str(scratch),
-        "per_device_train_batch_size": config.batch_size,
+        "per_device_train_batch_size": part,
+        "gradient_accumulation_steps": size // part,
         "num_train_epochs": EPOCHS,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear",

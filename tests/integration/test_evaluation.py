@@ -17,7 +17,7 @@ from stylerl.evaluation.measurement import (
     generations,
     verdicts,
 )
-from stylerl.evaluation.measurement.generations import LoadedModel, Source
+from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.evaluation.measurement.heldout import Prompt, literal_prompts
 from stylerl.lm import sampling
 from stylerl.lm.saving import save_model
@@ -32,7 +32,7 @@ def sources(tokenizer, tmp_path_factory):
     for name, seed in (("base", 0), ("sft", 1)):
         model = build_llama(len(tokenizer), seed=seed)
         save_model(model, tokenizer, folder / name)
-    found = {name: Source(str(folder / name)) for name in ("base", "sft")}
+    found = {name: str(folder / name) for name in ("base", "sft")}
     return {**found, "ppo": found["sft"]}
 
 

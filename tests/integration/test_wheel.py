@@ -38,9 +38,9 @@ tokenizer = encoding.load_tokenizer(sys.argv[1])
 trainer = PPOTrainer(
     PPOConfig(updates=1, batch_size=4, num_minibatches=1, update_epochs=1,
               max_new_tokens=4),
-    policy=models.load_causal_lm(sys.argv[1], "main", tokenizer),
+    policy=models.load_causal_lm(sys.argv[1], tokenizer),
     tokenizer=tokenizer,
-    grader=StyleGrader(Judge(JudgeConfig()), {"linter": 1.0}, {}, {}),
+    grader=StyleGrader(Judge(JudgeConfig()), {"linter": 1.0}, {}, {}, {}),
     prompts=["def add(a, b):", "def first(items):"],
 )
 print(len([step for step in trainer]), "update")

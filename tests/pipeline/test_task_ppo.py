@@ -161,7 +161,7 @@ def test_the_linters_charges_have_its_weight(workspace, tmp_path):
         ppo.make_trainer(params)
     params = workspace(reward={"operator:eq": 1.0})
     assert params.ppo.credit == "auto"
-    assert not ppo.make_trainer(params).sampler.grader.charges
+    assert ppo.make_trainer(params).sampler.grader(*batch).tokens is None
 
 
 def draw(tokenizer, split="train", count=100, room=8):

@@ -7,7 +7,6 @@ from conftest import build_trainer, grader
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
-from stylerl.judge.pool import shared_pool
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade, rule_weights, style, token_rewards
@@ -87,7 +86,7 @@ def test_the_linter_rewards_tokens(judge, completion, expected, left):
 )
 def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
     config = JudgeConfig(weights=weights)
-    weighing = Judge(config, pool=shared_pool(judge.config, judge.identity))
+    weighing = Judge(config)
     text = "\n    y =  x\n    return  y\n"
     (graded,) = grade(weighing, [PROMPT], [text], [True])
     found = token_rewards(graded, weights)
@@ -129,7 +128,7 @@ def test_weights_are_of_rules_that_can_be_reported(weights, said):
 def test_charges_are_shares_of_what_the_style_reward_is(judge):
     """E222 alone: 1 - 0.9 / 2 = 0.55 of the style reward."""
     text = "\n    return x +  1\n"
-    grades = StyleGrader(judge, {"linter": 2.0}, {}, {})
+    grades = StyleGrader(judge, {"linter": 2.0}, {}, {}, {})
     found = grades([PROMPT], [text], [True])
     (charge,) = found.tokens[0]
     assert charge.amount == pytest.approx(-0.55 * 2)

@@ -239,7 +239,7 @@ def test_the_watch_shows_the_rate_of_each_game(judge):
 
 def test_a_cut_completion_does_not_comply_and_is_paid_as_one_that_ended(judge):
     """The trainer's penalty for the cut is beside that."""
-    grader = StyleGrader(judge, {"linter": 1.0}, {}, {})
+    grader = StyleGrader(judge, {"linter": 1.0}, {}, {}, {})
     found = grader([PROMPT], [HONEST], [False])
     assert found.monitored["compliance"] == [0.0]
     assert found.monitored["score"] == [1.0]

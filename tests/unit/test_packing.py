@@ -48,8 +48,8 @@ def test_places_by_hand():
     assert one.layout.prompts.tolist() == [[0, 1, 2], [3, 0, 0]]
     assert one.layout.is_prompt.int().tolist() == [[1, 1, 1], [1, 0, 0]]
     assert one.layout.responses.tolist() == [
-        [4, 5, 0, 0, 0, 0, 0, 0],
-        [6, 7, 8, 9, 0, 0, 0, 0],
+        [[4, 5, 0, 0], [0, 0, 0, 0]],
+        [[6, 7, 8, 9], [0, 0, 0, 0]],
     ]
     # Of 2 x 3 places of prompts, and 2 x 8 of responses after them.
     assert one.layout.padded.tolist() == [0, 1, 2, 3, 6, 7, 14, 15, 16, 17]

@@ -24,7 +24,6 @@ from stylerl.lm.encoding import encode_prompt, load_tokenizer
 from stylerl.lm.models import fit_to_tokenizer
 from stylerl.ppo import PPOConfig, PPOTrainer, learner
 from stylerl.ppo.health import alarms
-from stylerl.ppo.policy import PolicyWithValue
 
 PROMPTS = ["def add(a, b):\n", "x", 'def f():\n    """Go."""\n', "names = "]
 
@@ -496,14 +495,6 @@ def with_another_forward():
     return model
 
 
-def with_a_head():
-    return PolicyWithValue(build_llama(320), value=True)
-
-
-def without_one():
-    return PolicyWithValue(build_llama(320), value=False)
-
-
 @pytest.mark.parametrize(
     ("model", "changes", "message"),
     [
@@ -512,8 +503,6 @@ def without_one():
         (lambda: torch.compile(frozen()), {}, "got a OptimizedModule"),
         (lambda: torch.nn.Sequential(frozen()), {}, "Sequential: .* unwrap"),
         (with_another_forward, {}, "its class's forward; one of Llama"),
-        (with_a_head, {"baseline": "group"}, "ppo.baseline: group"),
-        (without_one, {"baseline": "value"}, "ppo.baseline: value"),
         (frozen, {"num_minibatches": 9}, "at most ppo.batch_size, 8; got 9"),
     ],
 )
@@ -693,13 +682,6 @@ def test_a_reference_that_learns_too_is_one_clear_error(tiny_lm, rank):
     for other in (tiny_lm, copy.copy(tiny_lm)):
         with pytest.raises(ConfigError, match="must be a model of its own"):
             make(tiny_lm, reference=other, lora_rank=rank)
-
-
-def test_a_policy_with_a_value_head_is_taken_as_it_is(tokenizer):
-    policy = PolicyWithValue(build_llama(len(tokenizer)))
-    trainer = make(policy, baseline="value")
-    assert trainer.policy is policy
-    assert trainer.reference is not policy.model
 
 
 # ---- Alarms act. ----------------------------------------------------------

@@ -55,11 +55,11 @@ def run_of(role: str) -> card.Run:
             "Measured",
             ["compliance rose from 40.0% to 60.0%, +20.0 points",
              "| parse rate % | 90.0 | 90.0 | 50.0 |",
-             "| goal or guard | verdict | measured; the limit |",
+             "- parse rate: ",
              "SFT learned 1,234 compliant functions.",
              "PPO's 3 updates: KL explosion in 2, junk in 1."],
         ),
-        ("Judge", ["rules E, W, F", "columns 79", "`5dc19fe6`"]),
+        ("Judge", ["- E\n- W\n", "max_line_length: 79", "`5dc19fe6`"]),
         # Three snippets of a and b are of the training split: MIT twice.
         (
             "Data and licences",
@@ -75,20 +75,6 @@ def test_a_card_says_what_the_run_measured(heading, lines) -> None:
     section = tail.partition("\n## ")[0]
     section = section if heading != "policy" else text
     assert [line for line in lines if line not in section] == []
-
-
-def test_a_card_says_which_judge_and_what_it_weighs() -> None:
-    changes = {
-        "judge.engine": "ruff",
-        "judge.config": "ruff.toml",
-        "judge.weights": {"E501": 0.5},
-    }
-    run = run_of("ppo")._replace(params=override(Params(), changes))
-    text = card.render("me/policy", "<|eos|>", run)
-    assert (
-        "ruff with `noqa` disabled: its configuration ruff.toml; weights in "
-        "the reward E501 0.5. Identity `5dc19fe6`."
-    ) in text
 
 
 def test_a_model_of_no_run_has_no_scores() -> None:

@@ -408,7 +408,7 @@ def test_a_step_in_parts_is_the_same_step(
     labels, learnt = _labels(16), _pairs(16)
     found = []
     for part in (8, 2):
-        monkeypatch.setattr(scorer_training, "PART", part)
+        monkeypatch.setattr(training, "PART", part)
         losses: list[float] = []
 
         def log(

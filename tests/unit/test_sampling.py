@@ -205,7 +205,7 @@ def test_a_prompt_that_does_not_fit_is_one_clear_error(tokenizer):
 
 def test_what_fits_every_model(llama_folder, tokenizer):
     """256 positions: a prompt and its first token may have 246."""
-    fits = fits_all([(llama_folder, "main")], 10)
+    fits = fits_all([llama_folder], 10)
     short = next(n for n in range(400, 0, -1) if fits("x" * n))
     assert len(encode_prompt(tokenizer, "x" * short)) <= 246
     assert len(encode_prompt(tokenizer, "x" * (short + 1))) == 247

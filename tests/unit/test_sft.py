@@ -106,8 +106,8 @@ def test_likelihood_of_a_uniform_model(
     snippets = [sft.Snippet("", TEXT), sft.Snippet(PROMPT, "x = 1\n")]
     found = sft.likelihood(tiny_llama, tokenizer, snippets)
     nats = math.log(len(tokenizer))
-    assert found.loss == pytest.approx(nats, rel=1e-5)
-    assert found.bits_per_byte == pytest.approx(
+    assert found["loss"] == pytest.approx(nats, rel=1e-5)
+    assert found["bits_per_byte"] == pytest.approx(
         predicted * nats / math.log(2) / size, rel=1e-5
     )
 
@@ -128,8 +128,8 @@ def test_prompts_are_not_learnt(
     tokenizer = load_tokenizer(llama_folder)
     base = load_causal_lm(llama_folder, tokenizer=tokenizer)
     prompt = [sft.Snippet("", PROMPT)]
-    before = sft.likelihood(base, tokenizer, prompt).loss
-    after = sft.likelihood(tuned.model, tokenizer, prompt).loss
+    before = sft.likelihood(base, tokenizer, prompt)["loss"]
+    after = sft.likelihood(tuned.model, tokenizer, prompt)["loss"]
     assert after > 0.8 * before
 
 
@@ -170,7 +170,7 @@ def test_what_is_saved_is_what_was_measured(
     model = load_causal_lm(tmp_path / "sft", tokenizer=tokenizer)
     found = sft.likelihood(model, tokenizer, [WHOLE])
     held = sft.likelihood(tuned.model, tuned.tokenizer, [WHOLE])
-    assert found.loss == pytest.approx(held.loss, rel=1e-6)
+    assert found["loss"] == pytest.approx(held["loss"], rel=1e-6)
     assert sorted(p.suffix for p in (tmp_path / "sft").iterdir()) == [
         ".json",
         ".json",

@@ -20,7 +20,6 @@ from stylerl.evaluation.measurement.generations import (
     BEST_OF,
     REFERENCE,
     Generations,
-    Source,
     count_tokens,
 )
 from stylerl.evaluation.measurement.heldout import Prompt
@@ -34,11 +33,11 @@ EXTRA = "extra"  # SFT's further samples, which only a choice is made from
 
 
 def candidates(
-    sampled: Generations, prompts: Sequence[Prompt], sft: Source
+    sampled: Generations, prompts: Sequence[Prompt], sft: str
 ) -> pd.DataFrame:
     """The models' completions, those to choose from, and the authors'."""
     extra = sampled.extra_samples.assign(model=EXTRA)
-    human = written_by_humans(prompts, load_tokenizer(*sft))
+    human = written_by_humans(prompts, load_tokenizer(sft))
     return pd.concat([sampled.completions, extra, human], ignore_index=True)
 
 

@@ -23,11 +23,7 @@ from stylerl.evaluation.measurement import (
     verdicts,
 )
 from stylerl.evaluation.measurement.bootstrap import RESAMPLES
-from stylerl.evaluation.measurement.generations import (
-    BEST_OF,
-    REFERENCE,
-    Source,
-)
+from stylerl.evaluation.measurement.generations import BEST_OF, REFERENCE
 from stylerl.evaluation.measurement.metrics import (
     compare_with_sft,
     compute_gains,
@@ -51,7 +47,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     snippets: pd.DataFrame,
     judge: Judge,
     config: EvaluateConfig,
@@ -81,7 +77,7 @@ def evaluate(
 
 
 def evaluate_models(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     snippets: pd.DataFrame,
     judge: Judge,
     config: EvaluateConfig,
@@ -139,7 +135,7 @@ def basis(judge: Judge, snippets: Path, params: Params) -> dict[Any, Any]:
 
 
 def _judged(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     snippets: pd.DataFrame,
     judge: Judge,
     config: EvaluateConfig,

@@ -30,13 +30,6 @@ BEST_OF_PROMPTS = 50  # of the first prompts: each costs sampling
 STREAMS = 2**32  # random streams a sample number has, one a prompt
 
 
-class Source(NamedTuple):
-    """Where a model comes from: a folder or a hub name."""
-
-    name: str
-    revision: str = "main"
-
-
 class LoadedModel(NamedTuple):
     """A model with its tokenizer."""
 
@@ -53,7 +46,7 @@ class Generations(NamedTuple):
 
 
 def generate_completions(
-    sources: Mapping[str, Source],
+    sources: Mapping[str, str],
     prompts: Sequence["Prompt"],
     texts: Sequence[str],
     config: EvaluateConfig,
@@ -101,7 +94,7 @@ def generate_completions(
     return Generations(completions, extra_samples, bits)
 
 
-def load_model(source: Source) -> LoadedModel:
+def load_model(name: str) -> LoadedModel:
     """Load a model and its tokenizer onto the GPU, if there is one.
 
     All of it is computed in bf16 where that is faster, and in fp32 elsewhere.
@@ -109,9 +102,8 @@ def load_model(source: Source) -> LoadedModel:
     Raises:
         ModelError: it cannot be found or loaded.
     """
-    name, revision = source
-    tokenizer = encoding.load_tokenizer(name, revision)
-    model: Any = models.load_causal_lm(name, revision, tokenizer)
+    tokenizer = encoding.load_tokenizer(name)
+    model: Any = models.load_causal_lm(name, tokenizer)
     if multiplies_bf16():
         models.cast_weights(model, torch.bfloat16)
     device = "cuda" if torch.cuda.is_available() else "cpu"
