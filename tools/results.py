@@ -44,6 +44,7 @@ HEADLINE_METRICS = (  # the first ROWS of them that a run has
 ROWS = 8  # of the README's table
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
+    "skill",
 )  # fmt: skip
 
 
@@ -121,14 +122,26 @@ def questions() -> str:
             for model in ("sft", "ppo")
         )
         gain = display.show_gain(metric, metrics["gain"])
-        return f"of SFT's {before}%, of PPO's {after}%, {gain} points"
+        words = f"of SFT's {before}%, of PPO's {after}%, {gain} points"
+        for seed, other in others.items():
+            gain = display.show_gain(metric, other["gain"])
+            words += f" (seed {seed}: {gain})"
+        return words
 
+    runs = {
+        path.stem.removeprefix("seed-"): storage.read_json(path)["evaluate"]
+        for path in sorted(RUNS.glob("seed-*.json"))
+    }
+    others = {n: run for n, run in runs.items() if run != metrics}
+    worse = sum(run["gain"].get("skill_high", 0) < 0 for run in runs.values())
+    verdict = f"**Clearly in {worse} of {len(runs)} runs.** " if worse else ""
     return (
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
         f"after it: {change('residual_compliance')}. What is left, no "
         "formatter mends ([rule by rule](docs/metrics.md#after-the-fixer)).\n"
-        "- **Did the model get worse at its job?** Each finishes HumanEval's "
+        f"- **Did the model get worse at its job?** {verdict}Each finishes "
+        "HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
         f"tests decide. Right: {change('skill')}; right and compliant: "
         f"{change('joint')}. [Guards](docs/metrics.md#guards) on names, "

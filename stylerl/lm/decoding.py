@@ -80,6 +80,7 @@ def decode_batch(
     pad: int,
     eos: int,
     listen: Listener | None = None,
+    ends: Callable[[list[int]], bool] | None = None,
 ) -> list[list[int]]:
     """Sample until a row draws `eos`, or until `noise` is used up.
 
@@ -93,6 +94,7 @@ def decode_batch(
         eos: the id that ends a response, and is its last.
         listen: told after each step what the rows have drawn; a GPU draws
             all before it tells.
+        ends: whether a response needs no more tokens; a GPU does not ask.
     """
     start = read_prompts(lm, prompts, pad)
     noise, temperatures = noise.to(lm.device), temperatures.to(lm.device)
@@ -114,8 +116,12 @@ def decode_batch(
         # 2. A token for every live row, until all have ended.
         for step in range(limit):
             tokens = choose_tokens(logits, noise[:, step], temperatures)
-            drawn[rows, step] = tokens
+            drawn[rows[live], step] = tokens[live]
             live &= tokens != eos
+            if ends:
+                for place in live.nonzero().flatten():
+                    written = drawn[rows[place], : step + 1].tolist()
+                    live[place] = not ends(written)
             if listen:
                 listen(until(drawn[:, : step + 1], eos))
             if step + 1 == limit or not live.any():

@@ -66,6 +66,7 @@ def generate(
     encode: Callable[[str], list[int]] | None = None,
     desc: str | None = None,
     listen: Callable[[str], None] | None = None,
+    ends: Callable[[str], bool] | None = None,
 ) -> Completions:
     """Sample one completion a prompt from softmax(logits / temperature).
 
@@ -77,7 +78,8 @@ def generate(
     `encode` gives a prompt's token ids, with what comes before it; by default
     they are those of the prompt alone.  A progress bar named `desc` counts
     completions.
-    `listen` is told a lone prompt's completion as it grows.
+    `listen` is told a lone prompt's completion as it grows; one that `ends`
+    needs no more tokens, and is finished, but on a GPU, which does not ask.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
@@ -110,6 +112,7 @@ def generate(
                 tokenizer.pad_token_id,
                 eos,
                 _listener(listen, tokenizer),
+                ends and (lambda ids: ends(decode(tokenizer, ids))),
             )
             for i, tokens in zip(batch, sampled, strict=True):
                 ids[i] = tokens

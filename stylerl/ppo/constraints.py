@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from stylerl.ppo import prices
-from stylerl.ppo.rollouts import Rollouts
+from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.reward import gaming
 
 LENGTH, KL = "length", "kl"
@@ -81,7 +81,7 @@ class Constraints:
         metrics |= {f"price/{name}": p.now for name, p in self.prices.items()}
         return Observation(bonus, weight, shortfalls, metrics)
 
-    def measure(self, batches: Sequence[Rollouts]) -> None:
+    def measure(self, batches: Sequence[SampledRollouts]) -> None:
         """Take batches of one size for the reference's own."""
         lengths = torch.cat([_lengths(b)[_counted(b)] for b in batches])
         scores = torch.cat([batch.scores for batch in batches])
@@ -117,7 +117,7 @@ def _ranks(own: Tensor, reference: Sequence[float]) -> Tensor:
     return (shorter + no_longer) / (2 * len(theirs))
 
 
-def _counted(batch: Rollouts) -> Tensor:
+def _counted(batch: SampledRollouts) -> Tensor:
     """Which completions have a length, (B,) bool: those that ended.
 
     All of them where none did.
@@ -126,7 +126,7 @@ def _counted(batch: Rollouts) -> Tensor:
     return ended if ended.any() else ~ended
 
 
-def _lengths(batch: Rollouts) -> Tensor:
+def _lengths(batch: SampledRollouts) -> Tensor:
     """Tokens, less the share of characters that are lines of prose."""
     found = []
     tokens = batch.response_lengths.tolist()

@@ -9,8 +9,8 @@ zero after the end of each response.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -65,13 +65,16 @@ class Rollouts(SampledRollouts):
     seconds: dict[str, float] = field(default_factory=dict)  # by phase
 
 
-def interleave(shares: Sequence[Rollouts]) -> Rollouts:
+R = TypeVar("R", bound=SampledRollouts)
+
+
+def interleave(shares: Sequence[R]) -> R:
     """One batch from those of n ranks, each of which had every n-th row."""
     if len(shares) == 1:
         return shares[0]
     count = sum(len(share.input_ids) for share in shares)
     places = [(row % len(shares), row // len(shares)) for row in range(count)]
-    width = max(share.logprobs.shape[1] for share in shares)
+    width = max(share.token_rewards.shape[1] for share in shares)
 
     def merge(values: list[Any]) -> Any:
         """The n values of one field as one: a dict, a list or a tensor."""
@@ -83,11 +86,13 @@ def interleave(shares: Sequence[Rollouts]) -> Rollouts:
             values = [pad(v, (0, width - v.shape[1])) for v in values]
         return torch.stack([values[share][at] for share, at in places])
 
-    names = [each.name for each in fields(Rollouts) if each.name != "seconds"]
+    names = [each.name for each in fields(shares[0])]
     merged = {
-        name: merge([getattr(s, name) for s in shares]) for name in names
+        name: merge([getattr(share, name) for share in shares])
+        for name in names
+        if name != "seconds"  # those of the first rank
     }
-    return Rollouts(**merged, seconds=shares[0].seconds)
+    return replace(shares[0], **merged)
 
 
 def as_columns(

@@ -42,16 +42,26 @@ class Sampler:
         Raises:
             ConfigError: torch was set to what cannot be trained in.
         """
-        preconditions.check_torch()
-        rows = self.ranks.share(range(len(every)))
-        mine = self._share([every[row] for row in rows], rows, seed)
+        phase = Stopwatch()
+        mine = self._share(every, seed, phase)
+        # 3. log pi_old, log pi_ref and V, from forward passes.
+        with phase("score"):
+            scored = score(self.policy, self.reference, mine, self.compute)
+        scored = dataclasses.replace(scored, seconds=phase.seconds)
+        return rollouts.interleave(self.ranks.gather(scored))
+
+    def samples(self, every: Sequence[str], seed: int) -> SampledRollouts:
+        """The same, without what the models say of them."""
+        mine = self._share(every, seed, Stopwatch())
         return rollouts.interleave(self.ranks.gather(mine))
 
     def _share(
-        self, texts: list[str], rows: Sequence[int], seed: int
-    ) -> Rollouts:
-        """The episodes of this rank; `rows` are their places in the batch."""
-        phase = Stopwatch()
+        self, every: Sequence[str], seed: int, phase: Stopwatch
+    ) -> SampledRollouts:
+        """The episodes of this rank, with their rewards."""
+        preconditions.check_torch()
+        rows = self.ranks.share(range(len(every)))
+        texts = [every[row] for row in rows]
         self.policy.eval()
         # 1. Tokens, from pi_old.
         with phase("generate"):
@@ -68,11 +78,7 @@ class Sampler:
             )
         # 2. Rewards, from the text alone.
         with phase("judge"):
-            batch = self._judge(texts, sampled)
-        # 3. log pi_old, log pi_ref and V, from forward passes.
-        with phase("score"):
-            scored = score(self.policy, self.reference, batch, self.compute)
-        return dataclasses.replace(scored, seconds=phase.seconds)
+            return self._judge(texts, sampled)
 
     def _judge(
         self, texts: list[str], sampled: Completions

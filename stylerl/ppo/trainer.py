@@ -267,7 +267,7 @@ class PPOTrainer:
             return
         constraints.measure(
             [
-                self.sampler.episodes(
+                self.sampler.samples(
                     self.prompts_of(batch, 1),
                     draws.seed_of(self.seed, batch, "reference"),
                 )

@@ -119,6 +119,7 @@ def complete(
             temperature=heats,
             seed=seed,
             rows=[(n + 1) * STREAMS + place for place, n in rows],
+            ends=lambda text: written(text, False)[1],
             desc=f"skill: sample {name}",
         )
         texts = [

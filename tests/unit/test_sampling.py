@@ -57,6 +57,21 @@ def test_batched_sampling_is_sampling_each_row_alone(
     assert got.ids == expected
 
 
+def test_a_response_that_needs_no_more_tokens_ends(tiny_llama, tokenizer):
+    """Where a text has a third character; the others go on unharmed."""
+    whole = sample(tiny_llama, tokenizer, PROMPTS * 4)
+    asked = sample(
+        tiny_llama, tokenizer, PROMPTS * 4, ends=lambda text: len(text) > 2
+    )
+    assert all(asked.finished)
+    for ids, text, every in zip(
+        asked.ids, asked.texts, whole.ids, strict=True
+    ):
+        assert ids == every or ids[:-1] == every[: len(ids) - 1]
+        before = tokenizer.decode(ids[:-2] if ids[-1] == 1 else ids[:-1])
+        assert len(text) > 2 >= len(before) or ids == every
+
+
 @pytest.mark.parametrize(
     ("live", "order"),
     [
