@@ -56,8 +56,8 @@ from stylerl.data.places import places_of_labels
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
-from stylerl.judge.outcome import whole_lines
 from stylerl.lm import batching
+from stylerl.lm.cut import whole_lines
 from stylerl.lm.sampling import (
     Completions,
     generate,

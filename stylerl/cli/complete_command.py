@@ -22,12 +22,8 @@ from rich.text import Text
 from stylerl.errors import ModelError
 from stylerl.export import llama_cpp
 from stylerl.judge import Judge
-from stylerl.judge.outcome import (
-    Assessment,
-    Outcome,
-    assess,
-    whole_lines,
-)
+from stylerl.judge.outcome import Assessment, Outcome, assess
+from stylerl.lm.cut import whole_lines
 from stylerl.report import markup
 
 COLOURS = {
@@ -94,13 +90,12 @@ def complete(
 
 
 def _is_gguf(path: Path) -> bool:
-    return path.suffix == ".gguf"
+    return path.suffix == ".gguf" and path.is_file()
 
 
 def _is_model(path: Path) -> bool:
     """Whether there is a model's folder, or a GGUF file."""
-    found = path if _is_gguf(path) else path / "config.json"
-    return found.is_file()
+    return _is_gguf(path) or (path / "config.json").is_file()
 
 
 def _by_torch(folder: Path, prompt: str, **options: Any) -> tuple[str, bool]:

@@ -62,11 +62,6 @@ DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def\b", re.MULTILINE)
 _NO_CODE = frozenset((NL, COMMENT, INDENT, DEDENT, ENDMARKER))
 
 
-def whole_lines(text: str) -> str:
-    """The text up to its last line end: the line that was cut is dropped."""
-    return text[: text.rfind("\n") + 1]
-
-
 def attribute(
     prompt: str, finished: bool, violations: Sequence[Violation]
 ) -> Attribution:

@@ -6,6 +6,7 @@ tried once more in a new one, since the worker may have been killed by
 someone, and then gets a verdict that says how it ended.
 """
 
+import atexit
 import os
 import sys
 from collections import deque
@@ -160,8 +161,19 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     return WorkerPool(config)
 
 
-# After a fork, the parent's processes are not the child's.
-os.register_at_fork(after_in_child=shared_pool.cache_clear)
+def _forget() -> None:
+    """After a fork, the parent's processes are not the child's."""
+    shared_pool.cache_clear()
+    Worker.all.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _end_workers() -> None:
+    for worker in [*Worker.all]:
+        worker.close()
 
 
 def cores() -> int:

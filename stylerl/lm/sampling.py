@@ -16,8 +16,8 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.errors import ModelError
-from stylerl.judge.outcome import whole_lines
 from stylerl.lm import encoding, models
+from stylerl.lm.cut import whole_lines
 from stylerl.lm.decoding import Listener, decode_batch
 from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.logprobs import token_scores

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from stylerl.config import Params, PPOConfig
@@ -134,7 +135,14 @@ def _draw_prompts(
         )
     if not settings.validate_every:
         return prompts, []
-    return prompts, draw("valid", VALIDATION_PROMPTS)
+    validation = draw("valid", VALIDATION_PROMPTS)
+    if not validation:
+        tqdm.write(
+            "ppo: to validate the policy takes violating functions of the "
+            "validation split; the labels have none that fits: nothing is "
+            "validated"
+        )
+    return prompts, validation
 
 
 def fitting_prompts(

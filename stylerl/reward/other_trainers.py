@@ -30,9 +30,9 @@ from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.names import parse
-from stylerl.judge.outcome import whole_lines
 from stylerl.judge.place import File, Place
 from stylerl.judge.verdict import SNIPPET
+from stylerl.lm.cut import whole_lines
 from stylerl.reward import functions, grader, scorers
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade_of

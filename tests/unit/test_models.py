@@ -217,11 +217,8 @@ def test_an_added_token_gets_the_mean_embedding(tokenizer, tmp_path, build):
         ("artifacts/nowhere", "folder artifacts/nowhere does not exist"),
         ("./nowhere", "does not exist"),
         ("nobody/no-such-model", "from the hub .not reachable"),
-        (
-            "~no-such-user/m",
-            "must be a folder or a hub name; got ~no-such-user/m",
-        ),
-        ("x" * 300, "File name too long"),
+        ("~no-such-user/m", "folder ~no-such-user/m does not exist"),
+        ("x" * 300, "cannot load xxx"),
     ],
 )
 def test_a_missing_model_is_one_clear_error(name, message):
@@ -234,7 +231,7 @@ def test_a_folder_without_weights_says_so(llama_folder, tmp_path):
     (tmp_path / "config.json").write_text(
         (llama_folder / "config.json").read_text()
     )
-    with pytest.raises(ModelError, match=r"has no model\.safetensors"):
+    with pytest.raises(ModelError, match=r"no file named model\.safetensors"):
         load_causal_lm(tmp_path)
 
 

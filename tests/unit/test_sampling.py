@@ -5,8 +5,8 @@ import torch
 from conftest import build_gpt2, build_llama, build_tokenizer
 
 from stylerl.errors import ModelError
-from stylerl.judge.outcome import whole_lines
 from stylerl.lm import decoding, sampling, steps
+from stylerl.lm.cut import whole_lines
 from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.sampling import (
     fits_all,
