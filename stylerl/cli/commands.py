@@ -175,7 +175,7 @@ def _complete(options: argparse.Namespace) -> None:
     from the same seed, as it grows, and show what the judge says of each.
     Without params.yaml the defaults count.
 
-    A GGUF file is completed by llama.cpp, within two seconds.
+    A GGUF file is completed by llama.cpp, without torch.
 
     examples:
       stylerl complete "def add(a, b):"

@@ -76,7 +76,9 @@ def _parts(url: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     request = urllib.request.Request(
         url, body, {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request) as answer:
+    # It is on this machine, which no proxy knows.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request) as answer:
         for line in answer:
             name, _, value = line.partition(b": ")
             if name == b"data":

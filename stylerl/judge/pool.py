@@ -164,7 +164,7 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
 def _forget() -> None:
     """After a fork, the parent's processes are not the child's."""
     shared_pool.cache_clear()
-    Worker.all.clear()
+    Worker.living.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -172,7 +172,7 @@ os.register_at_fork(after_in_child=_forget)
 
 @atexit.register
 def _end_workers() -> None:
-    for worker in [*Worker.all]:
+    for worker in [*Worker.living]:
         worker.close()
 
 

@@ -30,7 +30,7 @@ EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 class Worker:
     """One process, which judges one source at a time."""
 
-    all: ClassVar["WeakSet[Worker]"] = WeakSet()  # of this process
+    living: ClassVar["WeakSet[Worker]"] = WeakSet()  # of this process
 
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
@@ -42,7 +42,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        self.all.add(self)
+        self.living.add(self)
         self.options: dict[str, list[str]] = {}  # from its greeting
 
     def greet(self, config: JudgeConfig) -> None:

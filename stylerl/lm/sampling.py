@@ -78,8 +78,8 @@ def generate(
     `encode` gives a prompt's token ids, with what comes before it; by default
     they are those of the prompt alone.  A progress bar named `desc` counts
     completions.
-    `listen` is told a lone prompt's completion as it grows; one that `ends`
-    needs no more tokens, and is finished, but on a GPU, which does not ask.
+    `listen` is told a lone prompt's completion as it grows.  A completion
+    for which `ends` is true is finished too; a GPU does not ask.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.
