@@ -77,9 +77,9 @@ def style(graded: Grade, weights: Mapping[str, float]) -> float:
 
     The score is that of as many violations as they weigh; compliance is 1
     less what the heaviest weighs, and 0 at the least.  What does not parse
-    has 0.
+    has 0, and so has a completion without a statement.
     """
-    if not graded.parsed:
+    if not graded.parsed or not graded.statements:
         return 0.0
     return _style(graded.as_ended, weights)
 
