@@ -62,10 +62,11 @@ def heads_inside(function: str, prompt: str) -> list[str]:
 
     Without the line end, as prompts are.
     """
-    tree = parse(function)
+    last = prompt.rstrip().count("\n") + 1
     rows = {
-        node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)
+        node.lineno
+        for node in ast.walk(parse(function))
+        if isinstance(node, ast.stmt) and node.lineno > last
     }
     lines = function.split("\n")
-    heads = ["\n".join(lines[: row - 1]).rstrip() for row in sorted(rows)]
-    return [head for head in heads if len(head) > len(prompt.rstrip())]
+    return ["\n".join(lines[: row - 1]).rstrip() for row in sorted(rows)[1:]]
