@@ -288,7 +288,7 @@ class PPOConfig(Section):
         ge=0,
     )
     kl_coef: float = setting(
-        0.15, "weight of the KL penalty to the reference", ge=0
+        0.05, "weight of the KL penalty to the reference", ge=0
     )
     constraints: Mapping[str, float] = setting(
         {},

@@ -96,7 +96,6 @@ class Place:
             head: the part of it that is its header and docstring.
         """
         self.file = file
-        self.function = function
         # What the head has of the body, and the rows above each part.
         self._lead = "\n" if head.endswith("\n") else ""
         self._start = row - 1
@@ -119,10 +118,6 @@ class Place:
     def known(self) -> frozenset[str] | None:
         """The names of its module; None where a star import hides some."""
         return self.file.known
-
-    def continued(self, head: str) -> "Place":
-        """The same place, with some lines of the body in its head."""
-        return Place(self.file, self.row, self.function, head)
 
     def put(self, completion: str) -> Placed:
         """The source in which a completion of the header is judged.

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from stylerl.config import Params, PPOConfig
-from stylerl.data.prompts import some_inside, unread_prompts
+from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
@@ -66,30 +66,19 @@ def build_trainer(
     tokenizer = encoding.load_tokenizer(model)
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
-    settings = params.ppo
+    settings, judge = params.ppo, Judge(params.judge, places=places)
     if settings.credit == "token" and grader.LINTER not in settings.reward:
         raise ConfigError(
             "ppo.credit: token assigns the linter's part of the reward to "
             "tokens, so `linter` must be a part of ppo.reward; got "
             f"{', '.join(settings.reward)}"
         )
+    saving.tag_with_judge(policy, judge.identity)
 
     # Prompts, and how they are given: with the start of their files.
-    places = dict(places or {})
-    unread = {}
-    if labels is not None:
-        unread = {
-            split: unread_prompts(labels, split, params.seed)
-            for split in ("train", "valid")
-        }
-        inside = some_inside(unread["train"], places, params.seed)
-        unread["train"] = list(inside)
-        places |= {prompt: place for prompt, place in inside.items() if place}
-    above = {prompt: place.above for prompt, place in places.items()}
+    above = {prompt: place.above for prompt, place in (places or {}).items()}
     encode = PromptEncoder(tokenizer, context_of(policy), above)
-    prompts, validation = _draw_prompts(settings, unread, policy, encode)
-    judge = Judge(params.judge, places=places)
-    saving.tag_with_judge(policy, judge.identity)
+    prompts, validation = _draw_prompts(params, labels, policy, encode)
 
     # Reward: its parts, and where in a completion the linter's was lost.
     def learned(folder: Path) -> grader.Learned:
@@ -117,8 +106,8 @@ def build_trainer(
 
 
 def _draw_prompts(
-    settings: PPOConfig,
-    unread: Mapping[str, list[str]],
+    params: Params,
+    labels: pd.DataFrame | None,
     policy: PreTrainedModel,
     encode: Callable[[str], list[int]],
 ) -> tuple[list[str], list[str]]:
@@ -128,9 +117,12 @@ def _draw_prompts(
     Raises:
         DataError: there is none to learn from.
     """
+    settings = params.ppo
 
     def draw(split: str, count: int) -> list[str]:
-        found = unread.get(split, [])
+        if labels is None:
+            return []
+        found = unread_prompts(labels, split, params.seed)
         return fitting_prompts(found, count, settings, policy, encode)
 
     prompts = list(settings.prompt_texts) or draw("train", settings.prompts)

@@ -52,6 +52,8 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
         ("\n    return total\n", [(16, -0.55)], 0),
         # does not parse: all of it is left to the last action
         ("\n    return (\n", [], -1),
+        # only a docstring, which is no statement
+        ('\n    """Say."""\n', [], -1),
         # F841: `y` has no use, which is not the fault of where it is bound
         ("\n    y = 1\n    return  x\n", [(21, -0.3)], -0.3),
     ],
