@@ -110,8 +110,9 @@ def headline() -> str:
 
 
 def questions() -> str:
-    """The sceptic's two questions, answered by the last run."""
-    metrics = measured()
+    """What tokens are charged for, and the sceptic's two questions."""
+    metrics, pooled = measured(), storage.read_json(RUNS / "h100.json")
+    many = f"{len(pooled['seeds'])} seeds on an H100"
 
     def change(key: str) -> str:
         if key not in metrics["gain"]:
@@ -123,19 +124,36 @@ def questions() -> str:
         )
         gain = display.show_gain(metric, metrics["gain"])
         words = f"of SFT's {before}%, of PPO's {after}%, {gain} points"
-        for seed, other in others.items():
-            gain = display.show_gain(metric, other["gain"])
-            words += f" (seed {seed}: {gain})"
-        return words
+        gains = [
+            f"{name}: {display.show_gain(metric, gain)}"
+            for name, gain in others.items()
+        ]
+        return f"{words} ({'; '.join(gains)})"
+
+    def less(key: str) -> str:
+        metric = display.metric_of(key)
+        return display.show_gain(metric, pooled["last_token"])
 
     runs = {
-        path.stem.removeprefix("seed-"): storage.read_json(path)["evaluate"]
+        _seed(path): storage.read_json(path)["evaluate"]
         for path in sorted(RUNS.glob("seed-*.json"))
     }
-    others = {n: run for n, run in runs.items() if run != metrics}
-    worse = sum(run["gain"].get("skill_high", 0) < 0 for run in runs.values())
-    verdict = f"**Clearly in {worse} of {len(runs)} runs.** " if worse else ""
+    others = {
+        f"seed {name}": run["gain"]
+        for name, run in runs.items()
+        if run != metrics
+    } | {many: pooled["gain"]}
+    gains = [run["gain"] for run in runs.values()]
+    gains += pooled["seeds"].values()
+    worse = sum(gain.get("skill_high", 0) < 0 for gain in gains)
+    verdict = f"**Clearly in {worse} of {len(gains)} runs.** " if worse else ""
     return (
+        "- **Token-level credit.** flake8 names each violation's row and "
+        "column; PPO charges it to the token that was sampled there. Less [a "
+        "reward on the last token](docs/decisions/0017-credit.md#evidence), "
+        f"{many}: after the fixer {less('residual_compliance')} points, as "
+        f"written at SFT's lengths {less('standardised_compliance')}, right "
+        f"and compliant {less('joint')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
         f"after it: {change('residual_compliance')}. What is left, no "
@@ -236,7 +254,7 @@ def seeds() -> str:
         asked = [*guards.goals(metrics), *guards.guards(metrics)]
         failed = [g.name for g in asked if not g.held]
         row = [
-            path.stem.removeprefix("seed-").replace("-", ", "),
+            _seed(path),
             run["commit"],
             minutes(run),
             *(_before_after(metrics, metric) for metric in shown),
@@ -248,6 +266,11 @@ def seeds() -> str:
         ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
+
+
+def _seed(path: Path) -> str:
+    """What a kept run is called: its seed, and what else tells it apart."""
+    return path.stem.removeprefix("seed-").replace("-", ", ")
 
 
 def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
