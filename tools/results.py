@@ -5,7 +5,8 @@
 A document says what it wants: the text between the markers `<!-- NAME -->`
 and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from
 metrics/evaluate.json and metrics/ppo.csv, from what benchmarks/bench_run.py
-kept of whole runs, or from the first table of benchmarks/results/NAME.md.
+kept of whole runs, from runs/h100.json, which a script wrote that is not
+kept, or from the first table of benchmarks/results/NAME.md.
 """
 
 import re
@@ -112,7 +113,7 @@ def headline() -> str:
 def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
     metrics, pooled = measured(), storage.read_json(RUNS / "h100.json")
-    many = f"{len(pooled['seeds'])} seeds on an H100"
+    many = f"{len(pooled['by_seed'])} seeds on an H100"
 
     def change(key: str) -> str:
         if key not in metrics["gain"]:
@@ -124,15 +125,15 @@ def questions() -> str:
         )
         gain = display.show_gain(metric, metrics["gain"])
         words = f"of SFT's {before}%, of PPO's {after}%, {gain} points"
-        gains = [
-            f"{name}: {display.show_gain(metric, gain)}"
-            for name, gain in others.items()
+        shown = [
+            f"{name}: {display.show_gain(metric, each)}"
+            for name, each in others.items()
         ]
-        return f"{words} ({'; '.join(gains)})"
+        return f"{words} ({'; '.join(shown)})"
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
-        return display.show_gain(metric, pooled["last_token"])
+        return display.show_gain(metric, pooled["less_last_token"])
 
     runs = {
         _seed(path): storage.read_json(path)["evaluate"]
@@ -142,18 +143,25 @@ def questions() -> str:
         f"seed {name}": run["gain"]
         for name, run in runs.items()
         if run != metrics
-    } | {many: pooled["gain"]}
-    gains = [run["gain"] for run in runs.values()]
-    gains += pooled["seeds"].values()
-    worse = sum(gain.get("skill_high", 0) < 0 for gain in gains)
-    verdict = f"**Clearly in {worse} of {len(gains)} runs.** " if worse else ""
+    } | {many: pooled["less_sft"]}
+    highs = [
+        each["skill_high"]
+        for each in (
+            *(run["gain"] for run in runs.values()),
+            *pooled["by_seed"].values(),
+        )
+        if "skill_high" in each
+    ]
+    worse = sum(high < 0 for high in highs)
+    verdict = f"**Clearly in {worse} of {len(highs)} runs.** " if worse else ""
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there. Less [a "
         "reward on the last token](docs/decisions/0017-credit.md#evidence), "
-        f"{many}: after the fixer {less('residual_compliance')} points, as "
-        f"written at SFT's lengths {less('standardised_compliance')}, right "
-        f"and compliant {less('joint')}.\n"
+        f"{many} (intervals over seeds): as written at SFT's lengths "
+        f"{less('standardised_compliance')} points, after the fixer "
+        f"{less('residual_compliance')}, right and compliant "
+        f"{less('joint')}, statements {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
         f"after it: {change('residual_compliance')}. What is left, no "
