@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
+BF16 = ("amx_bf16", "avx512_bf16")  # runs on others differ in their bits
 PACKAGES = (
     *("torch", "transformers", "trl"),
     *("flake8", "pycodestyle", "ruff"),
@@ -52,14 +53,15 @@ def _version(package: str) -> str:
         return "none"
 
 
-def cpu() -> str:
-    """The processor's name."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def cpu(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, and with what it multiplies bf16, if at all."""
+    if not info.exists():
+        return platform.processor() or platform.machine()
+    lines = [line.partition(":") for line in info.read_text().splitlines()]
+    said = {key.strip(): value.strip() for key, _, value in lines}
+    flags = said.get("flags", "").split()
+    name = said.get("model name", platform.machine())
+    return ", ".join([name, *(f for f in BF16 if f in flags)])
 
 
 def _memory() -> int:
