@@ -27,6 +27,7 @@ from stylerl.judge.outcome import Outcome
 from stylerl.judge.verdict import Violation
 from stylerl.report import summary
 from stylerl.report.markup import spans, visible
+from stylerl.reward.gaming import repeated_line_share
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
@@ -41,7 +42,8 @@ RULE = (
     "of the prompts that are a signature alone, where SFT does not comply, "
     "nor after the fixer, and PPO does, by a function of "
     f"{LINES[0]} to {LINES[-1]} lines, its body of at most {COLUMNS} columns, "
-    "whose names all resolve, the one in which PPO has most statements; "
+    "whose names all resolve and whose lines differ, the one in which PPO has "
+    "most statements; "
     "longer lines of SFT's are cut"
 )
 
@@ -188,6 +190,7 @@ def _fits(sft: pd.Series, ppo: pd.Series) -> bool:
         and ppo["outcome"] == Outcome.COMPLIANT
         and not ppo["trivial"]
         and ppo["names"] == 1
+        and not repeated_line_share(ppo["completion"])
         and _height(sft) <= LINES[-1]
         and _height(ppo) in LINES
         and max(widths) <= COLUMNS

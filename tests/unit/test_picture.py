@@ -90,6 +90,7 @@ def test_blank_lines_at_the_end_have_no_underline() -> None:
         ("ppo", {"outcome": "violations"}),
         ("ppo", {"names": 0.5}),
         ("ppo", {"trivial": True}),  # it does nothing
+        ("ppo", {"completion": "\n    if a:\n        b()\n    b()\n"}),
         ("ppo", {"completion": "\n\n  \n    return a\n"}),  # two lines
         ("ppo", {"completion": f"\n    x = {'a' * 37}\n    y = 1\n"}),  # 45
     ],
