@@ -1,5 +1,6 @@
 """The report's charts, each from a table of the evaluation or of training."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,10 +31,52 @@ CURVES = {
     "value/explained_variance": "explained variance of the value",
     "grad_norm": "gradient norm",
 }
+OVERVIEW = {
+    "as written": "compliance",
+    "after the fixer": "residual_compliance",
+    "right as well": "joint",
+}
 PRICES = {
     "price/length": "price of length",
     "price/kl": "price of KL",
 }
+
+
+def draw_overview(metrics: Mapping[str, Any]) -> Markup:
+    """What complies as written, what after the fixer, and what is right too.
+
+    Of each model, and of the best of n that complies most, of those that
+    chose on all prompts.
+    """
+    everyone = [
+        (label, model, metrics[model])
+        for model, label in display.labels(metrics).items()
+    ]
+    rivals = [
+        (label, "human", metrics[name])
+        for _, name, label in summary.best_of(metrics)
+        if metrics[name]["prompts"] == metrics["size"]["prompts"]
+    ]
+    if rivals:
+        best = max(rivals, key=lambda rival: rival[2]["compliance"])
+        everyone.insert(-1, best)
+    shown = {k: v for k, v in OVERVIEW.items() if v in metrics["ppo"]}
+    return plots.bars(
+        display.rename(
+            "Compliant, % of completions: as written, after the fixer, and "
+            "of HumanEval's, right as well",
+            metrics,
+        ),
+        list(shown),
+        [
+            plots.Series(
+                label,
+                style,
+                [100 * own.get(key, math.nan) for key in shown.values()],
+            )
+            for label, style, own in everyone
+        ],
+    )
 
 
 def draw_distributions(

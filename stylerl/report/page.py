@@ -60,6 +60,7 @@ def render(evidence: Evidence) -> str:
         headline += f" Alarms: {', '.join(alarms)}."
     page = templates.load(TEMPLATE).render(
         headline=summary.first_sentence(headline),
+        overview=charts.draw_overview(metrics),
         external_linters=summary.external_linters(metrics),
         long_bodies=display.rename(summary.long_bodies(metrics), metrics),
         basis=summary.basis(metrics),

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 26
+FEW_BARS = 16  # that have room for their values
 LETTER, LINE = 6, 11  # size of a letter, roughly, in drawing units
 SHAPES = {  # around 0 0; a dot of another style is a circle
     "sft": "M-4 -4h8v8h-8Z",
@@ -115,14 +116,20 @@ def lines(
 def bars(
     title: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Bars in groups, one group a label."""
+    """Bars in groups, one group a label; none where a value is not finite.
+
+    A few bars bear their values.
+    """
     x = Scale(0, max(len(labels), 1), LEFT, WIDTH - RIGHT)
     y = _scale([0, *(v for s in series for v in s.ys)], HEIGHT - BOTTOM, TOP)
     body = [_axes(None, y)]
     step = 0.8 / max(len(series), 1)
+    few = len(labels) * len(series) <= FEW_BARS
     for place, label in enumerate(labels):
         body.append(_text(x(place + 0.5), HEIGHT - 10, label, "middle"))
         for rank, each in enumerate(series):
+            if not math.isfinite(each.ys[place]):
+                continue
             left = x(place + 0.1 + rank * step)
             top = y(each.ys[place])
             body.append(
@@ -132,6 +139,10 @@ def bars(
                 f"{escape(each.name)}, {escape(label)}: {each.ys[place]:.3g}"
                 "</title></rect>"
             )
+            if few:
+                middle = left + (x(step) - x(0)) / 2
+                value = f"{each.ys[place]:.0f}"
+                body.append(_text(middle, top - 3, value, "middle"))
     return _figure(title, body, series, "boxes")
 
 

@@ -151,6 +151,31 @@ def test_alarms_are_marked_on_the_curves():
     assert "a &lt; b: first at update 3<" in text
 
 
+def test_the_page_opens_with_what_complies_and_with_the_best_rival():
+    """Of the best of n that chose on all prompts; none where the evaluation
+    has no skill, and no bar of what was not measured."""
+    numbers = metrics({"compliance": 0.62, "joint": 0.3})
+    size = numbers["size"]["prompts"]
+    for n, key, asked, share in (
+        (2, "best_of_", size, 0.5),
+        (2, "linter_best_of_", size, 0.7),
+        (4, "linter_best_of_", size - 1, 0.9),
+    ):
+        numbers[f"{key}{n}"] = {"prompts": asked, "compliance": share}
+
+    drawn = charts.draw_overview(numbers)
+
+    assert "<title>PPO, as written: 62</title>" in drawn
+    assert "<title>PPO, right as well: 30</title>" in drawn
+    rival = "SFT, best of 2 by the linter"
+    assert f"<title>{rival}, as written: 70</title>" in drawn
+    assert "best of 4" not in drawn and "classifier" not in drawn
+    assert f"{rival}, right as well" not in drawn
+    assert re.findall(r">(\d+)</text>", drawn)[-1] == "30"  # over its bar
+    del numbers["ppo"]["joint"]
+    assert "right as well</text>" not in charts.draw_overview(numbers)
+
+
 def test_the_frontier_has_ppos_way_and_the_models():
     updates = pd.DataFrame(
         {
