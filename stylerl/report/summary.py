@@ -92,13 +92,16 @@ def headline(metrics: Metrics) -> str:
             f" On HumanEval {before}% and {after}% are right and compliant, "
             f"{_points(JOINT, gain)}."
         )
-    rivals = [
-        f"{label} ({show_gain(OVER_SFT[0], metrics[name])} points over SFT)"
-        for _, name, label in best_of(metrics)
-        if metrics[name].get(OVER_SFT[0].key, -1) >= gain["compliance"]
-    ]
-    if rivals:
-        words += f" A rival does as well: {'; '.join(rivals)}."
+    ours = ("compliance", STANDARDISED.key)
+    ends = ("", " at its lengths")
+    for over, key, end in zip(OVER_SFT, ours, ends, strict=True):
+        rivals = [
+            f"{label} ({show_gain(over, metrics[name])} points over SFT{end})"
+            for _, name, label in best_of(metrics)
+            if metrics[name].get(over.key, -1) >= gain.get(key, math.inf)
+        ]
+        if rivals:
+            words += f" A rival does as well: {'; '.join(rivals)}."
     for kind, found in (
         ("Missed goals", goals(metrics)),
         ("Failed guards", guards(metrics)),

@@ -381,14 +381,28 @@ def test_markdown_has_a_row_for_each_metric():
 
 
 @pytest.mark.parametrize(("over", "named"), [(0.09, False), (0.1, True)])
-def test_a_rival_that_does_as_well_is_in_the_headline(over, named):
-    rival = moved("over_sft", over - 0.05, over + 0.05)
-    found = metrics(gain=compliance(0.1, 0.05, 0.15)) | {
+@pytest.mark.parametrize(
+    ("key", "gained", "words"),
+    [
+        ("over_sft", "compliance", "+15.0] points over SFT)"),
+        (
+            "over_sft_standardised",
+            "standardised_compliance",
+            "+15.0] points over SFT at its lengths)",
+        ),
+    ],
+)
+def test_a_rival_that_does_as_well_is_in_the_headline(
+    over, named, key, gained, words
+):
+    rival = moved(key, over - 0.05, over + 0.05)
+    gain = compliance(0.3, 0.25, 0.35) | moved(gained, 0.05, 0.15)
+    found = metrics(gain=gain) | {
         "linter_best_of_4": NUMBERS | {"prompts": 100} | rival
     }
 
-    words = "A rival does as well: SFT, best of 4 by the linter (+10.0 ["
-    assert (words in summary.headline(found)) == named
+    said = "A rival does as well: SFT, best of 4 by the linter (+10.0 [+5.0, "
+    assert (said + words in summary.headline(found)) == named
 
 
 def test_only_measured_baselines_are_listed():
