@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
-BF16 = ("amx_bf16", "avx512_bf16")  # runs on others differ in their bits
+BF16 = ("amx_bf16", "avx512_bf16")  # others give other bits
 PACKAGES = (
     *("torch", "transformers", "trl"),
     *("flake8", "pycodestyle", "ruff"),
@@ -54,7 +54,7 @@ def _version(package: str) -> str:
 
 
 def cpu(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, and with what it multiplies bf16, if at all."""
+    """The processor's name, and which bf16 instructions it has."""
     if not info.exists():
         return platform.processor() or platform.machine()
     lines = [line.partition(":") for line in info.read_text().splitlines()]

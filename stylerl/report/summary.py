@@ -93,15 +93,16 @@ def headline(metrics: Metrics) -> str:
             f"{_points(JOINT, gain)}."
         )
     ours = ("compliance", STANDARDISED.key)
-    ends = ("", " at its lengths")
+    ends = ("", " at SFT's lengths")
     for over, key, end in zip(OVER_SFT, ours, ends, strict=True):
         rivals = [
-            f"{label} ({show_gain(over, metrics[name])} points over SFT{end})"
+            f"{label} ({show_gain(over, metrics[name])} points over SFT on "
+            f"{metrics[name]['prompts']} prompts)"
             for _, name, label in best_of(metrics)
             if metrics[name].get(over.key, -1) >= gain.get(key, math.inf)
         ]
         if rivals:
-            words += f" A rival does as well: {'; '.join(rivals)}."
+            words += f" A rival does as well{end}: {'; '.join(rivals)}."
     for kind, found in (
         ("Missed goals", goals(metrics)),
         ("Failed guards", guards(metrics)),
