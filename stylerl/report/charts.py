@@ -61,12 +61,11 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
         best = max(rivals, key=lambda rival: rival[2]["compliance"])
         everyone.insert(-1, best)
     shown = {k: v for k, v in OVERVIEW.items() if v in metrics["ppo"]}
+    title = "Compliant, % of completions: as written, after the fixer"
+    if "joint" in shown.values():  # else the skill was not measured
+        title += ", and of HumanEval's, right as well"
     return plots.bars(
-        display.rename(
-            "Compliant, % of completions: as written, after the fixer, and "
-            "of HumanEval's, right as well",
-            metrics,
-        ),
+        title,
         list(shown),
         [
             plots.Series(

@@ -173,7 +173,7 @@ def test_the_page_opens_with_what_complies_and_with_the_best_rival():
     assert f"{rival}, right as well" not in drawn
     assert re.findall(r">(\d+)</text>", drawn)[-1] == "30"  # over its bar
     del numbers["ppo"]["joint"]
-    assert "right as well</text>" not in charts.draw_overview(numbers)
+    assert "right as well" not in charts.draw_overview(numbers)
 
 
 def test_the_frontier_has_ppos_way_and_the_models():
