@@ -11,7 +11,7 @@ kept, or from the first table of benchmarks/results/NAME.md.
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,16 +144,7 @@ def questions() -> str:
         for name, run in runs.items()
         if run != metrics
     } | {many: pooled["less_sft"]}
-    highs = [
-        each["skill_high"]
-        for each in (
-            *(run["gain"] for run in runs.values()),
-            *pooled["by_seed"].values(),
-        )
-        if "skill_high" in each
-    ]
-    worse = sum(high < 0 for high in highs)
-    verdict = f"**Clearly in {worse} of {len(highs)} runs.** " if worse else ""
+    gains = [run["gain"] for run in runs.values()]
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there. Less [a "
@@ -166,13 +157,21 @@ def questions() -> str:
         "of every model: ruff's safe fixes and its format. What complies "
         f"after it: {change('residual_compliance')}. What is left, no "
         "formatter mends ([rule by rule](docs/metrics.md#after-the-fixer)).\n"
-        f"- **Did the model get worse at its job?** {verdict}Each finishes "
+        "- **Did the model get worse at its job?** "
+        f"{_lost_skill([*gains, *pooled['by_seed'].values()])}Each finishes "
         "HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
         f"tests decide. Right: {change('skill')}; right and compliant: "
         f"{change('joint')}. [Guards](docs/metrics.md#guards) on names, "
         "parsing, length and human code stand beside it."
     )
+
+
+def _lost_skill(gains: Sequence[Mapping[str, float]]) -> str:
+    """In how many runs that measured skill it is clearly worse; "" in none."""
+    highs = [each["skill_high"] for each in gains if "skill_high" in each]
+    worse = sum(high < 0 for high in highs)
+    return f"**Clearly in {worse} of {len(highs)} runs.** " if worse else ""
 
 
 def unmeasured(metrics: Mapping[str, Any]) -> str:
