@@ -17,7 +17,6 @@ PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
 LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")  # of a model: OWNER/NAME
-TWICE = 2  # of what the reference has; more can hardly be asked for
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
 WEIGHED = (
     "[A-Z]{1,8}[0-9]{0,4}|[a-z][a-z0-9-]+",
@@ -290,12 +289,12 @@ class PPOConfig(Section):
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", ge=0
     )
-    constraints: Mapping[str, float] = setting(
-        {},
-        "what must be kept, at a price that is learned: length, at least at "
-        "this share of the reference's; kl, at most at these nats a response",
-        gt=0,
-        pattern=("length|kl", "length and kl"),
+    length_floor: float = setting(
+        0.0,
+        "the share of the reference's length that is kept, at a price that is "
+        "learned; 0 keeps none",
+        ge=0,
+        le=2,  # more can hardly be asked for
     )
     missing_eos_penalty: float = setting(
         1.0, "subtracted from the score of a completion that was cut", ge=0
@@ -348,12 +347,6 @@ class PPOConfig(Section):
                 "ppo.reward must give some part a weight above 0; got "
                 f"{shown(dict(self.reward))}"
             )
-        for name, share in self.constraints.items():
-            if name != "kl" and share > TWICE:
-                raise ConfigError(
-                    f"ppo.constraints.{name} must be at most {TWICE}, a share "
-                    f"of the reference's; got {share}: lower it"
-                )
 
 
 @dataclass(frozen=True)
@@ -414,14 +407,14 @@ class Params(Section):
     base: BaseConfig = BaseConfig()
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
-    # The trainer alone has groups of four, which fit small batches, no
-    # constraints, since its texts need not be code, and 1 for lambda and for
+    # The trainer alone has groups of four, which fit small batches, no floor
+    # under length, since its texts need not be code, and 1 for lambda and for
     # the weight of credit.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,
         credit_weight=4.0,
-        constraints={"length": 1.0},
+        length_floor=1.0,
     )
     skill: SkillConfig = SkillConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -3,7 +3,7 @@
 factory.py makes a trainer from a model folder and parameters; trainer.py is
 the loop, learner.py one update as the textbook's page, and formulas.py its
 mathematics; rollouts.py is the data between them, ranks.py the ranks of
-`accelerate launch`, health.py the alarms, constraints.py what must be kept.
+`accelerate launch`, health.py the alarms, length_floor.py what is kept.
 """
 
 from stylerl.ppo.factory import build_trainer

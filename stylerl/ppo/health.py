@@ -22,8 +22,8 @@ RUNNING = 3  # updates that must be flat
 SMOOTHED = 5  # updates in the means that trends are judged by
 GAIN = 0.25  # of the scores' first deviation: a clear rise
 FALL = 10.0  # of the same: no reward falls so far by learning
-UNSEEN = 0.005  # nats: no update can show so small a KL
 SURE = 3.0  # standard errors
+KEPT = "length/kept"  # the metric of the length floor
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,7 @@ def _reward_collapse(history: History) -> _Finding | None:
 @_alarm(
     "KL explosion",
     "The policy has left the reference; its text is likely to be odd.",
-    "Raise ppo.kl_coef, or lower ppo.learning_rate or "
-    "ppo.update_epochs, or "
-    "add a limit, such as kl: 6, to ppo.constraints.",
+    "Raise ppo.kl_coef, or lower ppo.learning_rate or ppo.update_epochs.",
 )
 def _kl_explosion(history: History) -> _Finding | None:
     """Above 15 at once; above 10 in the mean too, since one batch of long
@@ -157,27 +155,6 @@ def _kl_explosion(history: History) -> _Finding | None:
         f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
         "less its penalty has not risen",
         critical=kl > 15,
-    )
-
-
-@_alarm(
-    "penalty too strong",
-    "Beta outweighs the reward by so much that the policy can only stay "
-    "where the reference is.",
-    "Lower ppo.kl_coef to about the scores' standard deviation or less, "
-    "or raise the weights in ppo.reward.",
-)
-def _penalty_too_strong(history: History) -> _Finding | None:
-    """The optimum of E[s] - beta KL is sigma^2 / (2 beta^2) nats from the
-    reference, to leading order (docs/ppo.md, "too large a beta")."""
-    beta = history[-1].get("objective/kl_coef", 0.0)
-    spread = _spread(history)
-    if _is_flat(history[0]) or spread**2 >= UNSEEN * 2 * beta**2:
-        return None
-    return _Finding(
-        f"with beta at {beta:.3g} and scores of deviation {spread:.3g} the "
-        f"optimum is {spread**2 / (2 * beta**2):.2g} nats from the "
-        f"reference, below {UNSEEN}"
     )
 
 
@@ -260,12 +237,12 @@ def _value_head_broken(history: History) -> _Finding | None:
 @_alarm(
     "policy collapse",
     "The policy writes the same, or less and less.",
-    "Raise ppo.kl_coef, or ppo.constraints.length; look at the completions "
+    "Raise ppo.kl_coef, or ppo.length_floor; look at the completions "
     "for what the reward prefers.",
 )
 def _policy_collapse(history: History) -> _Finding | None:
-    """A few very long responses make a mean, so that ranks are asked where a
-    constraint on length has them."""
+    """A few very long responses make a mean, so that ranks are asked where
+    the length floor has them."""
     if len(history) <= SMOOTHED or _is_asked_for(history):
         return None
     for name, words in (
@@ -310,7 +287,7 @@ def _reward_hacking(history: History) -> _Finding | None:
         ("judge/statements", "the number of statements", None),
         ("response/length", "the length of the responses", None),
     ):
-        if name == "response/length" and "constraint/length" in history[-1]:
+        if name == "response/length" and KEPT in history[-1]:
             continue  # its price answers for it
         first, now = _change(history, name)
         if now < (0.7 * first if fall is None else first - fall):
@@ -324,8 +301,8 @@ def _reward_hacking(history: History) -> _Finding | None:
 
 def _length(history: History) -> tuple[str, str]:
     """The metric of length, and what it is."""
-    if "constraint/length" in history[-1]:
-        return "constraint/length", "the rank of the responses' lengths"
+    if KEPT in history[-1]:
+        return KEPT, "the rank of the responses' lengths"
     return "response/length", "the length of the responses"
 
 

@@ -18,7 +18,7 @@ from stylerl.errors import TrainingError
 from stylerl.lm import checkpoint
 from stylerl.ppo import formulas, rollouts
 from stylerl.ppo.compute import Compute
-from stylerl.ppo.constraints import Constraints
+from stylerl.ppo.length_floor import LengthFloor
 from stylerl.ppo.meters import MetricSums
 from stylerl.ppo.policy import PolicyWithValue, ResponseScores
 from stylerl.ppo.ranks import Ranks
@@ -57,8 +57,7 @@ class Learner:
         self.ranks = ranks
         self.seed = seed
         self.done = 0  # updates
-        self.constraints = Constraints(config.constraints)
-        self.penalty = config.kl_coef  # beta, and the price of KL
+        self.floor = LengthFloor(config.length_floor)
         self.return_moments = formulas.Moments()
         # Two groups, since the new value head learns at a rate of its own.
         trunks = [
@@ -77,10 +76,9 @@ class Learner:
         Raises:
             TrainingError: a loss or gradient is not finite.
         """
-        # 1. Rewards: the shaped score, what the constraints' prices make of
-        # it, and the KL penalty of every token.
-        seen = self.constraints.observe(batch)
-        self.penalty = self.config.kl_coef + seen.kl_weight
+        # 1. Rewards: the shaped score, what the price of length makes of it,
+        # and the KL penalty of every token.
+        seen = self.floor.observe(batch)
         rewards, outcomes = self.rewards(batch, seen.bonus)
         # 2. Advantages, of one size over all tokens of the batch.
         advantages, returns, explained = self.advantages(
@@ -103,15 +101,15 @@ class Learner:
         # Sums of every step are kept, and divided once at the end.
         for rows in self._minibatches(len(batch.input_ids)):
             self.take_step(batch, targets, rows, sums)
-        # 4. Metrics, and the next prices.
-        metrics = rollouts.metrics_of(batch, self.penalty) | sums.metrics()
+        # 4. Metrics, and the next price.
+        metrics = rollouts.metrics_of(batch, self.config.kl_coef)
+        metrics |= sums.metrics()
         metrics["policy/steps"] = float(sums.sizes["grad_norm"])
         metrics |= seen.metrics
         if explained is not None:
             metrics["value/explained_variance"] = explained
         metrics["lr"] = self.optimiser.param_groups[0]["lr"]
-        metrics["objective/kl_coef"] = self.penalty
-        self.constraints.move(seen.shortfalls)
+        self.floor.move(seen.shortfall)
         self.done += 1
         return metrics
 
@@ -121,7 +119,7 @@ class Learner:
         """Rewards of tokens, (B, R), and outcomes, (B,): what of the score no
         single token carries, and its last action gets.
 
-        `bonus`, (B,), is what the constraints add to each score.
+        `bonus`, (B,), is what the floor adds to each score.
         """
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
@@ -134,7 +132,7 @@ class Learner:
             charged,
             kl,
             batch.response_lengths,
-            self.penalty,
+            config.kl_coef,
         )
         # The policy loss does not depend on the rewards' scale, since
         # advantages are divided by their own; a value loss does, and the two
@@ -290,7 +288,7 @@ class Learner:
         """What a checkpoint keeps as JSON."""
         return {
             "done": self.done,
-            "constraints": self.constraints.state(),
+            "length_floor": self.floor.state(),
             "return_moments": list(self.return_moments),
         }
 
@@ -301,5 +299,5 @@ class Learner:
         self.policy.load(tensors["policy"])
         checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
-        self.constraints.restore(state["constraints"])
+        self.floor.restore(state["length_floor"])
         self.return_moments = formulas.Moments(*state["return_moments"])

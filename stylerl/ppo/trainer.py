@@ -59,8 +59,8 @@ from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-FORMAT = 4  # of a checkpoint's state; another one is another version's
-REFERENCE_BATCHES = 2  # that say what the constraints ask to keep
+FORMAT = 5  # of a checkpoint's state; another one is another version's
+REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
 VALIDATE = "validate"  # the phase that is not part of training
 
 
@@ -256,16 +256,16 @@ class PPOTrainer:
         )
 
     def measure_reference(self) -> None:
-        """Measure what the constraints ask to keep, if nothing has yet.
+        """Measure what the length floor asks to keep, if nothing has yet.
 
         The policy as it is answers one prompt after another, each once: many
         answers to a few prompts say little of the others.  Without any of
         this, an update by hand takes its own first batch.
         """
-        constraints = self.learner.constraints
-        if not constraints.limits or constraints.reference is not None:
+        floor = self.learner.floor
+        if not floor.share or floor.reference is not None:
             return
-        constraints.measure(
+        floor.measure(
             [
                 self.sampler.samples(
                     self.prompts_of(batch, 1),

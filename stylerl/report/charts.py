@@ -25,6 +25,7 @@ CURVES = {
     "judge/gap": "weighted style reward less the linter's score",
     "judge/rank_correlation": "rank correlation of style part and linter",
     "response/length": "response length, tokens",
+    "length/price": "price of length, in deviations of the score",
     "response/distinct_3": "distinct-3 of the rollouts",
     "response/eos_rate": "finished responses",
     "policy/clipfrac": "clip fraction",
@@ -35,10 +36,6 @@ OVERVIEW = {
     "as written": "compliance",
     "after the fixer": "residual_compliance",
     "right as well": "joint",
-}
-PRICES = {
-    "price/length": "price of length",
-    "price/kl": "price of KL",
 }
 
 
@@ -113,7 +110,7 @@ def draw_distributions(
 
 
 def draw_curves(
-    updates: pd.DataFrame | None, titles: Mapping[str, str] = CURVES
+    updates: pd.DataFrame | None,
 ) -> list[Markup]:
     """One chart for each known column that the trainer wrote.
 
@@ -141,7 +138,7 @@ def draw_curves(
             [plots.Series(title, "ppo", updates[column].tolist())],
             marks=marks,
         )
-        for column, title in titles.items()
+        for column, title in CURVES.items()
         if column in updates and updates[column].notna().any()
     ]
 

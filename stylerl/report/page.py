@@ -87,7 +87,6 @@ def render(evidence: Evidence) -> str:
         rule_changes=summary.rule_changes(evidence.rules),
         distributions=charts.draw_distributions(completions, models),
         curves=charts.draw_curves(evidence.updates),
-        prices=charts.draw_curves(evidence.updates, charts.PRICES),
         alarms=alarms,
         calibration=charts.draw_calibration(evidence.calibration),
         reward_numbers=_reward_numbers(evidence.reward),

@@ -24,7 +24,7 @@ CONFIG = PPOConfig(
     max_new_tokens=8,
     precision="fp32",
     learning_rate=1e-3,
-    constraints={"kl": 1.0},
+    length_floor=1.0,
     checkpoint_every=2,
     validate_every=3,
 )
@@ -82,8 +82,6 @@ def run(folder, phases: Connection):
         samples = step.rollouts.input_ids
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
     (folder / "end.json").write_text(
-        json.dumps(
-            [trainer.history, samples, trainer.learner.constraints.state()]
-        )
+        json.dumps([trainer.history, samples, trainer.learner.floor.state()])
     )
     phases.close()

@@ -153,14 +153,13 @@ def test_what_a_section_does_not_say_is_the_pipelines_default(
 ) -> None:
     """A file that gives some of a section has the pipeline's values for the
     rest, which for PPO are not the trainer's."""
-    kept = {"length": 1.0}
-    assert config.PPOConfig().constraints == {}
-    assert config.Params().ppo.constraints == kept
+    assert config.PPOConfig().length_floor == 0
+    assert config.Params().ppo.length_floor == 1
     path = tmp_path / "params.yaml"
     path.write_text("ppo: {updates: 3}\n")
     loaded = config.load(path).ppo
-    assert (loaded.updates, loaded.constraints) == (3, kept)
-    path.write_text("ppo: {constraints: {}}\n")
-    assert config.load(path).ppo.constraints == {}
-    assert config.from_preset("notebook").ppo.constraints == {}
-    assert config.from_preset("gpu").ppo.constraints == kept
+    assert (loaded.updates, loaded.length_floor) == (3, 1)
+    path.write_text("ppo: {length_floor: 0}\n")
+    assert config.load(path).ppo.length_floor == 0
+    assert config.from_preset("notebook").ppo.length_floor == 0
+    assert config.from_preset("gpu").ppo.length_floor == 1

@@ -178,7 +178,7 @@ def test_what_is_no_parameter_file(
         ("sft: {learning_rate: 1.5}", "sft.learning_rate must be at most 1"),
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),
-        ("ppo: {constraints: {length: 3}}", "length must be at most 2"),
+        ("ppo: {length_floor: 3}", "ppo.length_floor must be at most 2"),
         ("sft: {base: ''}", "sft.base must be a name or a path"),
         ('sft: {base: "a\\0"}', "sft.base must be a name or a path"),
         ("ppo: {kl_coeff: 1}", "did you mean ppo.kl_coef?"),

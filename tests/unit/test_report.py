@@ -1,6 +1,5 @@
 """The page: inert, self-contained, the same bytes, honest words."""
 
-import dataclasses
 import re
 from html.parser import HTMLParser
 
@@ -10,7 +9,6 @@ from markupsafe import escape
 from test_metrics import broken, row
 from test_summary import NUMBERS, compliance, metrics
 
-from stylerl.config import PPOConfig
 from stylerl.evaluation.measurement.metrics import tabulate_rules
 from stylerl.judge.verdict import Violation
 from stylerl.report import charts
@@ -220,12 +218,6 @@ def test_the_reward_models_promises_stand_beside_the_verdicts():
     left, bottom, right, top = 44, 174, 350, 10
     line = f"M{left} {bottom}h0L{right} {top}"
     assert f'd="{line}"><title>observed' in text
-
-
-def test_the_price_of_every_constraint_has_a_curve():
-    fields = {each.name: each for each in dataclasses.fields(PPOConfig)}
-    pattern, _ = fields["constraints"].metadata["pattern"]
-    assert set(charts.PRICES) == {f"price/{n}" for n in pattern.split("|")}
 
 
 def test_no_alarm_is_said_too():

@@ -1,0 +1,166 @@
+"""A floor under length, at a price that is learned.
+
+Short bodies are clean, so that without it a policy writes ever shorter ones.
+`ppo.length_floor` is the share of the reference's length to keep.  A
+completion contributes where its length stands among those of the reference: 0
+below all of them, 1/2 at their median, 1 above all; no line is worth a page.
+The reference is measured once, by rollouts before any update, which are its
+own.
+
+A length is in tokens, and comments and docstrings have no part in it.  A
+completion that was cut at the token limit has none: it counts for nothing,
+and gets nothing.  As the longest of all it would be paid for never ending.
+
+The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g] >= t,
+where s is the score, less what `ppo.credit_weight` adds to charges, g a
+completion's rank by length among the reference's, over their mean rank of a
+half, and t the share to be kept.  Its Lagrangian is
+
+    E[s] - beta KL + sigma p (E[g] - t).
+
+PPO climbs it in pi; the price p descends it, a little after each update, and
+is never negative.  The policy follows a price late, so that descent alone
+overshoots again and again; the price therefore also answers to what is missed
+right now.  sigma, the reference's deviation of scores, makes a price mean the
+same whatever the reward's scale.
+
+Sources
+    Lagrangian  Altman, "Constrained Markov decision processes", 1999,
+                chapter 3; with learnt multipliers in RLHF: Moskovitz et al.,
+                arXiv 2310.04373
+    Ascent      Tessler et al., arXiv 1805.11074, equation 6
+    Damping     Stooke et al., arXiv 2007.03964: the proportional term of a
+                PID Lagrangian
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stylerl.ppo.rollouts import Rollouts, SampledRollouts
+from stylerl.reward import gaming
+
+RATE = 0.1  # of what is learned, in an update, for a unit of shortfall
+DAMPING = 1.0  # of the answer to a unit of shortfall
+SHORTFALL = 0.5  # an update counts no more than this
+HIGHEST = 5.0  # deviations of the score for one unit
+# The price before any update: lengths would fall for as long as it has yet to
+# rise.  Where it ends, on validation prompts (decision 35).
+FIRST = 1.2
+MEAN_RANK = 0.5  # by length, of the reference's own completions
+
+
+class Price(NamedTuple):
+    """What a unit of length costs, in deviations of the score."""
+
+    learned: float = FIRST  # the multiplier
+    now: float = FIRST  # with the answer to the last shortfall
+
+    def next(self, shortfall: float) -> "Price":
+        """l' = clip(l + RATE e, 0, HIGHEST), p = clip(l' + DAMPING e, 0,
+        HIGHEST), of the shortfall e = clip(t - m, +-SHORTFALL): t the
+        target, m what was measured."""
+        e = min(max(shortfall, -SHORTFALL), SHORTFALL)
+        learned = min(max(self.learned + RATE * e, 0.0), HIGHEST)
+        return Price(learned, min(max(learned + DAMPING * e, 0.0), HIGHEST))
+
+
+def bonus(price: Price, gain: Tensor, sigma: float) -> Tensor:
+    """sigma p (g - mean g), (B,), of gains g (B,).
+
+    Centred over the batch: a constant changes no gradient, and the scores'
+    mean stays what it was.
+    """
+    return sigma * price.now * (gain - gain.mean())
+
+
+class Observation(NamedTuple):
+    """What one batch of rollouts says of the floor."""
+
+    bonus: Tensor  # (B,) to be added to the scores
+    shortfall: float  # by how much the floor is missed; < 0 if held
+    metrics: dict[str, float]
+
+
+class Reference(NamedTuple):
+    """What the reference has, as its own rollouts show."""
+
+    lengths: list[float]  # of its completions, ascending
+    sigma: float  # the scores' deviation, or 1 where that is 0
+
+
+class LengthFloor:
+    """The floor of a run, with its price."""
+
+    def __init__(self, share: float) -> None:
+        """Keep this share of the reference's length; 0 asks for nothing."""
+        self.share = share
+        self.price = Price()
+        self.reference: Reference | None = None  # once measured
+
+    def observe(self, batch: Rollouts) -> Observation:
+        """Measure a batch: the reference's own, if there was none before."""
+        if not self.share:
+            return Observation(torch.zeros(len(batch.prompts)), 0.0, {})
+        if self.reference is None:
+            self.measure([batch])
+        assert (reference := self.reference) is not None
+        gain = _ranks(_lengths(batch), reference.lengths) / MEAN_RANK
+        counted = _counted(batch)
+        kept = float(gain[counted].mean())
+        gain[~counted] = kept
+        return Observation(
+            bonus(self.price, gain, reference.sigma),
+            self.share - kept,
+            {"length/kept": kept, "length/price": self.price.now},
+        )
+
+    def measure(self, batches: Sequence[SampledRollouts]) -> None:
+        """Take batches of one size for the reference's own."""
+        lengths = torch.cat([_lengths(b)[_counted(b)] for b in batches])
+        scores = torch.cat([batch.scores for batch in batches])
+        sigma = float(scores.std(correction=0)) or 1.0
+        self.reference = Reference(sorted(lengths.tolist()), sigma)
+
+    def move(self, shortfall: float) -> None:
+        """Raise the price if the floor was missed, else lower it."""
+        self.price = self.price.next(shortfall)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps as JSON."""
+        return {"price": self.price, "reference": self.reference}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Undo `state`."""
+        self.price = Price(*state["price"])
+        has = state["reference"]
+        self.reference = None if has is None else Reference(*has)
+
+
+def _ranks(own: Tensor, reference: Sequence[float]) -> Tensor:
+    """Where lengths stand among the reference's, (B,), 0 to 1; ties halve."""
+    theirs = torch.tensor(reference)
+    shorter = torch.searchsorted(theirs, own)
+    no_longer = torch.searchsorted(theirs, own, right=True)
+    return (shorter + no_longer) / (2 * len(theirs))
+
+
+def _counted(batch: SampledRollouts) -> Tensor:
+    """Which completions have a length, (B,) bool: those that ended.
+
+    All of them where none did.
+    """
+    ended = torch.tensor(batch.finished)
+    return ended if ended.any() else ~ended
+
+
+def _lengths(batch: SampledRollouts) -> Tensor:
+    """Tokens, less the share of characters that are lines of prose."""
+    found = []
+    tokens = batch.response_lengths.tolist()
+    for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
+        prose, every = gaming.prose_characters(*texts)
+        found.append(count * (every - prose) / max(1, every))
+    return torch.tensor(found)
