@@ -16,7 +16,6 @@ from pathlib import Path
 
 from rich.console import Console, Group
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from stylerl import draws, storage
@@ -212,27 +211,9 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
     return pairs
 
 
-def report(answers: Sequence[Answer]) -> Group:
+def report(answers: Sequence[Answer]) -> Text:
     """Who answered how often, and how far they agree."""
     counts = Counter(answer.annotator for answer in answers)
     lines = [f"{name}: {counts[name]} answers" for name in sorted(counts)]
-    who = Text("\n".join(lines or ["no answers yet"]))
-    table = Table("annotators", "pairs", "agreement", "Cohen's kappa")
-    found = preferences.agreements(answers)
-    for each in found:
-        table.add_row(
-            Text(" · ".join(each.annotators)),
-            str(each.pairs),
-            f"{each.raw:.0%}",
-            _number(each.kappa),
-        )
-    if not found:
-        needed = "Agreement needs a pair that two annotators have answered."
-        return Group(who, needed)
-    alpha = _number(preferences.krippendorff_alpha(answers))
-    last = f"Krippendorff's alpha of all annotators: {alpha}"
-    return Group(who, table, last)
-
-
-def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
+    lines = lines or ["no answers yet"]
+    return Text("\n".join([*lines, preferences.agreement(answers)]))

@@ -161,8 +161,7 @@ def render(session: Session, token: str, nonce: str) -> str:
         nonce=nonce,
         confidence=CONFIDENCE,
         answers=len(answers),
-        agreements=preferences.agreements(answers),
-        alpha=preferences.krippendorff_alpha(answers),
+        agreement=preferences.agreement(answers),
         light=HtmlFormatter(style="default").get_style_defs(".code"),
         dark=HtmlFormatter(style="github-dark").get_style_defs(".code"),
     )

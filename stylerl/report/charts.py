@@ -120,16 +120,12 @@ def draw_curves(
     if updates is None or updates.empty:
         return []
     steps = updates["update"].astype(float).tolist()
-    first: dict[int, list[tuple[int, str]]] = {}
-    for number, (name, at) in enumerate(find_alarms(updates).items(), 1):
-        first.setdefault(at[0], []).append((number, name))
+    first: dict[int, list[int]] = {}
+    for number, at in enumerate(find_alarms(updates).values(), 1):
+        first.setdefault(at[0], []).append(number)
     marks = [
-        plots.Mark(
-            step,
-            "; ".join(name for _, name in each),
-            ", ".join(str(number) for number, _ in each),
-        )
-        for step, each in first.items()
+        plots.Mark(step, ", ".join(map(str, numbers)))
+        for step, numbers in first.items()
     ]
     return [
         plots.lines(
@@ -169,7 +165,7 @@ def draw_frontier(
     paths = []
     if len(rollouts):
         name = "PPO's rollouts on the prompts it learns from"
-        paths.append((name, "base path", smooth))
+        paths.append((name, "human", smooth))
     if len(measured):
         paths.append(("the policy on validation prompts", "ppo", measured))
     points = [

@@ -144,7 +144,7 @@ def _rules(rules: pd.DataFrame, models: list[str]) -> list[dict[Any, Any]]:
     """Rows of the rules table, with bar widths relative to the longest."""
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
     rows = []
-    for row in rules.to_dict("records"):
+    for row in rules.fillna({"text": ""}).to_dict("records"):
         gain = {f"change{end}": row[key] for end, key in ENDS.items()}
         words = display.show(CHANGE, row["change"], signed=True)
         if np.isfinite(row["low"]):

@@ -8,7 +8,6 @@ pairwise reward model needs.  Nothing here touches a terminal or a model.
 
 import fcntl
 import hashlib
-import itertools
 import json
 import os
 import random
@@ -206,63 +205,39 @@ def learnable(answers: Iterable[Answer]) -> list[Preference]:
 # ---- Agreement -------------------------------------------------------------
 
 
-class Agreement(NamedTuple):
-    """How far two annotators agree on the pairs that both have judged."""
-
-    annotators: tuple[str, str]
-    pairs: int
-    raw: float  # share of equal choices
-    kappa: float | None  # None where chance alone agrees always
-
-
-def agreements(answers: Iterable[Answer]) -> list[Agreement]:
-    """Raw agreement and Cohen's kappa of every two annotators.
-
-    Annotators without a common pair are passed over.
-    """
-    by_annotator: dict[str, dict[str, Choice]] = {}
-    for answer in answers:
-        own = by_annotator.setdefault(answer.annotator, {})
-        own[answer.pair.id] = answer.choice
-    found = []
-    for names in itertools.combinations(sorted(by_annotator), 2):
-        one, other = (by_annotator[name] for name in names)
-        both = [(one[pair], other[pair]) for pair in one if pair in other]
-        if both:
-            raw = sum(x == y for x, y in both) / len(both)
-            found.append(Agreement(names, len(both), raw, cohen_kappa(both)))
-    return found
+def agreement(answers: Iterable[Answer]) -> str:
+    """How far the annotators agree, in a sentence."""
+    shared = _shared(answers)
+    if not shared:
+        return "Agreement needs a pair that two annotators have answered."
+    alpha = krippendorff_alpha(shared)
+    return (
+        f"Pairs that several annotators answered: {len(shared)}; "
+        "Krippendorff's alpha: "
+        f"{'undefined' if alpha is None else f'{alpha:.2f}'}"
+    )
 
 
-def cohen_kappa(both: Sequence[tuple[Choice, Choice]]) -> float | None:
-    """(observed - expected) / (1 - expected) agreement (Cohen 1960).
-
-    None where both always choose the same, so that chance explains all.
-    """
-    n = len(both)
-    observed = sum(x == y for x, y in both) / n
-    first, second = Counter(x for x, _ in both), Counter(y for _, y in both)
-    expected = sum(first[choice] * second[choice] for choice in Choice) / n**2
-    return None if expected == 1 else (observed - expected) / (1 - expected)
-
-
-def krippendorff_alpha(answers: Iterable[Answer]) -> float | None:
+def krippendorff_alpha(shared: Sequence[Counter[Choice]]) -> float | None:
     """1 - observed / expected disagreement, for any number of annotators.
 
-    Nominal data; pairs that only one has judged do not count (Krippendorff
-    2011, "Computing Krippendorff's alpha-reliability", section C).  None
-    where there is nothing to compare, or all choices are equal.
+    Of nominal data, the choices made of each pair that several have answered
+    (Krippendorff 2011, "Computing Krippendorff's alpha-reliability", section
+    C).  None where there is nothing to compare, or all choices are equal.
     """
-    units: dict[str, Counter[Choice]] = {}
-    for answer in answers:
-        unit = units.setdefault(answer.pair.id, Counter())
-        unit[answer.choice] += 1
-    shared = [unit for unit in units.values() if unit.total() > 1]
     totals = sum(shared, Counter())
     n = totals.total()
     observed = sum(_unlike(unit) / (unit.total() - 1) for unit in shared)
     expected = _unlike(totals) / (n - 1) if n else 0
     return None if expected == 0 else 1 - observed / expected
+
+
+def _shared(answers: Iterable[Answer]) -> list[Counter[Choice]]:
+    """The choices made of each pair that several annotators answered."""
+    choices: dict[str, Counter[Choice]] = {}
+    for answer in answers:
+        choices.setdefault(answer.pair.id, Counter())[answer.choice] += 1
+    return [unit for unit in choices.values() if unit.total() > 1]
 
 
 def _unlike(counts: Counter[Choice]) -> int:

@@ -164,13 +164,9 @@ def test_two_annotators_agree_or_not(
             preferences.append(ANSWERS, Answer(name, pair, Choice(choice), 1))
     assert cli.main(["prefer", "--agreement"]) == 0
     out = capsys.readouterr().out
-    # raw 2/3; ann a 1 b 2, bob a 2 b 1: chance 2/9 + 2/9 = 4/9;
-    # kappa (6/9 - 4/9) / (5/9) = 0.4.  alpha: 3 a, 3 b, unlike 2,
-    # expected 18/5: 1 - 2 / 3.6 = 0.44.
+    # alpha: 3 a, 3 b, unlike 2, expected 18/5: 1 - 2 / 3.6 = 0.44.
     assert "ann: 3 answers" in out
-    row = next(line for line in out.splitlines() if "ann · bob" in line)
-    assert row.split("│")[2:5] == [" 3     ", " 67%       ", " 0.40          "]
-    assert "Krippendorff's alpha of all annotators: 0.44" in out
+    assert "several annotators answered: 3; Krippendorff's alpha: 0.44" in out
 
 
 @pytest.mark.parametrize(

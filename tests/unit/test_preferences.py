@@ -214,36 +214,6 @@ def test_what_the_pairwise_model_learns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ann", "bob", "raw", "kappa"),
-    [
-        # Agreed: p0, p1, p2, p5 of 6.  ann: a 3, b 2, t 1; bob: a 3, b 2,
-        # t 1.  Chance 3/6 x 3/6 + 2/6 x 2/6 + 1/6 x 1/6 = 14/36.
-        # kappa = (24/36 - 14/36) / (22/36) = 10/22.
-        ("aabbat", "aababt", 4 / 6, pytest.approx(10 / 22)),
-        ("ab", "ab", 1.0, 1.0),
-        ("ab", "ba", 0.0, -1.0),  # chance 1/2
-        ("aa", "ab", 0.5, 0.0),  # chance 1 x 1/2
-        ("aa", "aa", 1.0, None),  # chance 1
-    ],
-)
-def test_cohen_kappa_of_two(
-    ann: str, bob: str, raw: float, kappa: float | None
-) -> None:
-    found = preferences.agreements(answers({"ann": ann, "bob": bob}))
-    assert found == [(("ann", "bob"), len(ann), pytest.approx(raw), kappa)]
-
-
-def test_every_two_annotators_that_share_a_pair() -> None:
-    found = preferences.agreements(
-        answers({"eve": "  ab", "ann": "ab  ", "bob": "aa b"})
-    )
-    assert [(each.annotators, each.pairs, each.raw) for each in found] == [
-        (("ann", "bob"), 2, 0.5),
-        (("bob", "eve"), 1, 1.0),
-    ]
-
-
-@pytest.mark.parametrize(
     ("table", "alpha"),
     [
         # Units aa, ab, bb: 3 a and 3 b of 6.  Unlike ordered pairs within
@@ -260,5 +230,9 @@ def test_every_two_annotators_that_share_a_pair() -> None:
 def test_krippendorff_alpha(
     table: dict[str, str], alpha: float | None
 ) -> None:
-    found = preferences.krippendorff_alpha(answers(table))
-    assert found == (None if alpha is None else pytest.approx(alpha))
+    said = preferences.agreement(answers(table))
+    if table == {"ann": "ab"}:
+        assert said.startswith("Agreement needs a pair")
+    else:
+        shown = "undefined" if alpha is None else f"{alpha:.2f}"
+        assert said.endswith(f"Krippendorff's alpha: {shown}")
