@@ -1,11 +1,13 @@
 """Numbers that expose a gamed style reward, each on plain text.
 
-A body that does nothing, a clean line again and again, comments in place of
-code, a copy of the prompt and a `# noqa` all please a linter.  What each
+A body that does nothing or nothing with its arguments, a clean line again and
+again, comments in place of code, a copy of the prompt and a `# noqa` all
+please a linter.  What each
 number means to a reader is in docs/metrics.md.
 """
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -39,21 +41,55 @@ def body_of(prompt: str, completion: str) -> list[ast.stmt] | None:
     That is the last function or class which begins in the prompt, or else
     the module.  None where the text does not parse.
     """
-    try:
-        tree = parse(prompt + completion)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    last = prompt[prompt.rfind("\n") + 1 :]
-    end = prompt.count("\n") + 1, len(last.encode("utf-8", "replace"))
-    opened: Any = tree
-    for node in ast.walk(tree):
-        if isinstance(node, DEFINITIONS) and _position(node) < end:
-            opened = max(opened, node, key=_position)
-    return [
+    opened, end = _opened(prompt, completion), _end_of(prompt)
+    return opened and [
         node
         for node in opened.body
         if (node.end_lineno, node.end_col_offset) > end
     ]
+
+
+def used_arguments(prompt: str, completion: str) -> float:
+    """Of the arguments of the function that a prompt opens, the share read.
+
+    NaN where there are none, or the text does not parse.  `self`, `cls` and
+    names that begin with an underline are no arguments here.
+    """
+    opened = _opened(prompt, completion)
+    if not isinstance(opened, ast.FunctionDef | ast.AsyncFunctionDef):
+        return math.nan
+    given = opened.args
+    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    named += filter(None, (given.vararg, given.kwarg))
+    own = {arg.arg for arg in named if not arg.arg.startswith("_")}
+    own -= {"self", "cls"}
+    read = {
+        node.id
+        for statement in opened.body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    return len(own & read) / len(own) if own else math.nan
+
+
+def _opened(prompt: str, completion: str) -> Any:
+    """The last function or class that begins in the prompt, or the module."""
+    try:
+        tree = parse(prompt + completion)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    end = _end_of(prompt)
+    opened: Any = tree
+    for node in ast.walk(tree):
+        if isinstance(node, DEFINITIONS) and _position(node) < end:
+            opened = max(opened, node, key=_position)
+    return opened
+
+
+def _end_of(prompt: str) -> tuple[int, int]:
+    """Row and column, in bytes, where a prompt ends."""
+    last = prompt[prompt.rfind("\n") + 1 :]
+    return prompt.count("\n") + 1, len(last.encode("utf-8", "replace"))
 
 
 def count_statements(body: Sequence[ast.stmt]) -> int:

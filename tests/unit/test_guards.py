@@ -1,5 +1,7 @@
 """Numbers that expose a gamed reward, on texts counted by hand."""
 
+import math
+
 import pytest
 
 from stylerl.reward import gaming as guards
@@ -135,6 +137,28 @@ def test_a_body_and_what_it_says(prompt, completion, statements, trivial):
     assert body is not None
     assert guards.count_statements(body) == statements
     assert guards.is_trivial(body) == trivial
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "share"),
+    [
+        ("def f(a, b):", "\n    return a\n", 1 / 2),
+        ("def f(a, *b, c=1, **d):", "\n    return b, d\n", 1 / 2),
+        ("def f(self, a):", "\n    return self\n", 0),
+        ("def f(a):", "\n    a = 1\n    return 2\n", 0),  # never read
+        ("def f(a):", "\n    def g():\n        return a\n    g()\n", 1),
+        # A line that the prompt gives counts; a default does not.
+        ("def f(a, b):\n    a += 1\n    x = a\n", "    return b, x\n", 1),
+        ("def f(a, b=lambda x: x):", "\n    return b\n", 1 / 2),
+        ("def f(self, cls, _a):", "\n    return 1\n", None),
+        ("def f():", "\n    return 1\n", None),
+        ("class A:\n    x = 1\n", "    y = 2\n", None),
+        ("def f(a):", "\n    return (\n", None),
+    ],
+)
+def test_the_arguments_that_a_body_reads(prompt, completion, share):
+    found = guards.used_arguments(prompt, completion)
+    assert math.isnan(found) if share is None else found == share
 
 
 def test_what_does_not_parse_has_no_body():

@@ -30,6 +30,7 @@ NUMBERS = {
     "long_share": 0.15,
     "statements": 4.0,
     "trivial_share": 0.05,
+    "used_arguments": 0.7,
     "resolved_names": 0.9,
     "distinct_3": 0.6,
     "repeated_lines": 0.1,
