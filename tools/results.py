@@ -39,10 +39,11 @@ RUNS = BENCHMARKS / "runs"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (  # the first ROWS of them that a run has
     "residual_compliance", "standardised_residual", "compliance",
-    "standardised_compliance", "skill", "joint", "parse_rate",
-    "length_median", "resolved_names", "kl", "statements", "bits_per_byte",
+    "standardised_compliance", "skill", "joint", "used_arguments",
+    "parse_rate", "length_median", "resolved_names", "kl", "statements",
+    "bits_per_byte",
 )  # fmt: skip
-ROWS = 8  # of the README's table
+ROWS = 9  # of the README's table
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
     "skill",
@@ -128,6 +129,7 @@ def questions() -> str:
         shown = [
             f"{name}: {display.show_gain(metric, each)}"
             for name, each in others.items()
+            if key in each
         ]
         return f"{words} ({'; '.join(shown)})"
 
@@ -145,6 +147,8 @@ def questions() -> str:
         if run != metrics
     } | {many: pooled["less_sft"]}
     gains = [run["gain"] for run in runs.values()]
+    arguments = display.metric_of("used_arguments")
+    authors = display.show(arguments, metrics["human"].get(arguments.key))
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there. Less [a "
@@ -162,8 +166,10 @@ def questions() -> str:
         "HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
         f"tests decide. Right: {change('skill')}; right and compliant: "
-        f"{change('joint')}. [Guards](docs/metrics.md#guards) on names, "
-        "parsing, length and human code stand beside it."
+        f"{change('joint')}. Of their functions' arguments bodies read: "
+        f"{change('used_arguments')}; the authors' {authors}%. "
+        "[Guards](docs/metrics.md#guards) on names, parsing, length and human "
+        "code stand beside it."
     )
 
 

@@ -75,38 +75,24 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     )
 
 
-def draw_distributions(
+def draw_lengths(
     completions: pd.DataFrame, models: Mapping[str, str] = display.MODELS
-) -> list[Markup]:
-    """Histograms of score and length, one colour a model.
+) -> Markup:
+    """A histogram of length, one line a model, and one of the authors.
 
-    The authors' own bodies are a line of the second, where they are known.
+    Those are left out where they are not known.
     """
     longest = max(int(completions["tokens"].max()), 1)
     edges = np.linspace(0, longest, LENGTH_BINS + 1)
-    scores, lengths = [], []
-    for model, label in models.items():
-        own = completions[completions["model"] == model]
-        nearest = (own["score"] * 10).round().astype(int)
-        share = [100 * float((nearest == tenth).mean()) for tenth in range(11)]
-        scores.append(plots.Series(label, model, share))
-        counts, _ = np.histogram(own["tokens"], edges)
-        percent = 100 * counts / max(len(own), 1)
-        lengths.append(plots.Series(label, model, percent.tolist()))
-    authors = completions.loc[completions["model"] == "human", "tokens"]
-    if len(authors):
-        counts, _ = np.histogram(authors, edges)
-        percent = 100 * counts / len(authors)
-        lengths.append(plots.Series("the authors", "human", percent.tolist()))
+    lengths = []
+    for model, label in {**models, "human": "the authors"}.items():
+        tokens = completions.loc[completions["model"] == model, "tokens"]
+        if len(tokens):
+            counts, _ = np.histogram(tokens, edges)
+            percent = 100 * counts / len(tokens)
+            lengths.append(plots.Series(label, model, percent.tolist()))
     middles = ((edges[:-1] + edges[1:]) / 2).tolist()
-    return [
-        plots.bars(
-            "Style score, % of completions",
-            [f"{tenth / 10:g}" for tenth in range(11)],
-            scores,
-        ),
-        plots.lines("Length in tokens, % of completions", middles, lengths),
-    ]
+    return plots.lines("Length in tokens, % of completions", middles, lengths)
 
 
 def draw_curves(

@@ -344,8 +344,8 @@ def test_a_page_with_long_samples_of_many_rules_is_small():
 def test_the_authors_lengths_stand_beside_the_models():
     completions = evidence().completions
     authors = pd.DataFrame([row("human", p) for p in "abcdef"])
-    _, before = charts.draw_distributions(completions)
-    _, after = charts.draw_distributions(pd.concat([completions, authors]))
+    before = charts.draw_lengths(completions)
+    after = charts.draw_lengths(pd.concat([completions, authors]))
 
     assert "the authors" in after
     assert "the authors" not in before
