@@ -147,8 +147,10 @@ def questions() -> str:
         if run != metrics
     } | {many: pooled["less_sft"]}
     gains = [run["gain"] for run in runs.values()]
-    arguments = display.metric_of("used_arguments")
-    authors = display.show(arguments, metrics["human"].get(arguments.key))
+    arguments, authors = display.metric_of("used_arguments"), ""
+    if arguments.key in metrics["human"]:
+        read = display.show(arguments, metrics["human"][arguments.key])
+        authors = f"; of the authors' {read}%"
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there. Less [a "
@@ -166,10 +168,10 @@ def questions() -> str:
         "HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
         f"tests decide. Right: {change('skill')}; right and compliant: "
-        f"{change('joint')}. Of their functions' arguments bodies read: "
-        f"{change('used_arguments')}; the authors' {authors}%. "
-        "[Guards](docs/metrics.md#guards) on names, parsing, length and human "
-        "code stand beside it."
+        f"{change('joint')}. Arguments of their functions that "
+        f"bodies read: {change('used_arguments')}{authors}. "
+        "[Guards](docs/metrics.md#guards) on arguments, names, parsing, "
+        "length and human code stand beside it."
     )
 
 

@@ -93,6 +93,7 @@ def _run(
 ) -> str:
     """As `run`, of folders alone."""
     # 1. What is measured, and on what.
+    require("pipeline", "matplotlib")  # of the pages: not after an hour
     sources = {
         f"{name} (model)" if name == AUTHORS else name: folder
         for name, folder in labelled(folders).items()

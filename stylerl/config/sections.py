@@ -292,7 +292,7 @@ class PPOConfig(Section):
     length_floor: float = setting(
         0.0,
         "the share of the reference's length that is kept, at a price that is "
-        "learned; 0 keeps none",
+        "learned; 0 sets no floor",
         ge=0,
         le=2,  # more can hardly be asked for
     )

@@ -53,10 +53,10 @@ MEAN_RANK = 0.5  # by length, of the reference's own completions
 
 
 class Price(NamedTuple):
-    """What a unit of length costs, in deviations of the score."""
+    """What a unit of length is worth, in deviations of the score."""
 
-    learned: float = FIRST  # the multiplier
-    now: float = FIRST  # with the answer to the last shortfall
+    learned: float  # the multiplier
+    now: float  # with the answer to the last shortfall
 
     def next(self, shortfall: float) -> "Price":
         """l' = clip(l + RATE e, 0, HIGHEST), p = clip(l' + DAMPING e, 0,
@@ -97,7 +97,7 @@ class LengthFloor:
     def __init__(self, share: float) -> None:
         """Keep this share of the reference's length; 0 asks for nothing."""
         self.share = share
-        self.price = Price()
+        self.price = Price(FIRST, FIRST)
         self.reference: Reference | None = None  # once measured
 
     def observe(self, batch: Rollouts) -> Observation:

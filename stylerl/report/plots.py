@@ -8,6 +8,7 @@ told by colour alone.
 
 import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 INKS = {
     name: f"#0000{number:02x}"
     for number, name in enumerate(
-        ("base", "sft", "ppo", "human", "soft", "line", "bad", "card"), 1
+        ("base", "sft", "ppo", "human", "soft", "line", "bad"), 1
     )
 }
 LINES: dict[str, dict[str, Any]] = {  # by style, with the shape of its dots
@@ -33,7 +34,7 @@ LINES: dict[str, dict[str, Any]] = {  # by style, with the shape of its dots
 LOOK: dict[Any, Any] = {
     "svg.fonttype": "none",  # the page's own font
     "text.parse_math": False,  # a $ is a $
-    "font.size": 8,
+    "font.size": 9,
     "text.color": INKS["soft"],
     "xtick.color": INKS["soft"],
     "ytick.color": INKS["soft"],
@@ -101,31 +102,32 @@ def lines(
             axes.axline((0, 0), (1, 1), color=INKS["soft"], linestyle="--")
             axes.set(xlim=(0, 1), ylim=(0, 1))
         for mark in marks:
-            axes.axvline(mark.x, color=INKS["bad"], linestyle=":")
+            axes.axvline(mark.x, color=INKS["bad"], linestyle="--")
             axes.annotate(
                 mark.label, (mark.x, 1), xycoords=axes.get_xaxis_transform(),
                 xytext=(0, 2), textcoords="offset points", ha="center",
             )  # fmt: skip
         for each in series:
             across = each.xs if each.xs is not None else xs
-            look = LINES[each.style] | {"color": INKS[each.style]}
-            if len(across) > 1:  # a lone point is a dot
-                del look["marker"]
-            axes.plot(across, each.ys, **look)
+            axes.plot(
+                across, each.ys, color=INKS[each.style], markersize=3,
+                markevery=lone_points(each.ys), **LINES[each.style],
+            )  # fmt: skip
         middle = max((dot.x for dot in dots), default=0) / 2
-        named = -math.inf  # the height of the last dot with a name beside it
+        named, up = -math.inf, 0  # the last dot with a name beside it
         for dot in sorted(dots, key=lambda dot: dot.y):
             axes.plot(
                 dot.x, dot.y, LINES[dot.style]["marker"],
                 color=INKS[dot.style], markersize=5,
             )  # fmt: skip
             side, align = (6, "left") if dot.x <= middle else (-6, "right")
-            lifted = dot.y - named < CLOSE
-            named = named if dot.above else dot.y
+            if not dot.above:
+                up = up + 8 if dot.y - named < CLOSE else -3
+                named = dot.y
             axes.annotate(
                 dot.text,
                 (dot.x, dot.y),
-                xytext=(0, 5) if dot.above else (side, 5 if lifted else -3),
+                xytext=(0, 5) if dot.above else (side, up),
                 textcoords="offset points",
                 ha="center" if dot.above else align,
             )
@@ -158,6 +160,18 @@ def bars(
     return _figure(title, draw, series, "boxes")
 
 
+def lone_points(ys: Sequence[float]) -> list[int]:
+    """Which values stand between gaps, where a line would show nothing."""
+    known = [False, *map(math.isfinite, ys), False]
+    return [
+        place
+        for place, (before, here, after) in enumerate(
+            zip(known, known[1:], known[2:], strict=False)
+        )
+        if here and not before and not after
+    ]
+
+
 def _figure(
     title: str,
     draw: Callable[["Axes"], None],
@@ -166,17 +180,19 @@ def _figure(
 ) -> Markup:
     """A chart, with its title and a legend of two or more series."""
     require("pipeline", "matplotlib")
-    from matplotlib import rc_context
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    unique = {"svg.hashsalt": title}  # of the ids, which a page holds once
-    with rc_context(LOOK | unique), io.StringIO() as text:
+    # Not as the user's matplotlibrc has it; ids are unique on a page.
+    look: list[Any] = ["default", LOOK | {"svg.hashsalt": title}]
+    with style.context(look), io.StringIO() as text:
         figure = Figure(SIZE, layout="constrained")
         draw(figure.subplots())
         none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(text, format="svg", transparent=True, metadata=none)
         drawing = text.getvalue()
     drawing = drawing[drawing.index("<svg ") :]
+    drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)  # of every chart
     for name, ink in INKS.items():
         drawing = drawing.replace(ink, f"var(--{name})")
     legend = "".join(

@@ -1,9 +1,8 @@
 """Numbers that expose a gamed style reward, each on plain text.
 
-A body that does nothing or nothing with its arguments, a clean line again and
+A body that does nothing, or nothing with its arguments, a clean line again and
 again, comments in place of code, a copy of the prompt and a `# noqa` all
-please a linter.  What each
-number means to a reader is in docs/metrics.md.
+please a linter.  What each number means to a reader is in docs/metrics.md.
 """
 
 import ast
@@ -53,7 +52,8 @@ def used_arguments(prompt: str, completion: str) -> float:
     """Of the arguments of the function that a prompt opens, the share read.
 
     NaN where there are none, or the text does not parse.  `self`, `cls` and
-    names that begin with an underline are no arguments here.
+    names that begin with an underscore are no arguments here; a name that the
+    body binds anew, and then reads, counts as read.
     """
     opened = _opened(prompt, completion)
     if not isinstance(opened, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -68,12 +68,21 @@ def used_arguments(prompt: str, completion: str) -> float:
         for statement in opened.body
         for node in ast.walk(statement)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    } | {
+        node.target.id
+        for statement in opened.body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.AugAssign)
+        and isinstance(node.target, ast.Name)
     }
     return len(own & read) / len(own) if own else math.nan
 
 
 def _opened(prompt: str, completion: str) -> Any:
-    """The last function or class that begins in the prompt, or the module."""
+    """The last function or class that begins in the prompt, or the module.
+
+    None where the text does not parse.
+    """
     try:
         tree = parse(prompt + completion)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -214,7 +214,7 @@ def agreement(answers: Iterable[Answer]) -> str:
     return (
         f"Pairs that several annotators answered: {len(shared)}; "
         "Krippendorff's alpha: "
-        f"{'undefined' if alpha is None else f'{alpha:.2f}'}"
+        f"{'undefined' if alpha is None else f'{alpha:.2f}'}."
     )
 
 

@@ -146,6 +146,8 @@ def test_a_body_and_what_it_says(prompt, completion, statements, trivial):
         ("def f(a, *b, c=1, **d):", "\n    return b, d\n", 1 / 2),
         ("def f(self, a):", "\n    return self\n", 0),
         ("def f(a):", "\n    a = 1\n    return 2\n", 0),  # never read
+        ("def f(a):", "\n    a += 1\n", 1),
+        ("def f(a):", "\n    a = 1\n    return a\n", 1),  # bound anew
         ("def f(a):", "\n    def g():\n        return a\n    g()\n", 1),
         # A line that the prompt gives counts; a default does not.
         ("def f(a, b):\n    a += 1\n    x = a\n", "    return b, x\n", 1),

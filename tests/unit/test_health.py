@@ -62,7 +62,6 @@ CASES = [
     ({"objective__score": -3.6}, "reward collapse", True, "0.50 to -3.60"),
     # below 1% of a mean of 0.5
     ({"objective__score_std": 0.004}, "reward collapse", False, "0.0040"),
-    # 0.4^2 / (2 beta^2) = 0.00476
     ({"objective__kl": 10.1}, "KL explosion", False, "above 10"),
     ({"objective__kl": 15.1}, "KL explosion", True, "above 15"),
     ({"objective__mismatch": 0.06}, "sampling mismatch", False, "less likely"),
@@ -376,17 +375,10 @@ def test_another_temperature_is_a_mismatch(heard, monkeypatch, factor):
 RATE = {"learning_rate": 0.5, "update_epochs": 1}  # 5e-3 learns
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        (RATE | {"baseline": "group"}, "updates too big"),
-        (RATE | {"baseline": "value"}, "updates too big"),
-    ],
-)
-def test_what_is_far_too_large_is_named_in_the_first_update(
-    heard, changes, name
-):
-    heard(run(chance, updates=1, **changes), name)
+@pytest.mark.parametrize("baseline", ["group", "value"])
+def test_what_is_far_too_large_is_named_in_the_first_update(heard, baseline):
+    found = run(chance, updates=1, **RATE, baseline=baseline)
+    heard(found, "updates too big")
 
 
 def count_a(prompts, completions):

@@ -191,7 +191,7 @@ def test_prose_adds_no_length(prose):
 
 
 def test_a_run_measures_its_reference_before_the_first_update():
-    """Four batches, of a policy that has not learnt: an update by hand has
+    """Two batches, of a policy that has not learnt: an update by hand has
     no more than its own."""
     run, by_hand = (make(lengths, length_floor=1.0) for _ in "ab")
     first = next(iter(run))

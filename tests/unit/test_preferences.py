@@ -235,4 +235,4 @@ def test_krippendorff_alpha(
         assert said.startswith("Agreement needs a pair")
     else:
         shown = "undefined" if alpha is None else f"{alpha:.2f}"
-        assert said.endswith(f"Krippendorff's alpha: {shown}")
+        assert said.endswith(f"Krippendorff's alpha: {shown}.")

@@ -230,12 +230,16 @@ def test_the_frontier_has_ppos_way_and_the_models(drawn):
     assert "thick line" not in report.render(evidence(updates=updates))
 
 
-def test_the_reward_models_promises_stand_beside_the_verdicts():
+def test_the_reward_models_promises_stand_beside_the_verdicts(drawn):
     table = pd.DataFrame({"predicted": [0.1, 0.5], "observed": [0.0, 1.0]})
 
     text = report.render(evidence(calibration=table))
 
     assert "Can the reward model be believed?" in text
+    *_, (_, xs, (observed,), more) = [
+        figure for figure in drawn if figure[-1].get("diagonal")
+    ]
+    assert (xs, observed.ys) == ([0.1, 0.5], [0.0, 1.0])
     assert "believed" not in report.render(evidence())
 
 

@@ -325,6 +325,7 @@ def test_compliance_is_told_by_length():
         ({}, moved("parse_rate", -0.1, 0.01), set()),
         ({}, moved("parse_rate", -0.1, -0.01), {"parse rate"}),
         ({}, moved("trivial_share", 0.01, 0.1), {"trivial bodies"}),
+        ({}, moved("used_arguments", -0.1, -0.01), {"arguments used"}),
         ({}, moved("repeated_lines", 0.01, 0.1), {"repeated lines"}),
     ],
 )
@@ -332,6 +333,18 @@ def test_guards_that_fail(after, gain, failed):
     found = guards.guards(metrics(after, gain))
 
     assert {guard.name for guard in found if not guard.held} == failed
+
+
+def test_where_no_prompt_has_arguments_no_guard_is_on_them():
+    found = guards.guards(metrics({}, moved("used_arguments", 0.0, 0.0)))
+    gone = metrics({}, {})
+    for key in [k for k in gone["gain"] if k.startswith("used_arguments")]:
+        del gone["gain"][key]
+    without = guards.guards(gone)
+
+    assert {g.name for g in found} - {g.name for g in without} == {
+        "arguments used"
+    }
 
 
 def test_a_guard_on_nothing_fails_when_something_appears():
