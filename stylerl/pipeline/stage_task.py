@@ -28,7 +28,10 @@ from stylerl.pipeline import child, fingerprints, graph, process, stage_runs
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
 BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
-ANOTHER = "another DVC process works in this folder; wait for it to end"
+ANOTHER = (
+    "another DVC process works in this folder; wait for it to end, or, where "
+    "none does, remove .dvc/tmp/rwlock"
+)
 HINTS = (  # of DVC's, after every stage
     "To track the changes with git",
     "git add ",

@@ -5,14 +5,11 @@ Every path is relative to the current directory, as it is for DVC.
 
 import fcntl
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from stylerl import config, storage
 from stylerl.config import Params
@@ -21,7 +18,6 @@ from stylerl.errors import ConfigError, StylerlError
 PARAMS = Path("params.yaml")
 TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
-DVC_LOCK = Path(".dvc/tmp/rwlock")  # JSON: paths, and who reads and writes
 WRITTEN = (".", ".dvc", ".dvc/tmp", ".dvc/cache")  # what a run writes into,
 TREES = ("artifacts", "metrics", "checkpoints")  # and with all below it
 TRIAL = 2**16  # bytes that must find room
@@ -57,7 +53,6 @@ def exclusive() -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        drop_dead_locks()
         yield
 
 
@@ -79,28 +74,6 @@ def check_writable(*more: Path) -> None:
             tempfile.TemporaryFile(dir=folder) as file,
         ):
             file.write(bytes(TRIAL))
-
-
-def drop_dead_locks() -> None:
-    """Remove DVC's locks when nobody who holds one still runs.
-
-    DVC sees to processes that are gone, but not to those that nobody has
-    reaped, which a container without an init keeps for ever.
-    """
-    try:
-        text = DVC_LOCK.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    owners = re.findall(r'"pid": (\d+)', text)
-    if owners and not any(_runs(int(owner)) for owner in owners):
-        DVC_LOCK.unlink(missing_ok=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def resolve(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
