@@ -36,6 +36,7 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
+STRICT = RUNS / "strict-0.json"  # by the stages' commands
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (  # the first ROWS of them that a run has
     "residual_compliance", "standardised_residual", "compliance",
@@ -93,22 +94,24 @@ def results() -> str:
 def headline() -> str:
     """What the last run did, in one sentence and a short table."""
     metrics = measured()
+    return "\n\n".join(
+        [
+            summary.bold_headline(metrics),
+            f"{source()}. {summary.basis(metrics)}{unmeasured(metrics)}",
+            short_table(metrics),
+        ]
+    )
+
+
+def short_table(metrics: Mapping[str, Any]) -> str:
+    """The first rows of a run's table."""
     blocks = summary.markdown(metrics).split("\n\n")
     lines = next(b for b in blocks if b.startswith("| metric |")).splitlines()
     known = {m.key: m.label for m in display.measured(metrics)}
     wanted = [known[key] for key in HEADLINE_METRICS if key in known]
     shown = tuple(f"| {label} |" for label in wanted[:ROWS])
     table = [line for line in lines[2:] if line.startswith(shown)]
-    return "\n".join(
-        [
-            summary.bold_headline(metrics),
-            "",
-            f"{source()}. {summary.basis(metrics)}{unmeasured(metrics)}",
-            "",
-            *lines[:2],
-            *table,
-        ]
-    )
+    return "\n".join([*lines[:2], *table])
 
 
 def questions() -> str:
@@ -120,18 +123,12 @@ def questions() -> str:
         if key not in metrics["gain"]:
             return "not measured"
         metric = display.metric_of(key)
-        before, after = (
-            display.show(metric, metrics[model][key])
-            for model in ("sft", "ppo")
-        )
-        gain = display.show_gain(metric, metrics["gain"])
-        words = f"of SFT's {before}%, of PPO's {after}%, {gain} points"
         shown = [
             f"{name}: {display.show_gain(metric, each)}"
             for name, each in others.items()
             if key in each
         ]
-        return f"{words} ({'; '.join(shown)})"
+        return f"{_change(metrics, key)} ({'; '.join(shown)})"
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
@@ -171,8 +168,55 @@ def questions() -> str:
         f"{change('joint')}. Arguments of their functions that "
         f"bodies read: {change('used_arguments')}{authors}. "
         "[Guards](docs/metrics.md#guards) on arguments, names, parsing, "
-        "length and human code stand beside it."
+        "length and human code stand beside it.\n"
+        f"{stricter()}"
     )
+
+
+def stricter() -> str:
+    """A run under examples/strict.toml, as a point of the README."""
+    metrics = storage.read_json(STRICT)["evaluate"]
+    said = {
+        words: _change(metrics, key)
+        for words, key in (
+            ("after the fixer", "residual_compliance"),
+            ("right and compliant", "joint"),
+            ("arguments read", "used_arguments"),
+        )
+    }
+    failed = [g.name for g in guards.guards(metrics) if not g.held]
+    return (
+        "- **A guide that no formatter can meet.** With [ruff's rules on "
+        "unused arguments, likely bugs, returns and complexity]"
+        "(examples/strict.toml), seed 0: "
+        f"{'; '.join(f'{words} {text}' for words, text in said.items())}. "
+        f"Failed guards: {', '.join(failed) or 'none'} "
+        "([all of it](docs/results.md#a-strict-guide))."
+    )
+
+
+def strict() -> str:
+    """What was measured under examples/strict.toml."""
+    run = storage.read_json(STRICT)
+    metrics = run["evaluate"]
+    made = ", ".join(run[key] for key in ("commit", "date", "machine"))
+    return "\n\n".join(
+        [
+            summary.bold_headline(metrics),
+            f"At {made}. {summary.basis(metrics)}",
+            short_table(metrics),
+        ]
+    )
+
+
+def _change(metrics: Mapping[str, Any], key: str) -> str:
+    """SFT's value, PPO's, and the difference with its interval."""
+    metric = display.metric_of(key)
+    before, after = (
+        display.show(metric, metrics[model][key]) for model in ("sft", "ppo")
+    )
+    gain = display.show_gain(metric, metrics["gain"])
+    return f"of SFT's {before}%, of PPO's {after}%, {gain} points"
 
 
 def _lost_skill(gains: Sequence[Mapping[str, float]]) -> str:
@@ -209,7 +253,11 @@ def policy() -> str:
             *(
                 each.markdown
                 for each in (*guards.goals(metrics), *guards.guards(metrics))
+                if not each.held
             ),
+            "",
+            "Every other [goal was reached, and every other guard held]"
+            "(results.md).",
             alarms(),
         ]
     )
@@ -325,6 +373,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "results": results,
     "policy": policy,
     "seeds": seeds,
+    "strict": strict,
     "base": base,
     **{
         path.stem: partial(table, path.stem)
