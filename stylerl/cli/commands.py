@@ -265,27 +265,19 @@ def _prefer(options: argparse.Namespace) -> None:
     ),
 )
 def _export(options: argparse.Namespace) -> None:
-    """Write a model as GGUF, for llama.cpp and Ollama.
+    """Write a model as GGUF, for llama.cpp.
 
-    Write FOLDER/NAME.gguf and a Modelfile beside it, for a Llama with a
-    byte-level BPE; the evaluation's sampling is the Modelfile's.
+    Write FOLDER/NAME.gguf, of a Llama with a byte-level BPE.
 
     examples:
       stylerl export artifacts/ppo policy    policy/ppo.gguf
       stylerl export artifacts/ppo policy --dtype q8_0
-      ollama create ppo -f policy/Modelfile
     """
     require("gguf", "gguf")
     from stylerl.export import gguf_file
-    from stylerl.pipeline import workspace
 
-    path, kind = gguf_file.export(
-        options.model,
-        options.folder,
-        workspace.settings().evaluate.sampling,
-        options.dtype,
-    )
-    print(f"{path}, {kind}; its Modelfile is beside it")
+    path, kind = gguf_file.export(options.model, options.folder, options.dtype)
+    print(f"{path}, {kind}")
 
 
 @command(

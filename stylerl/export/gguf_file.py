@@ -1,4 +1,4 @@
-"""A GGUF file of a model, and a Modelfile: for llama.cpp and Ollama.
+"""A GGUF file of a model, for llama.cpp.
 
 Llamas with a byte-level BPE are written.  llama.cpp turns the pair of rows
 (2i, 2i + 1) of a head where transformers turns (i, i + d/2), so the rows of q
@@ -31,17 +31,13 @@ NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # GGUF's types of tokens
 
 
 def export(
-    name: str,
-    folder: Path,
-    sampling: Mapping[str, Any],
-    kind: str | None = None,
+    name: str, folder: Path, kind: str | None = None
 ) -> tuple[Path, str]:
-    """Write a model's GGUF file and its Modelfile; the file, and its kind.
+    """Write a model's GGUF file; the file, and its kind.
 
     Args:
         name: a model folder, or a hub name.
-        folder: where both are written, made where there is none.
-        sampling: of the Modelfile: temperature and max_new_tokens.
+        folder: where it is written, made where there is none.
         kind: as for `write`.
 
     Raises:
@@ -53,11 +49,7 @@ def export(
     model = load_causal_lm(name, tokenizer=tokenizer)
     suffix = f"-{kind}" if kind else ""
     path = folder / f"{Path(name).resolve().name}{suffix}.gguf"
-    context = model.config.max_position_embeddings
-    text = modelfile(path.name, tokenizer, context, sampling)
-    kind = write(model, tokenizer, path, kind)
-    storage.write_text(folder / "Modelfile", text)
-    return path, kind
+    return path, write(model, tokenizer, path, kind)
 
 
 def write(
@@ -268,37 +260,3 @@ def splitter(parts: Mapping[str, Any]) -> str:
         f"{[step.get('type') for step in steps]}: use llama.cpp's own "
         "converter"
     )
-
-
-def modelfile(
-    file: str,
-    tokenizer: PreTrainedTokenizerBase,
-    context: int,
-    sampling: Mapping[str, Any],
-) -> str:
-    """Ollama's Modelfile for a GGUF file beside it: the prompt, bare.
-
-    Args:
-        file: the name of the GGUF file.
-        tokenizer: whose eos ends a completion.
-        context: of the model, tokens.
-        sampling: temperature and max_new_tokens.
-
-    Raises:
-        ModelError: a name that Ollama's parser would read otherwise.
-    """
-    eos = str(tokenizer.eos_token)
-    if not file.isprintable() or '"""' in eos or not eos.isprintable():
-        raise ModelError(
-            "a Modelfile holds printable names on one line, and an eos "
-            f"without three quotes; got {file!r} and {eos!r}: rename it"
-        )
-    lines = [
-        f"FROM ./{file}",
-        'TEMPLATE """{{ .Prompt }}"""',
-        f"PARAMETER temperature {sampling['temperature']}",
-        f"PARAMETER num_predict {sampling['max_new_tokens']}",
-        f"PARAMETER num_ctx {context}",
-        f'PARAMETER stop """{eos}"""',
-    ]
-    return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ ASKED = {"max_new_tokens": 8, "temperature": 0.0, "seed": 0}
 @pytest.fixture
 def file(llama_folder, tmp_path):
     """The tiny Llama's weights as they are."""
-    path, _ = gguf_file.export(llama_folder, tmp_path, {**ASKED}, "f32")
+    path, _ = gguf_file.export(llama_folder, tmp_path, "f32")
     return path
 
 

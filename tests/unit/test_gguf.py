@@ -25,7 +25,6 @@ from stylerl.lm.models import load_causal_lm
 from stylerl.lm.saving import save_model
 
 IDS = torch.tensor([1, 40, 50, 60, 70, 80])
-SAMPLING = {"temperature": 0.8, "max_new_tokens": 160}
 
 
 def heads_of(x, count):
@@ -171,27 +170,13 @@ def test_the_smallest_exact_kind(value, kind) -> None:
     assert found == kind
 
 
-def test_ollama_gets_the_bare_prompt(tokenizer) -> None:
-    assert gguf_file.modelfile("m.gguf", tokenizer, 512, SAMPLING) == (
-        "FROM ./m.gguf\n"
-        'TEMPLATE """{{ .Prompt }}"""\n'
-        "PARAMETER temperature 0.8\n"
-        "PARAMETER num_predict 160\n"
-        "PARAMETER num_ctx 512\n"
-        'PARAMETER stop """<|eos|>"""\n'
-    )
-
-
 def written(model, tokenizer, folder, kind=None):
     """The fields and the tensors that gguf's own reader finds."""
     gguf = pytest.importorskip("gguf")
     save_model(model, tokenizer, folder / "m")
-    path, chosen = gguf_file.export(
-        str(folder / "m"), folder / "out", SAMPLING, kind
-    )
+    path, chosen = gguf_file.export(str(folder / "m"), folder / "out", kind)
     reader = gguf.GGUFReader(path)
     assert path.name == f"m-{kind}.gguf" if kind else "m.gguf"
-    assert f"FROM ./{path.name}\n" in (folder / "out/Modelfile").read_text()
     fields = {name: f.contents() for name, f in reader.fields.items()}
     return chosen, fields, reader.tensors
 
@@ -245,22 +230,6 @@ def test_a_rounded_weight_is_near(
         data = quants.dequantize(each.data, each.tensor_type)
         off = (torch.from_numpy(data).reshape(-1, 32) - blocks).abs()
         assert (off <= most * step).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "end", "words"),
-    [
-        ("a\nFROM b.gguf", "</s>", "printable names on one line"),
-        ("a\r.gguf", "</s>", "printable names on one line"),
-        ("a\x00b", "</s>", "printable names on one line"),
-        ("m.gguf", 'a"""b', "eos without three quotes"),
-    ],
-)
-def test_what_a_modelfile_cannot_hold_is_refused(name, end, words) -> None:
-    tokenizer = build_tokenizer()
-    tokenizer.eos_token = end
-    with pytest.raises(ModelError, match=words):
-        gguf_file.modelfile(name, tokenizer, 512, SAMPLING)
 
 
 def test_the_file_holds_the_tokenizer(tiny_llama, tokenizer, tmp_path) -> None:
