@@ -150,16 +150,17 @@ def questions() -> str:
         authors = f"; of the authors' {read}%"
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
-        "column; PPO charges it to the token that was sampled there. Less [a "
-        "reward on the last token](docs/decisions/0017-credit.md#evidence), "
+        "column; PPO charges it to the token that was sampled there. What "
+        "that gains over [a reward on the last token]"
+        "(docs/decisions/0017-credit.md#evidence), "
         f"{many} (intervals over seeds): as written at SFT's lengths "
         f"{less('standardised_compliance')} points, after the fixer "
         f"{less('residual_compliance')}, right and compliant "
         f"{less('joint')}, statements {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
-        f"after it: {change('residual_compliance')}. What is left, no "
-        "formatter mends ([rule by rule](docs/metrics.md#after-the-fixer)).\n"
+        f"after it: {change('residual_compliance')}. What is left, ruff "
+        "does not mend ([rule by rule](metrics/rules.csv)).\n"
         "- **Did the model get worse at its job?** "
         f"{_lost_skill([*gains, *pooled['by_seed'].values()])}Each finishes "
         "HumanEval's "
@@ -184,14 +185,21 @@ def stricter() -> str:
             ("arguments read", "used_arguments"),
         )
     }
-    failed = [g.name for g in guards.guards(metrics) if not g.held]
+    asked = (*guards.goals(metrics), *guards.guards(metrics))
+    failed = [each.name for each in asked if not each.held]
+    rivals = [
+        label
+        for _, name, label in summary.best_of(metrics)
+        if metrics[name]["over_sft"] >= metrics["gain"]["compliance"]
+    ]
+    more = f" {', '.join(rivals)} gains more." if rivals else ""
     return (
         "- **A guide that no formatter can meet.** With [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
         "(examples/strict.toml), seed 0: "
         f"{'; '.join(f'{words} {text}' for words, text in said.items())}. "
-        f"Failed guards: {', '.join(failed) or 'none'} "
-        "([all of it](docs/results.md#a-strict-guide))."
+        f"Missed or failed: {', '.join(failed) or 'nothing'}.{more} "
+        "[All of it](docs/results.md#a-strict-guide)."
     )
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+FEW_ENDED = 0.5  # of the completions
 MODELS = {"base": "base", "sft": "SFT", "ppo": "PPO"}
 
 Metrics = Mapping[str, Any]
@@ -100,10 +101,19 @@ def show(metric: Metric, value: float | None, signed: bool = False) -> str:
 
 def show_models(metric: Metric, metrics: Metrics) -> list[str]:
     """The values of the models, as the tables show them."""
-    return [
-        show(metric, metrics[model].get(metric.key))
-        for model in labels(metrics)
-    ]
+    return [show_own(metric, metrics[model]) for model in labels(metrics)]
+
+
+def show_own(metric: Metric, own: Metrics) -> str:
+    """A model's value, as the tables show it.
+
+    Of one that ends few of its bodies nothing is said at SFT's lengths, where
+    it wrote next to nothing.
+    """
+    few = own.get("finished_rate", 1.0) < FEW_ENDED
+    if few and metric.key.startswith("standardised"):
+        return show(metric, None)
+    return show(metric, own.get(metric.key))
 
 
 def show_gain(metric: Metric, gain: Metrics) -> str:

@@ -22,6 +22,7 @@ from stylerl.evaluation.display import (
     show,
     show_gain,
     show_models,
+    show_own,
 )
 from stylerl.evaluation.guards import (
     CUT,
@@ -286,7 +287,7 @@ def gain_table(
     known = [gain, *(own for _, own in columns)]
     for metric in TABLE:
         if any(metric.key in own for own in known):
-            values = [show(metric, own.get(metric.key)) for _, own in columns]
+            values = [show_own(metric, own) for _, own in columns]
             style = colours[gain_sign(metric, gain)]
             change = Text(show_gain(metric, gain), style)
             table.add_row(metric.label, *values, change)

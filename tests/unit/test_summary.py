@@ -335,6 +335,16 @@ def test_guards_that_fail(after, gain, failed):
     assert {guard.name for guard in found if not guard.held} == failed
 
 
+def test_of_a_model_that_ends_few_bodies_nothing_is_said_at_lengths():
+    found = metrics({}, {})
+    found["base"] = NUMBERS | {"finished_rate": 0.1}
+    lengths = display.metric_of("standardised_compliance")
+    plain = display.metric_of("compliance")
+
+    assert display.show_models(lengths, found) == ["–", "40.0", "40.0"]
+    assert display.show_models(plain, found)[0] == "40.0"
+
+
 def test_where_no_prompt_has_arguments_no_guard_is_on_them():
     found = guards.guards(metrics({}, moved("used_arguments", 0.0, 0.0)))
     gone = metrics({}, {})
