@@ -112,7 +112,7 @@ def guards(metrics: Metrics) -> list[Guard]:
         text = f"{show_gain(metric_of('kl'), gain)} {limit}"
         found.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
     found.append(_forgotten(sft, ppo))
-    if "used_arguments" in gain:  # no prompt may have any
+    if "used_arguments" in gain:  # some prompt has arguments
         found.append(not_worse("arguments used", "used_arguments"))
     if "resolved_names" in gain:  # not of literal prompts
         found.append(not_worse("names that resolve", "resolved_names"))

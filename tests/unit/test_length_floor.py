@@ -11,6 +11,7 @@ from conftest import build_trainer
 
 from stylerl.ppo import by_reward
 from stylerl.ppo.length_floor import HIGHEST, LengthFloor, Price, bonus
+from stylerl.report import charts
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,7 @@ def test_what_completions_contribute():
     assert has.lengths == [2, 4, 6, 8]
     assert has.sigma == pytest.approx(math.sqrt(5) / 2)
     assert seen.metrics == {"length/kept": 1.0, "length/price": 1.2}
+    assert "length/price" in charts.CURVES  # of the report
     # The price of length is 1.2, and p sigma / 0.5 pays for 1/8 to 7/8.
     ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
     assert torch.allclose(seen.bonus, 1.2 * math.sqrt(5) * ranks)
