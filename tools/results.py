@@ -122,13 +122,7 @@ def questions() -> str:
     def change(key: str) -> str:
         if key not in metrics["gain"]:
             return "not measured"
-        metric = display.metric_of(key)
-        shown = [
-            f"{name}: {display.show_gain(metric, each)}"
-            for name, each in others.items()
-            if key in each
-        ]
-        return f"{_change(metrics, key)} ({'; '.join(shown)})"
+        return _change(metrics, key, others)
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
@@ -177,8 +171,14 @@ def questions() -> str:
 def stricter() -> str:
     """A run under examples/strict.toml, as a point of the README."""
     metrics = storage.read_json(STRICT)["evaluate"]
+    others = {
+        f"seed {path.stem.removeprefix('strict-')}": gain
+        for path in sorted(RUNS.glob("strict-*.json"))
+        if path != STRICT
+        for gain in [storage.read_json(path)["evaluate"]["gain"]]
+    }
     said = {
-        words: _change(metrics, key)
+        words: _change(metrics, key, others)
         for words, key in (
             ("after the fixer", "residual_compliance"),
             ("right and compliant", "joint"),
@@ -217,14 +217,27 @@ def strict() -> str:
     )
 
 
-def _change(metrics: Mapping[str, Any], key: str) -> str:
-    """SFT's value, PPO's, and the difference with its interval."""
+def _change(
+    metrics: Mapping[str, Any],
+    key: str,
+    others: Mapping[str, Mapping[str, float]],
+) -> str:
+    """SFT's value, PPO's, and the difference with its interval.
+
+    Those of other runs that measured it follow, by their names.
+    """
     metric = display.metric_of(key)
     before, after = (
         display.show(metric, metrics[model][key]) for model in ("sft", "ppo")
     )
     gain = display.show_gain(metric, metrics["gain"])
-    return f"of SFT's {before}%, of PPO's {after}%, {gain} points"
+    shown = "; ".join(
+        f"{name}: {display.show_gain(metric, each)}"
+        for name, each in others.items()
+        if key in each
+    )
+    more = f" ({shown})" if shown else ""
+    return f"of SFT's {before}%, of PPO's {after}%, {gain} points{more}"
 
 
 def _lost_skill(gains: Sequence[Mapping[str, float]]) -> str:
