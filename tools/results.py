@@ -277,8 +277,8 @@ def policy() -> str:
                 if not each.held
             ),
             "",
-            "Every other [goal was reached, and every other guard held]"
-            "(results.md).",
+            "No other goal was missed, and no other guard failed "
+            "([all of them](results.md)).",
             alarms(),
         ]
     )
