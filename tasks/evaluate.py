@@ -31,7 +31,7 @@ RULES = Path("metrics/rules.csv")
 SKILL = Path("metrics/skill.json")
 SCORES = (  # that MLflow's page of models shows side by side
     "compliance", "residual_compliance", "skill", "joint",
-    "parse_rate", "length_median", "statements",
+    "parse_rate", "length_median", "statements", "used_arguments",
 )  # fmt: skip
 
 

@@ -49,14 +49,14 @@ class Attribution(NamedTuple):
 # Reported at a header for what follows its colon: a body on the same line, a
 # body too complex.
 OF_THE_BODY = frozenset(("E701", "E704", "C901"))
-# ruff's, reported anywhere before the body: one that is too long or leaves an
-# argument unused.
-OF_ITS_WHOLE = ("ARG", "PLR0911", "PLR0912", "PLR0914", "PLR0915")
+# Reported anywhere before the body: it is too long or leaves an argument
+# unused (ruff's ARG, flake8-unused-arguments' U10).
+OF_ITS_WHOLE = ("ARG", "U10", "PLR0911", "PLR0912", "PLR0914", "PLR0915")
 # Found where the file ends: a missing or a blank last line, and names that
 # nothing has used or defined by then.
 OF_THE_END = (
     *("W292", "W391", "F401", "F821", "F822", "F841", "F842"),
-    *("ARG", "B007", "RET503"),
+    *("ARG", "U10", "B007", "RET503"),
 )
 DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def\b", re.MULTILINE)
 _NO_CODE = frozenset((NL, COMMENT, INDENT, DEDENT, ENDMARKER))
@@ -69,8 +69,8 @@ def attribute(
 
     By position, on the whole: what flake8 reports beyond the prompt's last
     character is the completion's.  So is, wherever it is reported, a body
-    on the line of its header (E701, E704) or too complex (C901), what ruff
-    says of its last function whole (OF_ITS_WHOLE), and a syntax error, since
+    on the line of its header (E701, E704) or too complex (C901), what is
+    said of its last function whole (OF_ITS_WHOLE), and a syntax error, since
     the prompt was cut from text that parses.
 
     Of a completion that is not `finished`, and judged without the line that

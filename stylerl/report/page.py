@@ -27,7 +27,6 @@ REWARD_NUMBERS = {
     "calibration error": ["calibration_error"],
     "correlation with the style score": ["score_correlation"],
     "minimal pairs right": ["pairs_right"],
-    "of them, of equal length": ["pairs_right_matched"],
     "AUROC against what does not parse": ["broken_auroc"],
     "length bias, compliant": ["length_bias", "compliant"],
     "length bias, violating": ["length_bias", "violating"],
@@ -170,13 +169,11 @@ def _reward_numbers(
 def _reward_rules(
     reward: Mapping[str, Any] | None,
 ) -> list[tuple[str, list[str]]]:
-    """By rule: minimal pairs, shares right, then those of equal length."""
+    """By rule: minimal pairs, and the share that each model ranks right."""
     if reward is None:
         return []
-    keys = [[name] for name in ("pairs", *REWARD_MODELS)]
-    keys += [["matched", *each] for each in keys]
     return [
-        (rule, [_share(row, each) for each in keys])
+        (rule, [_share(row, [key]) for key in ("pairs", *REWARD_MODELS)])
         for rule, row in reward["rules"].items()
     ]
 

@@ -18,7 +18,7 @@ from stylerl.reward.functions import TokenReward
 
 # Reported where a name is bound, for a use that never came: what was written
 # there is no fault of its own.
-UNUSED = ("F401", "F841", "F842", "ARG", "B007")
+UNUSED = ("F401", "F841", "F842", "ARG", "U10", "B007")
 WORD = re.compile(r"\w+")
 
 

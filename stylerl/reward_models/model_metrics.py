@@ -4,21 +4,14 @@ Pure functions of labels and scores, N texts each, and `measure`, which
 applies them to both reward models on held-out labels and minimal pairs.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from transformers import PreTrainedTokenizerBase
 
-from stylerl.reward.scorers import (
-    Scorer,
-    encode_texts,
-    rank_correlation,
-    score_texts,
-)
+from stylerl.reward.scorers import Scorer, rank_correlation, score_texts
 from stylerl.reward_models.dataset import RewardDataset
 from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 
@@ -47,10 +40,9 @@ def measure(
     batch_size: int,
 ) -> Measured:
     """Both models on held-out texts; docs/metrics.md defines the keys."""
-    # 1. The pairs: which differ in length, which do not parse.
+    # 1. The pairs, and which of them do not parse.
     labels = eval_set.labels
     pairs = pd.DataFrame(eval_set.pairs, columns=Preference._fields)
-    pairs["matched"] = _same_length(pairs, classifier.tokenizer)
     broken = pairs["rule"] == UNPARSABLE
     # 2. How much there is to measure on.
     metrics: dict[str, Any] = {
@@ -58,7 +50,6 @@ def measure(
             "labels": len(labels),
             "compliance": float(labels["compliant"].mean()),
             "pairs": int((~broken).sum()),
-            "pairs_matched": int((~broken & pairs["matched"]).sum()),
             "broken": int(broken.sum()),
         }
     }
@@ -77,9 +68,6 @@ def measure(
                 labels["compliant"], scores, labels["text"].map(len)
             ),
             "pairs_right": _mean(pairs.loc[~broken, name]),
-            "pairs_right_matched": _mean(
-                pairs.loc[~broken & pairs["matched"], name]
-            ),
             "broken_right": _mean(pairs.loc[broken, name]),
             "broken_auroc": auroc(
                 [1] * len(clean) + [0] * int(broken.sum()),
@@ -92,18 +80,6 @@ def measure(
             metrics[name]["calibration_error"] = found.error
     metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
     return Measured(_rounded(metrics), found.table.round(DIGITS))
-
-
-def _same_length(
-    pairs: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
-) -> NDArray[np.bool_]:
-    """Whether the two texts of a pair differ by at most a token in length."""
-    limit = sys.maxsize  # none is cut
-    chosen, rejected = (
-        np.array([*map(len, encode_texts(tokenizer, [*texts], limit))])
-        for texts in (pairs["chosen"], pairs["rejected"])
-    )
-    return np.asarray(np.abs(chosen - rejected) <= 1)
 
 
 def _mean(values: "pd.Series[float]") -> float | None:
@@ -172,22 +148,15 @@ def by_rule(
 ) -> dict[str, dict[str, Any]]:
     """For each rule: its number of pairs, and each model's share right.
 
-    `pairs` has a column `rule`, the bool `matched` and a column of `won` for
-    each model.  `matched` holds the same numbers of the pairs whose texts
-    are of equal length, where there are any: there a model cannot go by
-    length.
+    `pairs` has a column `rule`, and a column of `won` for each model.
     """
-
-    def shares(group: pd.DataFrame) -> dict[str, Any]:
-        means = {name: float(group[name].mean()) for name in models}
-        return {"pairs": len(group), **means}
-
-    rows = {}
-    for rule, group in pairs.groupby("rule"):
-        rows[str(rule)] = shares(group)
-        if group["matched"].any():
-            rows[str(rule)]["matched"] = shares(group[group["matched"]])
-    return rows
+    return {
+        str(rule): {
+            "pairs": len(group),
+            **{name: float(group[name].mean()) for name in models},
+        }
+        for rule, group in pairs.groupby("rule")
+    }
 
 
 def won(better: ArrayLike, worse: ArrayLike) -> NDArray[np.float64]:

@@ -126,6 +126,7 @@ def test_whose_violations(prompt, completion, finished, theirs, own, cut):
         ("def f(a,\n      b):\n", 2, 7, "ARG001", "completion"),
         ("def g(a):\n    pass\n\n\ndef f(b):\n", 1, 7, "ARG001", "prompt"),
         ("def g(a):\n    pass\n\n\ndef f(b):\n", 5, 7, "ARG001", "completion"),
+        ("def g(a):\n    pass\n\n\ndef f(b):\n", 5, 7, "U100", "completion"),
     ],
 )
 def test_the_share_of_a_place(prompt, row, col, code, share):

@@ -146,21 +146,16 @@ def test_a_pair_is_won_lost_or_a_tie() -> None:
     assert found.tolist() == [1.0, 0.5, 0.0]
 
 
-def test_by_rule_with_and_without_matched_length() -> None:
-    # E225: one right and one tie, 1.5 / 2; of equal length is the tie.
+def test_shares_by_rule() -> None:
+    # E225: one right and one tie, 1.5 / 2.
     table = pd.DataFrame(
         {
             "rule": ["E225", "E225", "W291"],
-            "matched": [False, True, False],
             "model": [1.0, 0.5, 0.0],
         }
     )
     assert reward_metrics.by_rule(table, ["model"]) == {
-        "E225": {
-            "pairs": 2,
-            "model": 0.75,
-            "matched": {"pairs": 1, "model": 0.5},
-        },
+        "E225": {"pairs": 2, "model": 0.75},
         "W291": {"pairs": 1, "model": 0.0},
     }
 
@@ -484,14 +479,11 @@ def test_measure(config: RewardConfig) -> None:
         "labels": 4,
         "compliance": 0.5,
         "pairs": 3,
-        "pairs_matched": 3,  # one token longer, the semicolon
         "broken": 1,
     }
     rule, model = metrics["rules"]["E703"], metrics["pairwise"]
     assert rule["pairs"] == 3
     assert rule["pairwise"] == pytest.approx(model["pairs_right"])
-    assert rule["matched"] == {k: v for k, v in rule.items() if k != "matched"}
-    assert model["pairs_right_matched"] == model["pairs_right"]
     assert metrics["rules"]["E999"]["pairwise"] == model["broken_right"]
     assert found.calibration["count"].sum() == 4
 
