@@ -1,7 +1,8 @@
 """Training of the reward models: P(compliant), and a Bradley-Terry scorer.
 
-Both start from the SFT model with the policy's own tokenizer, or from any
-other base such as DistilBERT, and train its head whole and the rest by LoRA.
+Both start from the first layers of the SFT model with the policy's own
+tokenizer, or from any other base such as DistilBERT, and train a head whole
+and the rest by LoRA.
 
 What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 1. the head is drawn from N(0, 1 / (hidden + 1)): `new_scorer`;
@@ -44,6 +45,7 @@ from stylerl.reward_models.preference_pair import Preference
 from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
+LAYERS = 12  # of a deeper base: decision 24 has what the rest adds
 LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
 PULL = 0.01  # of the pairwise rewards towards 0
 REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
@@ -173,13 +175,14 @@ def train_pairwise(
 
 
 def new_scorer(config: RewardConfig, seed: int) -> Scorer:
-    """The base model under a fresh head of one output.
+    """The base model's first LAYERS under a fresh head of one output.
 
     Raises:
         ModelError: the base cannot be loaded, or has no linear head.
     """
     tokenizer = load_tokenizer(config.base)
     model = load_scorer(config.base, tokenizer=tokenizer)
+    _cut(model)
     head = _head(model)
     generator = torch.Generator().manual_seed(seed)
     std = 1 / math.sqrt(head.in_features + 1)
@@ -187,6 +190,18 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
     if head.bias is not None:
         nn.init.zeros_(head.bias)
     return Scorer(model, tokenizer)
+
+
+def _cut(model: PreTrainedModel) -> None:
+    """Leave out what is above the first LAYERS, in model and config."""
+    depth = model.config.num_hidden_layers
+    for module in [*model.modules()]:
+        for name, layers in module.named_children():
+            if isinstance(layers, nn.ModuleList) and len(layers) == depth:
+                setattr(module, name, layers[:LAYERS])
+    model.config.num_hidden_layers = min(depth, LAYERS)
+    if kinds := getattr(model.config, "layer_types", None):
+        model.config.layer_types = kinds[:LAYERS]
 
 
 def _head(model: PreTrainedModel) -> nn.Linear:

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -283,6 +284,32 @@ def test_a_score_does_not_depend_on_the_padding(
     assert len(set(together.round(3))) == 3
     turned = score_texts(*scorer, TEXTS[::-1], batch_size=2)[::-1]
     assert turned == pytest.approx(together, abs=1e-5)
+
+
+@pytest.mark.parametrize("base", ["llama_folder", "distilbert_folder"])
+def test_a_scorer_is_the_first_layers_of_its_base(
+    base: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    config = RewardConfig(base=str(request.getfixturevalue(base)))
+    whole: Any = scorer_training.new_scorer(config, seed=0).model
+    assert whole.config.num_hidden_layers > 1
+    monkeypatch.setattr(scorer_training, "LAYERS", 1)
+    scorer = scorer_training.new_scorer(config, seed=0)
+    first: Any = scorer.model
+
+    ids = torch.tensor([[5, 6, 7]])
+    states = whole.base_model(ids, output_hidden_states=True).hidden_states
+    last = getattr(whole.base_model, "norm", torch.nn.Identity())
+    found = first.base_model(ids).last_hidden_state
+    assert torch.equal(found, last(states[1]))
+
+    save_model(*scorer, tmp_path / "scorer")
+    loaded = load_scorer(tmp_path / "scorer", tokenizer=scorer.tokenizer)
+    again = score_texts(loaded, scorer.tokenizer, TEXTS)
+    assert again == pytest.approx(score_texts(*scorer, TEXTS), abs=1e-6)
 
 
 @pytest.fixture
