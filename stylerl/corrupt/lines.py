@@ -106,17 +106,3 @@ def long_lines(code: Code) -> Iterator[Site]:
         # Only a join that makes the line too long breaks the rule.
         if edits and line.newline.start - line.start - saved > LONG:
             yield tuple(edits)
-
-
-def long_comments(code: Code) -> Iterator[Site]:
-    """E501: two comment lines joined into one long line."""
-    for line, after in pairwise(code.lines):
-        first, second = line.head, after.head
-        if (
-            first.kind == second.kind == "comment"
-            and line.indent == after.indent
-            and line.newline.end == after.start
-            and second.text.startswith("# ")
-            and first.end + len(second.text) - line.start > LONG
-        ):
-            yield replace(first.end, second.start + 1, "")

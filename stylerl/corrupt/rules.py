@@ -2,19 +2,19 @@
 
 `RULES` holds one function a rule.  `corrupt_style` applies a few of them to
 the body of a snippet, each at many sites, so that code of installed packages
-comes to look like unformatted code at large.  No source is executed.
+comes to look like unformatted code at large.  The syntax tree stays equal.
+No source is executed.
 
-The rules are pycodestyle's that people who write without a linter break
-most; those that a snippet seldom has a site for are left out.
+The rules are pycodestyle's of layout that people who write without a linter
+break most; those that a snippet seldom has a site for are left out.
 """
 
 import ast
 import random
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stylerl.corrupt import idioms, indent, lines, spacing
+from stylerl.corrupt import indent, lines, spacing
 from stylerl.corrupt.tokens import Find, apply, read
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ class Corruption(NamedTuple):
 
     sites: tuple[Find, ...]  # alternatives
     weight: float  # how often `corrupt_style` draws it
-    keeps_tree: bool = True  # the syntax tree stays equal
 
     def __call__(
         self, text: str, rng: random.Random, start: int = 0, share: float = 0.0
@@ -48,11 +47,9 @@ class Corruption(NamedTuple):
         return apply(text, chosen)
 
 
-def _rule(weight: float, *sites: Find, keeps_tree: bool = True) -> Corruption:
-    return Corruption(sites, weight, keeps_tree)
+def _rule(weight: float, *sites: Find) -> Corruption:
+    return Corruption(sites, weight)
 
-
-_idiom = partial(_rule, keeps_tree=False)
 
 RULES: dict[str, Corruption] = {
     "E111": _rule(
@@ -69,30 +66,18 @@ RULES: dict[str, Corruption] = {
         8, spacing.unspaced(spacing.COMPARISONS | spacing.ASSIGNMENTS)
     ),
     "E226": _rule(3, spacing.unspaced(spacing.ARITHMETIC)),
-    "E227": _rule(1, spacing.unspaced(spacing.BITWISE)),
-    "E228": _rule(1, spacing.unspaced(frozenset("%"))),
     "E231": _rule(8, spacing.after_punctuation("")),
     "E241": _rule(1, spacing.after_punctuation("  ")),
     "E251": _rule(4, spacing.keyword_equals),
-    "E252": _rule(1, spacing.annotated_default),
-    "E261": _rule(3, spacing.before_comment(" ")),
-    "E262": _rule(2, spacing.comment_start("#", inline=True)),
-    "E265": _rule(4, spacing.comment_start("#", inline=False)),
-    "E266": _rule(1, spacing.comment_start("## ", inline=False)),
+    "E265": _rule(4, spacing.comment_start),
     "E271": _rule(1, spacing.after_keyword("  ")),
     "E272": _rule(1, spacing.before_keyword("  ")),
     "E275": _rule(3, spacing.keyword_bracket),
     "E303": _rule(3, lines.blank_lines),
-    "E501": _rule(6, lines.long_lines, lines.long_comments),
+    "E501": _rule(6, lines.long_lines),
     "E701": _rule(4, lines.one_line),
     "E702": _rule(1, lines.joined_statements),
     "E703": _rule(2, lines.semicolons),
-    "E711": _idiom(3, idioms.constant_comparison("None")),
-    "E712": _idiom(2, idioms.truth_comparison),
-    "E713": _idiom(2, idioms.negated_test("not in", "in")),
-    "E714": _idiom(1, idioms.negated_test("is not", "is")),
-    "E722": _idiom(2, idioms.bare_except),
-    "E731": _idiom(1, idioms.lambda_assignment),
     "W291": _rule(4, spacing.trailing_blank),
     "W293": _rule(5, spacing.blank_line_blanks),
     "W391": _rule(1, lines.blank_end),
@@ -106,12 +91,11 @@ def corrupt_style(
 
     Returns the new text and the names of the rules applied, in order of
     application; the text unchanged and no names where no rule has a site
-    or the result would not parse.  `start` is where the prompt ends, and
-    the body begins on the next line; -1 means the whole text.
+    or the result would be another program.  `start` is where the prompt
+    ends, and the body begins on the next line; -1 means the whole text.
     """
     start = _body_line(text, start)
     result, names = text, []
-    original = text
     wanted = rng.randint(1, 4)
     for name in _draw(rng):
         share = 1.0 if rng.random() < 0.5 else rng.uniform(0.3, 0.9)
@@ -119,11 +103,9 @@ def corrupt_style(
         if changed is not None and changed != result:
             result = changed
             names.append(name)
-            if not RULES[name].keeps_tree:
-                original = ""  # now the result only has to parse
         if len(names) == wanted:
             break
-    if not names or not same_program(original, result):
+    if not names or not same_program(text, result):
         return text, []
     return result, names
 
@@ -142,10 +124,8 @@ def break_once(
 
     None as well where the result would not be the same program.
     """
-    corruption = RULES[rule]
-    corrupted = corruption(text, rng, _body_line(text, start))
-    before = text if corruption.keeps_tree else ""
-    if corrupted is None or not same_program(before, corrupted):
+    corrupted = RULES[rule](text, rng, _body_line(text, start))
+    if corrupted is None or not same_program(text, corrupted):
         return None
     return corrupted
 

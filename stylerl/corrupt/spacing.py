@@ -24,9 +24,8 @@ from stylerl.corrupt.tokens import (
 
 COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", ":="))
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "**", "@"))
-BITWISE = frozenset(("&", "|", "^", "<<", ">>"))
 ASSIGNMENTS = frozenset(
-    f"{sign}=" for sign in ARITHMETIC | BITWISE | {"", "%"}
+    f"{sign}=" for sign in ARITHMETIC | {"", "&", "|", "^", "<<", ">>", "%"}
 )
 ALIGNED = COMPARISONS | ASSIGNMENTS | ARITHMETIC
 NOT_CALLED = KEYWORDS | {"print", "match", "case"}
@@ -45,7 +44,7 @@ def _is_binary(token: Token, words: frozenset[str]) -> bool:
 
 @with_options
 def unspaced(code: Code, words: frozenset[str]) -> Iterator[Site]:
-    """E225, E226, E227, E228: no space around a binary operator."""
+    """E225, E226: no space around a binary operator."""
     for token in code.tokens:
         if _is_binary(token, words):
             yield (
@@ -117,55 +116,23 @@ def before_call(token: Token) -> bool:
 
 def keyword_equals(code: Code) -> Iterator[Site]:
     """E251: spaces around the equals sign of an argument."""
-    for token in _defaults(code, ""):
-        if not _annotated(token):
+    for token in code.tokens:
+        joined = token.gap == token.after.gap == ""
+        if token.text == "=" and token.opener and joined:
             yield replace(token.start, token.end, " = ")
 
 
-def annotated_default(code: Code) -> Iterator[Site]:
-    """E252: no spaces around the default of an annotated argument."""
-    for token in _defaults(code, " "):
-        if _annotated(token):
-            yield replace(token.before.end, token.after.start, "=")
-
-
-def _defaults(code: Code, gap: str) -> Iterator[Token]:
-    """The equals signs of arguments, with such a gap on either side."""
-    for token in code.tokens:
-        spaced = token.gap == token.after.gap == gap
-        if token.text == "=" and token.opener and spaced:
-            yield token
-
-
-def _annotated(equals: Token) -> bool:
-    """Whether there is a colon between the argument's start and its `=`."""
-    # Backwards, past nested brackets, to a colon or the argument before.
-    token = equals.before
-    while token is not equals.opener:
-        if token.opener is equals.opener and token.text in (",", ":"):
-            return token.text == ":"
-        token = token.before
-    return False
-
-
-@gaps("  ")
-def before_comment(token: Token) -> bool:
-    """E261: one space before an inline comment."""
-    return token.kind == "comment"
-
-
-@with_options
-def comment_start(code: Code, prefix: str, inline: bool) -> Iterator[Site]:
-    """E262, E265, E266: a comment that does not begin with "# "."""
+def comment_start(code: Code) -> Iterator[Site]:
+    """E265: a comment on its own line that does not begin with "# "."""
     for token in code.tokens:
         if (
             token.kind == "comment"
-            and (token.before.kind not in ("newline", "edge")) == inline
+            and token.before.kind in ("newline", "edge")
             and token.text.startswith("# ")
             and token.text[2:3].strip()
             and token.text[2] not in "!#:"
         ):
-            yield replace(token.start, token.start + 2, prefix)
+            yield replace(token.start, token.start + 2, "#")
 
 
 @gaps(" ")

@@ -31,16 +31,10 @@ CASES = {
     "E222": ("x = 1\n", "x =  1\n"),
     "E225": ("x = 1\n", "x=1\n"),
     "E226": ("f(x + 1)\n", "f(x+1)\n"),
-    "E227": ("f(x | 1)\n", "f(x|1)\n"),
-    "E228": ("f(x % 2)\n", "f(x%2)\n"),
     "E231": ("f(1, 2)\n", "f(1,2)\n"),
     "E241": ("f(1, 2)\n", "f(1,  2)\n"),
     "E251": ("f(x=1)\n", "f(x = 1)\n"),
-    "E252": ("def f(x: int = 1):\n    pass\n", "def f(x: int=1):\n    pass\n"),
-    "E261": ("x = 1  # One.\n", "x = 1 # One.\n"),
-    "E262": ("x = 1  # One.\n", "x = 1  #One.\n"),
     "E265": ("# One.\nx = 1\n", "#One.\nx = 1\n"),
-    "E266": ("# One.\nx = 1\n", "## One.\nx = 1\n"),
     "E271": ("assert x\n", "assert  x\n"),
     "E272": ("f(x in y)\n", "f(x  in y)\n"),
     "E275": ("if x:\n    y = 1\n", "if(x):\n    y = 1\n"),
@@ -52,15 +46,6 @@ CASES = {
     "E701": ("if x:\n    y = 1\n", "if x: y = 1\n"),
     "E702": ("x = 1\ny = 2\n", "x = 1; y = 2\n"),
     "E703": ("x = 1\n", "x = 1;\n"),
-    "E711": ("f(x is not None)\n", "f(x != None)\n"),
-    "E712": ("if not x.y:\n    z = 1\n", "if x.y == False:\n    z = 1\n"),
-    "E713": ("f(x not in y)\n", "f(not x in y)\n"),
-    "E714": ("f(x.a is not y)\n", "f(not x.a is y)\n"),
-    "E722": (
-        "try:\n    f()\nexcept Exception:\n    pass\n",
-        "try:\n    f()\nexcept:\n    pass\n",
-    ),
-    "E731": ("def f(x, y):\n    return x + y\n", "f = lambda x, y: x + y\n"),
     "W291": ("x = 1\n", "x = 1 \n"),
     "W293": (
         "if x:\n    y = 1\n\n    z = 1\n",
@@ -105,8 +90,7 @@ def test_a_rule_is_broken_and_no_other(rule: str, judge: Judge) -> None:
     }
     assert expected in drafts
     assert breaks_only(rule, judge.verdict(expected))
-    if RULES[rule].keeps_tree:
-        assert ast.dump(ast.parse(expected)) == ast.dump(ast.parse(clean))
+    assert ast.dump(ast.parse(expected)) == ast.dump(ast.parse(clean))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -116,9 +100,7 @@ def test_all_sites_at_once_keep_the_program(rule: str) -> None:
         if corrupted is None:
             continue
         assert corrupted[:start] == text[:start]
-        tree = ast.parse(corrupted)
-        if RULES[rule].keeps_tree:
-            assert ast.dump(tree) == _tree(text)
+        assert ast.dump(ast.parse(corrupted)) == _tree(text)
 
 
 def test_corrupt_style_changes_the_body_alone() -> None:
