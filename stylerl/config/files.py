@@ -35,13 +35,11 @@ def load(path: Path = Path("params.yaml")) -> Params:
 
 
 def from_preset(name: str) -> Params:
-    """The defaults with the numbers of `presets/NAME.yaml` on top.
+    """The sections' defaults with what `presets/NAME.yaml` says on top.
 
     Raises:
         ConfigError: there is no such preset, or it breaks a rule.
     """
-    if name == "default":
-        return Params()
     path = PRESETS / f"{name}.yaml"
     if not path.exists():
         raise ConfigError(
