@@ -35,11 +35,13 @@ def load(path: Path = Path("params.yaml")) -> Params:
 
 
 def from_preset(name: str) -> Params:
-    """The sections' defaults with what `presets/NAME.yaml` says on top.
+    """The defaults with the numbers of `presets/NAME.yaml` on top.
 
     Raises:
         ConfigError: there is no such preset, or it breaks a rule.
     """
+    if name == "default":
+        return Params()
     path = PRESETS / f"{name}.yaml"
     if not path.exists():
         raise ConfigError(

@@ -26,7 +26,7 @@ WEIGHED = (
 
 def presets() -> list[str]:
     """The names of the presets."""
-    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    return ["default", *sorted(path.stem for path in PRESETS.glob("*.yaml"))]
 
 
 def _sampling(config: Any) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class RewardConfig(Section):
     """Reward models: P(compliant), and pairwise Bradley-Terry."""
 
     base: str = setting("artifacts/sft", "folder of the model to start from")
-    labels: int = setting(1000, "labels the classifier learns", ge=1, le=MANY)
+    labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
     batch_size: int = setting(16, "texts an optimiser step", ge=1, le=LARGE)
     learning_rate: float = setting(1e-3, "peak of AdamW's rate", gt=0, le=1)
