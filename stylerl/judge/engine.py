@@ -40,8 +40,6 @@ if TYPE_CHECKING:  # not in a worker, which would load YAML for it
     from stylerl.config import JudgeConfig
 
 OWN_PLUGINS = frozenset({"flake8", "pycodestyle", "pyflakes", "mccabe"})
-# Whose findings of a function are of nothing else in its file.
-LOCAL = OWN_PLUGINS | {"flake8-unused-arguments"}
 
 
 class Engine:
@@ -61,7 +59,7 @@ class Engine:
             plugins, self.options, installed = loaded
             self._checkers = plugins.checkers
             used = {each.plugin.package for each in plugins.all_plugins()}
-            self._takes_excerpts = used <= LOCAL
+            self._takes_excerpts = used <= OWN_PLUGINS
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )

@@ -1,12 +1,12 @@
 """What of a file decides the verdict on one of its functions.
 
-flake8's own rules and flake8-unused-arguments need little of it, and an older
-core takes a quarter of a second to judge a thousand rows.  pycodestyle reads
-rows one after another, so those of the function do, and the next one for the
-blank lines between.  The others read the syntax tree, in which other
-functions need no bodies: a name that these use counts only where the function
-binds a name that the file imports (F811), and one that they declare global
-only where `global` stands in the file.
+flake8's own rules need little of it, and an older core takes a quarter of a
+second to judge a thousand rows.  pycodestyle reads rows one after another,
+so those of the function do, and the next one for the blank lines between.
+pyflakes and mccabe read the syntax tree, in which other functions need no
+bodies: a name that these use counts only where the function binds a name
+that the file imports (F811), and one that they declare global only where
+`global` stands in the file.
 """
 
 import ast

@@ -1,6 +1,5 @@
 """A body judged where it stands: what flake8 says of the file, on its rows."""
 
-import re
 import textwrap
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from stylerl.judge.place import File, Place
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EVERY = JudgeConfig(select=("E", "W", "F"), ignore=("W503",))
-READ = JudgeConfig(select=("U100",), plugins=("flake8-unused-arguments",))
 
 FILE = textwrap.dedent("""\
     import json
@@ -279,23 +277,6 @@ def test_rows_left_out_would_change_nothing(case: str, judge: Judge) -> None:
     verdicts = judge.judge_files([placed.source, whole])
     part, of_whole = map(placed.settle, verdicts)
     assert part == of_whole
-
-
-@pytest.mark.parametrize("case", LEFT_OUT)
-def test_an_unused_argument_is_of_its_function_alone(case: str) -> None:
-    file, header, body = LEFT_OUT[case]
-    prompt, where = place(file, header)
-    judge, text = Judge(READ), f"\n    {body}\n"
-    placed = where.put(text)
-    whole = placed.source._replace(extent=None)
-    verdicts = judge.judge_files([placed.source, whole])
-    part, of_whole = map(placed.settle, verdicts)
-    assert part == of_whole
-    charged = assess(prompt, True, part).violations
-    if part.parsed:
-        read = re.search(r"\bx\b(?! =)", body)
-        codes = [each.code for each in charged]
-        assert codes == ["U100"] * (not read)
 
 
 def test_mccabe_knows_the_last_of_a_name(tmp_path: Path) -> None:
