@@ -30,6 +30,7 @@ DOCUMENTS = (
     "docs/results.md",
     "docs/model-card.md",
     "docs/policy-card.md",
+    "docs/decisions/0033-judged-in-its-file.md",
 )
 MARKED = re.compile(
     r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL
@@ -45,6 +46,10 @@ HEADLINE_METRICS = (  # the first ROWS of them that a run has
     "bits_per_byte",
 )  # fmt: skip
 ROWS = 9  # of the README's table
+ARGUMENTS_METRICS = (
+    "used_arguments", "standardised_compliance", "standardised_residual",
+    "residual_cut", "resolved_names", "skill", "joint",
+)  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
     "skill",
@@ -215,6 +220,27 @@ def strict() -> str:
             short_table(metrics),
         ]
     )
+
+
+def arguments() -> str:
+    """Runs whose guide asks that arguments are read, beside the default."""
+    runs = {"PEP 8 alone, seed 0": storage.read_json(RUNS / "seed-0.json")}
+    for path in sorted(RUNS.glob("arguments-*.json")):
+        runs[f"U100 too, seed {_seed(path)[-1]}"] = storage.read_json(path)
+    found = {name: run["evaluate"] for name, run in runs.items()}
+    rows = [["PPO less SFT", *found]]
+    for key in ARGUMENTS_METRICS:
+        metric = display.metric_of(key)
+        gains = [display.show_gain(metric, m["gain"]) for m in found.values()]
+        rows.append([metric.label, *gains])
+    for key in ("length_median", "statements"):
+        metric = display.metric_of(key)
+        both = [_before_after(each, metric) for each in found.values()]
+        rows.append([f"{metric.label}: SFT, PPO", *both])
+    asked = [[*guards.goals(m), *guards.guards(m)] for m in found.values()]
+    failed = [", ".join(g.name for g in each if not g.held) for each in asked]
+    rows.append(["goals missed, guards failed", *failed])
+    return summary.markdown_table(rows)
 
 
 def _change(
@@ -395,6 +421,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "policy": policy,
     "seeds": seeds,
     "strict": strict,
+    "arguments": arguments,
     "base": base,
     **{
         path.stem: partial(table, path.stem)
