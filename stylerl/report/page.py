@@ -90,9 +90,7 @@ def render(evidence: Evidence) -> str:
         calibration=charts.draw_calibration(evidence.calibration),
         reward_numbers=_reward_numbers(evidence.reward),
         reward_rules=_reward_rules(evidence.reward),
-        gallery=samples.choose(
-            completions, evidence.rules, evidence.seed, models
-        ),
+        gallery=samples.choose(completions, evidence.seed, models),
         provenance=evidence.provenance,
         seconds=evidence.seconds,
         params=evidence.params,
