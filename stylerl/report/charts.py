@@ -4,14 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from stylerl.evaluation import display
 from stylerl.report import plots, summary
 
-LENGTH_BINS = 16
 SMOOTHING = 5  # updates in the running mean of PPO's path
 ROLLOUTS = ("objective/kl", "judge/compliance")
 MEASURED = ("validation/kl", "validation/compliance")  # where measured
@@ -73,26 +71,6 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
             for label, style, own in everyone
         ],
     )
-
-
-def draw_lengths(
-    completions: pd.DataFrame, models: Mapping[str, str] = display.MODELS
-) -> Markup:
-    """A histogram of length, one line a model, and one of the authors.
-
-    Those are left out where they are not known.
-    """
-    longest = max(int(completions["tokens"].max()), 1)
-    edges = np.linspace(0, longest, LENGTH_BINS + 1)
-    lengths = []
-    for model, label in {**models, "human": "the authors"}.items():
-        tokens = completions.loc[completions["model"] == model, "tokens"]
-        if len(tokens):
-            counts, _ = np.histogram(tokens, edges)
-            percent = 100 * counts / len(tokens)
-            lengths.append(plots.Series(label, model, percent.tolist()))
-    middles = ((edges[:-1] + edges[1:]) / 2).tolist()
-    return plots.lines("Length in tokens, % of completions", middles, lengths)
 
 
 def draw_curves(

@@ -84,7 +84,6 @@ def render(evidence: Evidence) -> str:
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules, list(models)),
         rule_changes=summary.rule_changes(evidence.rules),
-        by_tokens=charts.draw_lengths(completions, models),
         curves=charts.draw_curves(evidence.updates),
         alarms=alarms,
         calibration=charts.draw_calibration(evidence.calibration),

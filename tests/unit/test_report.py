@@ -322,16 +322,6 @@ def test_a_page_with_long_samples_of_many_rules_is_small():
     assert len(page.encode()) < 3_000_000
 
 
-def test_the_authors_lengths_stand_beside_the_models():
-    completions = evidence().completions
-    authors = pd.DataFrame([row("human", p) for p in "abcdef"])
-    before = charts.draw_lengths(completions)
-    after = charts.draw_lengths(pd.concat([completions, authors]))
-
-    assert "the authors" in after
-    assert "the authors" not in before
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not browser.find(), reason="needs Chromium")
 def test_a_browser_shows_it_as_narrow_as_a_phone(tmp_path):
