@@ -10,25 +10,16 @@ from markupsafe import Markup
 from stylerl.evaluation import display
 from stylerl.report import plots, summary
 
-SMOOTHING = 5  # updates in the running mean of PPO's path
-ROLLOUTS = ("objective/kl", "judge/compliance")
-MEASURED = ("validation/kl", "validation/compliance")  # where measured
 CURVES = {
     "objective/score": "score of the reward",
     "objective/kl": "KL to SFT, nats a response",
     "objective/entropy": "entropy",
     "judge/compliance": "compliance of the rollouts",
-    "judge/parse_rate": "parse rate of the rollouts",
-    "judge/statements": "statements a rollout",
+    "validation/compliance": "compliance on validation prompts",
     "judge/gap": "weighted style reward less the linter's score",
-    "judge/rank_correlation": "rank correlation of style part and linter",
     "response/length": "response length, tokens",
     "length/price": "price of length, in deviations of the score",
     "response/distinct_3": "distinct-3 of the rollouts",
-    "response/eos_rate": "finished responses",
-    "policy/clipfrac": "clip fraction",
-    "value/explained_variance": "explained variance of the value",
-    "grad_norm": "gradient norm",
 }
 OVERVIEW = {
     "as written": "compliance",
@@ -73,34 +64,21 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     )
 
 
-def draw_curves(
-    updates: pd.DataFrame | None,
-) -> list[Markup]:
+def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
     """One chart for each known column that the trainer wrote.
 
-    Alarms are lines, each where it was first triggered, under its number in
-    `find_alarms`.
+    Alarms are lines, each where it was first triggered.
     """
-    if updates is None or updates.empty:
+    if updates is None:
         return []
-    steps = updates["update"].astype(float).tolist()
-    first: dict[int, list[int]] = {}
-    for number, at in enumerate(find_alarms(updates).values(), 1):
-        first.setdefault(at[0], []).append(number)
-    marks = [
-        plots.Mark(step, ", ".join(map(str, numbers)))
-        for step, numbers in first.items()
-    ]
-    return [
-        plots.lines(
-            title,
-            steps,
-            [plots.Series(title, "ppo", updates[column].tolist())],
-            marks=marks,
-        )
-        for column, title in CURVES.items()
-        if column in updates and updates[column].notna().any()
-    ]
+    marks = sorted({steps[0] for steps in find_alarms(updates).values()})
+    drawn = []
+    for column, title in CURVES.items():
+        known = updates.reindex(columns=["update", column]).dropna()
+        steps, values = (known[name].tolist() for name in known)
+        if values:
+            drawn.append(plots.line(title, steps, values, marks=marks))
+    return drawn
 
 
 def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
@@ -115,24 +93,14 @@ def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
     return found
 
 
-def draw_frontier(
-    metrics: Mapping[str, Any], updates: pd.DataFrame | None
-) -> Markup:
-    """KL against compliance: PPO's path, and the models compared.
+def draw_frontier(metrics: Mapping[str, Any]) -> Markup:
+    """Compliance of the models compared, by their KL to SFT.
 
     Empty where the evaluation has no KL.
     """
     if "kl" not in metrics["ppo"]:
         return Markup()
-    rollouts, measured = path_of(updates, ROLLOUTS), path_of(updates, MEASURED)
-    smooth = rollouts.rolling(SMOOTHING, min_periods=1).mean()
-    paths = []
-    if len(rollouts):
-        name = "PPO's rollouts on the prompts it learns from"
-        paths.append((name, "human", smooth))
-    if len(measured):
-        paths.append(("the policy on validation prompts", "ppo", measured))
-    points = [
+    everyone = [
         (label, model, metrics[model]["kl"], metrics[model])
         for model, label in display.labels(metrics).items()
         if model != "base"
@@ -140,45 +108,23 @@ def draw_frontier(
         (label, "base", summary.kl_bound(n), metrics[name])
         for n, name, label in summary.best_of(metrics)
     ]
-    return plots.lines(
-        display.rename(
-            "Compliance, %, by KL to SFT, nats a response", metrics
-        ),
-        [],
+    title = "Compliance, %, by KL to SFT, nats a response"
+    return plots.dots(
+        display.rename(title, metrics),
         [
-            plots.Series(name, style, path["y"].tolist(), path["kl"].tolist())
-            for name, style, path in paths
-        ],
-        dots=[
             plots.Dot(kl, 100 * own["compliance"], label, style)
-            for label, style, kl, own in points
-        ]
-        + [
-            plots.Dot(kl, y, str(update), "ppo", above=True)
-            for update, kl, y in measured.itertuples()
+            for label, style, kl, own in everyone
         ],
     )
 
 
-def path_of(
-    updates: pd.DataFrame | None, columns: tuple[str, str]
-) -> pd.DataFrame:
-    """KL and compliance in % (`kl`, `y`) by update, where both are known."""
-    if updates is None or not {*columns} <= set(updates):
-        return pd.DataFrame({"kl": [], "y": []})
-    kl, compliance = columns
-    known = updates.set_index("update")[[*columns]].dropna()
-    return pd.DataFrame({"kl": known[kl], "y": 100 * known[compliance]})
-
-
-def draw_calibration(table: pd.DataFrame | None) -> list[Markup]:
+def draw_calibration(table: pd.DataFrame | None) -> Markup:
     """Predicted against observed compliance of the classifier."""
-    if table is None or table.empty:
-        return []
-    chart = plots.lines(
+    if table is None:
+        return Markup()
+    return plots.line(
         "On held-out labels: predicted P(compliant), the judge's share",
         table["predicted"].tolist(),
-        [plots.Series("observed", "ppo", table["observed"].tolist())],
+        table["observed"].tolist(),
         diagonal=True,
     )
-    return [chart]

@@ -78,8 +78,7 @@ def render(evidence: Evidence) -> str:
             for m in (*summary.OVER_SFT, *summary.BASELINE_METRICS)
         ],
         baselines=summary.baselines(metrics),
-        frontier=charts.draw_frontier(metrics, evidence.updates),
-        measured=len(charts.path_of(evidence.updates, charts.MEASURED)),
+        frontier=charts.draw_frontier(metrics),
         outcomes=_outcomes(completions, models),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules, list(models)),

@@ -159,8 +159,8 @@ def drawn(monkeypatch):
         given.append((*figures, more))
         return ""
 
-    monkeypatch.setattr(plots, "lines", keep)
-    monkeypatch.setattr(plots, "bars", keep)
+    for kind in ("line", "dots", "bars"):
+        monkeypatch.setattr(plots, kind, keep)
     return given
 
 
@@ -191,43 +191,37 @@ def test_the_page_opens_with_what_complies_and_with_the_best_rival(drawn):
     assert "right as well" in title and "right as well" not in without
 
 
-def test_the_frontier_has_ppos_way_and_the_models(drawn):
-    updates = pd.DataFrame(
-        {
-            "update": [1, 2],
-            "objective/kl": [0.0, 4.0],
-            "judge/compliance": [0.5, 0.9],
-            "validation/kl": [None, 3.5],
-            "validation/compliance": [None, 0.75],
-        }
-    )
+def test_the_frontier_has_the_models_and_the_best_of_n(drawn):
+    """The best of four can have moved by log 4 - 3/4 = 0.636 nats."""
     numbers = metrics({"compliance": 0.62, "kl": 2.0})
-    numbers |= {"best_of_4": NUMBERS | {"prompts": 6, "over_sft": 0.0,
-                "over_sft_low": 0.0, "over_sft_high": 0.0}}  # fmt: skip
+    numbers |= {"best_of_4": NUMBERS | {"prompts": 6}}
 
-    charts.draw_frontier(numbers, updates)
+    charts.draw_frontier(numbers)
 
-    # The running mean of two updates ends at KL 2 and 70%; the best of
-    # four can have moved by log 4 - 3/4 = 0.636 nats; the policy was
-    # measured after update 2.
-    ((*_, series, more),) = drawn
-    ways = [(each.xs, each.ys) for each in series]
-    assert ways == [([0, 2], [50, 70]), ([3.5], [75])]
-    named = {
-        dot.text: (round(dot.x, 3), round(dot.y, 6)) for dot in more["dots"]
-    }
+    ((_, dots, _),) = drawn
+    named = {dot.text: (round(dot.x, 3), round(dot.y, 6)) for dot in dots}
     assert named == {
         "SFT": (0, 40),
         "PPO": (2, 62),
         "SFT, best of 4 by the classifier": (0.636, 40),
-        "2": (3.5, 75),
     }
-    # Without measurements there is one way.
-    updates = updates.drop(columns=["validation/kl", "validation/compliance"])
-    charts.draw_frontier(numbers, updates)
-    *_, series, _ = drawn[-1]
-    assert len(series) == 1 and "rollouts" in series[0].name
-    assert "thick line" not in report.render(evidence(updates=updates))
+
+
+def test_a_curve_has_the_updates_that_measured_it(drawn):
+    updates = pd.DataFrame(
+        {
+            "update": [1, 2, 3],
+            "validation/compliance": [0.5, None, 0.75],
+            "judge/gap": [None] * 3,
+        }
+    )
+
+    charts.draw_curves(updates)
+
+    assert drawn == [
+        ("compliance on validation prompts", [1, 3], [0.5, 0.75],
+         {"marks": []})
+    ]  # fmt: skip
 
 
 def test_the_reward_models_promises_stand_beside_the_verdicts(drawn):
@@ -236,10 +230,10 @@ def test_the_reward_models_promises_stand_beside_the_verdicts(drawn):
     text = report.render(evidence(calibration=table))
 
     assert "Can the reward model be believed?" in text
-    *_, (_, xs, (observed,), more) = [
+    ((_, *values, _),) = [
         figure for figure in drawn if figure[-1].get("diagonal")
     ]
-    assert (xs, observed.ys) == ([0.1, 0.5], [0.0, 1.0])
+    assert values == [[0.1, 0.5], [0.0, 1.0]]
     assert "believed" not in report.render(evidence())
 
 
