@@ -373,7 +373,7 @@ def _wave(left: float, right: float, y: float) -> str:
 def _bars(metrics: Mapping[str, Any], y: float) -> tuple[list[str], float]:
     """Compliance of SFT, PPO and people, and where the next thing goes."""
     compliance = display.metric_of("compliance")
-    cut = display.show(guards.CUT, guards.non_compliance_cut(metrics))
+    cut = display.show(guards.CUT, metrics["gain"].get(guards.CUT.key))
     parts = [
         _words(
             MARGIN,

@@ -368,7 +368,7 @@ def seeds() -> str:
             run["commit"],
             minutes(run),
             *(_before_after(metrics, metric) for metric in shown),
-            display.show(guards.CUT, guards.non_compliance_cut(metrics)),
+            display.show(guards.CUT, gain.get(guards.CUT.key)),
             display.show_gain(display.metric_of("compliance"), gain),
             display.show_gain(guards.STANDARDISED, gain),
             ", ".join(failed) or "none",

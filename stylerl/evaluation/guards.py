@@ -47,17 +47,18 @@ class Guard(NamedTuple):
 
 def goals(metrics: Metrics) -> list[Guard]:
     """What a run sets out to reach, as far as its evaluation measured it."""
-    gain, cut = metrics["gain"], non_compliance_cut(metrics)
-    found = []
+    gain = metrics["gain"]
+    found: list[Guard] = []
 
     def add(name: str, reached: bool, text: str) -> None:
         found.append(Guard(name, reached, text, ("reached", "missed")))
 
-    if cut is not None:  # else SFT left nothing to cut
+    if CUT.key in gain:  # else SFT left nothing to cut
         add(
             "non-compliance cut",
-            cut >= CUT_GOAL,
-            f"{show(CUT, cut)}%; the goal is at least {100 * CUT_GOAL:.0f}%",
+            gain[CUT.key] >= CUT_GOAL,
+            f"{show(CUT, gain[CUT.key])}%; the goal is at least "
+            f"{100 * CUT_GOAL:.0f}%",
         )
     for name, metric in (
         ("gain at SFT's lengths", STANDARDISED),
@@ -78,12 +79,6 @@ def goals(metrics: Metrics) -> list[Guard]:
             "it is not clearly worse",
         )
     return found
-
-
-def non_compliance_cut(metrics: Metrics) -> float | None:
-    """The share of SFT's non-compliance that is gone; None without any."""
-    share: float | None = metrics["gain"].get(CUT.key)
-    return share
 
 
 def guards(metrics: Metrics) -> list[Guard]:

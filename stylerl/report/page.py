@@ -69,20 +69,12 @@ def render(evidence: Evidence) -> str:
         ],
         models=models,
         table=_table(metrics),
-        lengths=[
-            [display.rename(cell, metrics) for cell in row]
-            for row in summary.by_length(metrics)
-        ],
-        baseline_heads=[
-            display.rename(m.label, metrics)
-            for m in (*summary.OVER_SFT, *summary.BASELINE_METRICS)
-        ],
-        baselines=summary.baselines(metrics),
+        lengths=_rename(summary.by_length(metrics), metrics),
+        baselines=_rename(summary.baselines(metrics), metrics),
         frontier=charts.draw_frontier(metrics),
         outcomes=_outcomes(completions, models),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules, list(models)),
-        rule_changes=summary.rule_changes(evidence.rules),
         curves=charts.draw_curves(evidence.updates),
         alarms=alarms,
         calibration=charts.draw_calibration(evidence.calibration),
@@ -102,6 +94,13 @@ def identify(model: str) -> str:
     if weights:
         return f"{model}, SHA-256 {', '.join(map(storage.digest, weights))}"
     return model
+
+
+def _rename(
+    rows: list[list[str]], metrics: Mapping[str, Any]
+) -> list[list[str]]:
+    """A table's cells, with SFT and PPO called by their labels."""
+    return [[display.rename(cell, metrics) for cell in row] for row in rows]
 
 
 def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -150,26 +149,23 @@ def _rules(rules: pd.DataFrame, models: list[str]) -> list[dict[Any, Any]]:
     return rows
 
 
-def _reward_numbers(
-    reward: Mapping[str, Any] | None,
-) -> list[tuple[str, list[str]]]:
-    """Each number of the reward models: label, classifier, pairwise."""
+def _reward_numbers(reward: Mapping[str, Any] | None) -> list[list[str]]:
+    """Heads, then each number of the reward models."""
     if reward is None:
         return []
-    return [
-        (words, [_share(reward[model], keys) for model in REWARD_MODELS])
+    return [["on held-out labels and pairs", *REWARD_MODELS]] + [
+        [words, *(_share(reward[model], keys) for model in REWARD_MODELS)]
         for words, keys in REWARD_NUMBERS.items()
     ]
 
 
-def _reward_rules(
-    reward: Mapping[str, Any] | None,
-) -> list[tuple[str, list[str]]]:
-    """By rule: minimal pairs, and the share that each model ranks right."""
+def _reward_rules(reward: Mapping[str, Any] | None) -> list[list[str]]:
+    """Heads, then by rule minimal pairs and the share that is ranked right."""
     if reward is None:
         return []
-    return [
-        (rule, [_share(row, [key]) for key in ("pairs", *REWARD_MODELS)])
+    heads = ["pairs", *REWARD_MODELS]
+    return [["rule", *heads]] + [
+        [rule, *(_share(row, [key]) for key in heads)]
         for rule, row in reward["rules"].items()
     ]
 

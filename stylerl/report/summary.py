@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from rich.table import Table
 from rich.text import Text
 
@@ -30,16 +29,12 @@ from stylerl.evaluation.guards import (
     STANDARDISED,
     goals,
     guards,
-    non_compliance_cut,
 )
 
 REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
 NUMBER = 5  # characters of 100.0, the widest in most rows
 CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
-BASELINES = {
-    "human": "the human's own text",
-}
 BEST_OF = {  # by the key, which ends with how many there are to choose from
     "linter_best_of_": "SFT, best of {} by the linter",
     "best_of_": "SFT, best of {} by the classifier",
@@ -131,10 +126,9 @@ def _change(
         return f"lowered compliance {change}. It did harm."
     if sign == 0:
         return f"did not change compliance measurably: {change}."
-    share = non_compliance_cut(metrics) if cut is CUT else gain.get(cut.key)
-    by = f" by {show(cut, share)}%" if share is not None else ""
+    by = ""
     if cut.key in gain:
-        by += f" ({_interval(cut, gain)})"
+        by = f" by {show(cut, gain[cut.key])}% ({_interval(cut, gain)})"
     return f"cut non-compliance{by}: compliance rose {change}."
 
 
@@ -223,39 +217,15 @@ def basis(metrics: Metrics) -> str:
 def external_linters(metrics: Metrics) -> str:
     """Whether linters that no reward has seen agree with the gain."""
     gain = metrics["gain"]
-    found = {key: _said(key, metrics) for key in FINDINGS if key in gain}
+    found = [key for key in FINDINGS if key in gain]
     if not found:
         return "Other linters could read no prompt's completions of both."
-    signs = {key: gain_sign(metric_of(key), gain) for key in found}
-    words = "; ".join(found.values())
-    if gain["compliance_low"] <= 0:
-        return f"Linters that no reward has seen: {words}."
-    agreeing = [key for key in found if signs[key] > 0]
-    if not agreeing:
+    words = "; ".join(_said(key, metrics) for key in found)
+    agrees = any(gain_sign(metric_of(key), gain) > 0 for key in found)
+    if gain["compliance_low"] > 0 and not agrees:
         judge = "ruff" if "flake8" in found else "flake8"
         return f"Only {judge} sees this gain: {words}."
-    if len(agreeing) == len(found):
-        return f"Linters that no reward has seen agree: {words}."
-    return (
-        f"Of the linters that no reward has seen, {' and '.join(agreeing)} "
-        f"agrees: {words}."
-    )
-
-
-def rule_changes(rules: pd.DataFrame) -> dict[str, list[str]]:
-    """The rules whose violations fell, rose, vanished or appeared.
-
-    Fell and rose by intervals that hold for all rules at once; vanished and
-    appeared by the counts alone, of the other rules.
-    """
-    proven = (rules["low"] > 0) | (rules["high"] < 0)
-    cases = {
-        "fell": rules["high"] < 0,
-        "rose": rules["low"] > 0,
-        "vanished": ~proven & (rules["ppo"] == 0) & (rules["sft"] > 0),
-        "appeared": ~proven & (rules["sft"] == 0) & (rules["ppo"] > 0),
-    }
-    return {name: rules.loc[c, "rule"].tolist() for name, c in cases.items()}
+    return f"Linters that no reward has seen: {words}."
 
 
 def rich_table(metrics: Metrics) -> Table:
@@ -309,10 +279,7 @@ def markdown(metrics: Metrics) -> str:
     if lengths := by_length(metrics):
         parts.append(markdown_table(lengths))
     if found := baselines(metrics):
-        rows = [[label, *cells] for label, cells in found]
-        heads = ["baseline", "prompts"]
-        heads += [metric.label for metric in (*OVER_SFT, *BASELINE_METRICS)]
-        parts.append(markdown_table([heads, *rows]))
+        parts.append(markdown_table(found))
     parts = [part for part in parts if part]
     return rename("\n\n".join(parts) + "\n", metrics)
 
@@ -353,21 +320,22 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, rule, *others])
 
 
-def baselines(metrics: Metrics) -> list[tuple[str, list[str]]]:
-    """Label, and prompts, OVER_SFT and BASELINE_METRICS, of each baseline."""
-    chosen = {name: label for _, name, label in best_of(metrics)}
-    return [
-        (
+def baselines(metrics: Metrics) -> list[list[str]]:
+    """Heads, then a row a baseline; empty where none was measured."""
+    named = {"human": "the human's own text"}
+    named |= {name: label for _, name, label in best_of(metrics)}
+    rows = [
+        [
             label,
-            [
-                f"{metrics[name]['prompts']:g}",
-                *(show_gain(m, metrics[name]) for m in OVER_SFT),
-                *(show(m, metrics[name].get(m.key)) for m in BASELINE_METRICS),
-            ],
-        )
-        for name, label in {**BASELINES, **chosen}.items()
+            f"{metrics[name]['prompts']:g}",
+            *(show_gain(m, metrics[name]) for m in OVER_SFT),
+            *(show(m, metrics[name].get(m.key)) for m in BASELINE_METRICS),
+        ]
+        for name, label in named.items()
         if name in metrics
     ]
+    heads = [metric.label for metric in (*OVER_SFT, *BASELINE_METRICS)]
+    return [["baseline", "prompts", *heads], *rows] if rows else []
 
 
 def best_of(metrics: Metrics) -> list[tuple[int, str, str]]:

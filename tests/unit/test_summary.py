@@ -4,7 +4,6 @@ import io
 import math
 import re
 
-import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -264,7 +263,6 @@ def test_with_nothing_to_cut_there_is_no_cut():
     clean["sft"] = NUMBERS | {"compliance": 1.0}
     del clean["gain"]["non_compliance_cut"]
 
-    assert guards.non_compliance_cut(clean) is None
     assert "non-compliance cut" not in [g.name for g in guards.goals(clean)]
 
 
@@ -438,17 +436,19 @@ def test_only_measured_baselines_are_listed():
     best = NUMBERS | {"prompts": 100} | gain
     measured = metrics() | {"best_of_16": best, "best_of_4": best}
 
-    listed = summary.baselines(measured)
+    heads, *listed = summary.baselines(measured)
     lines = summary.markdown(measured).splitlines()
 
-    assert [label for label, _ in listed] == [
+    assert [label for label, *_ in listed] == [
         "SFT, best of 4 by the classifier",
         "SFT, best of 16 by the classifier",
     ]
-    assert listed[0][1] == [
+    assert listed[0][1:] == [
         "100", "+10.0 [+5.0, +15.0]", "+4.0 [+2.0, +6.0]",
         "40.0", "90.0", "40.0", "15.0", "4.00",
     ]  # fmt: skip
+    assert len(heads) == len(listed[0])
+    assert summary.baselines(metrics()) == []
     assert lines[-2] == (
         "| SFT, best of 4 by the classifier | 100 | +10.0 [+5.0, +15.0] "
         "| +4.0 [+2.0, +6.0] | 40.0 | 90.0 | 40.0 | 15.0 | 4.00 |"
@@ -479,15 +479,11 @@ RAISED = moved("compliance", 0.1, 0.2)
             "Only flake8 sees this gain: ruff's findings in 10 lines rose",
         ),
         (
-            RAISED | moved("reformatted", -0.2, -0.1),
-            "Of the linters that no reward has seen, reformatted agrees: ",
-        ),
-        (
             RAISED
             | moved("reformatted", -0.2, -0.1)
             | moved("ruff", -0.3, -0.1),
-            "Linters that no reward has seen agree: ruff's findings in 10 "
-            "lines fell, 0.50 to 0.50, -0.20 [-0.30, -0.10]; the share of "
+            "Linters that no reward has seen: ruff's findings in 10 lines "
+            "fell, 0.50 to 0.50, -0.20 [-0.30, -0.10]; the share of "
             "lines that the fixer changes fell, 20.0 to 20.0, -15.0 "
             "[-20.0, -10.0] points.",
         ),
@@ -515,27 +511,6 @@ def test_where_ruff_judges_it_alone_may_see_the_gain():
         "Only ruff sees this gain: flake8's findings in 10 lines, of rules "
         "that ruff's lack rose, 1.00 to 1.00, +0.20 [+0.10, +0.30]"
     )
-
-
-def test_rules_that_fell_rose_vanished_and_appeared():
-    nan = float("nan")
-    rules = pd.DataFrame(
-        [
-            ("E225", 5.0, 0.0, -8.0, -2.0),  # proven, so not only vanished
-            ("E501", 1.0, 4.0, 1.0, 5.0),
-            ("W291", 1.0, 0.0, -3.0, 1.0),
-            ("E711", 0.0, 0.5, nan, nan),
-            ("E302", 1.0, 1.0, -1.0, 1.0),
-        ],
-        columns=["rule", "sft", "ppo", "low", "high"],
-    )
-
-    assert summary.rule_changes(rules) == {
-        "fell": ["E225"],
-        "rose": ["E501"],
-        "vanished": ["W291"],
-        "appeared": ["E711"],
-    }
 
 
 def test_the_best_of_n_moves_so_far_at_most():
