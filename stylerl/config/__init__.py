@@ -14,8 +14,6 @@ from stylerl.config.files import (
     render,
 )
 from stylerl.config.sections import (
-    PRESETS,
-    REWARD_NAMES,
     BaseConfig,
     EvaluateConfig,
     FilterConfig,
@@ -32,8 +30,6 @@ from stylerl.config.settings import to_dict
 
 __all__ = [
     "BaseConfig",
-    "PRESETS",
-    "REWARD_NAMES",
     "EvaluateConfig",
     "FilterConfig",
     "JudgeConfig",

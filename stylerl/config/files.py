@@ -13,16 +13,8 @@ from typing import Any
 import yaml
 
 from stylerl.config.sections import PRESETS, Params, presets
-from stylerl.config.settings import (
-    build,
-    lines_of,
-    shown,
-    to_dict,
-    unknown,
-)
+from stylerl.config.settings import build, lines_of, shown, to_dict, unknown
 from stylerl.errors import ConfigError
-
-LINE = 200  # characters of what PyYAML says
 
 
 def load(path: Path = Path("params.yaml")) -> Params:
@@ -104,8 +96,7 @@ def read_yaml(text: str | bytes, name: str) -> Any:
     try:
         return yaml.safe_load(text)
     except Exception as error:  # PyYAML lets many kinds escape
-        problem = " ".join(str(error).split())[:LINE]
-        problem = "".join(c if c.isprintable() else "?" for c in problem)
+        problem = f"{' '.join(str(error).split()):.200}"
         raise ConfigError(f"{name} is not valid YAML: {problem}") from error
 
 

@@ -324,10 +324,10 @@ class PPOConfig(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.reward:
+        if not any(self.reward.values()):
             raise ConfigError(
-                "ppo.reward must map names to numbers, such as {linter: 1.0}; "
-                "got none: name one part at least"
+                "ppo.reward must give some part a weight above 0; got "
+                f"{shown(dict(self.reward))}"
             )
         # What a batch must be divisible by, or hold.
         if self.batch_size % self.copies:
@@ -340,12 +340,6 @@ class PPOConfig(Section):
             raise ConfigError(
                 f"ppo.num_minibatches must be at most ppo.batch_size, "
                 f"{self.batch_size}; got {self.num_minibatches}: change either"
-            )
-        # What must name something.
-        if not any(self.reward.values()):
-            raise ConfigError(
-                "ppo.reward must give some part a weight above 0; got "
-                f"{shown(dict(self.reward))}"
             )
 
 

@@ -6,14 +6,12 @@ A section of parameters is a frozen dataclass whose fields are declared by
 """
 
 import dataclasses
-import difflib
-import functools
 import math
 import operator
 import re
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -68,12 +66,11 @@ class Section:
             ConfigError: a wrong type or a value out of bounds.
         """
         prefix, config, _ = type(self).__name__.partition("Config")
-        hints = _hints(type(self))
         for field in dataclasses.fields(self):
             if not field.metadata:  # a section of its own
                 continue
             name = f"{prefix.lower()}." * bool(config) + field.name
-            value = _typed(name, getattr(self, field.name), hints[field.name])
+            value = _typed(name, getattr(self, field.name), field.type)
             _check(name, value, field.metadata)
             object.__setattr__(self, field.name, value)
 
@@ -97,21 +94,15 @@ def build(cls: type[Any], content: Any, prefix: str, base: Any = None) -> Any:
             f"got {shown(content)}"
         )
     fields = {f.name: f for f in dataclasses.fields(cls)}
-    hints = _hints(cls)
     values = {}
     for key, value in content.items():
         if key not in fields:
             raise unknown(prefix, key, fields)
-        if dataclasses.is_dataclass(hints[key]):
-            own = fields[key].default
-            value = build(hints[key], value, f"{prefix}{key}.", own)
+        own = fields[key].default
+        if dataclasses.is_dataclass(own):
+            value = build(type(own), value, f"{prefix}{key}.", own)
         values[key] = value
     return dataclasses.replace(base, **values) if base else cls(**values)
-
-
-_hints: Callable[[Any], dict[str, Any]] = functools.cache(
-    typing.get_type_hints
-)
 
 
 def shown(value: Any) -> str:
@@ -120,24 +111,16 @@ def shown(value: Any) -> str:
 
 
 def unknown(prefix: str, key: Any, known: Iterable[str]) -> ConfigError:
-    """What to say of a key that is no parameter: which was meant, or may be.
+    """What to say of a key that is no parameter.
 
     Args:
         prefix: of its section, such as `ppo.`; empty for the whole file.
         key: as it was given.
         known: the names that the section has.
     """
-    names = list(known)
-    near = difflib.get_close_matches(str(key)[:80], names, 1)
-    remedy = (
-        f"did you mean {prefix}{near[0]}?"
-        if near
-        else f"allowed: {', '.join(names)}"
-    )
-    named = shown(f"{prefix}{key}" if isinstance(key, str) else key)
     return ConfigError(
-        f"unknown parameter {named}; write SECTION.NAME as in params.yaml; "
-        f"{remedy}"
+        f"unknown parameter {shown(f'{prefix}{key}')}; write SECTION.NAME as "
+        f"in params.yaml; allowed: {', '.join(known)}"
     )
 
 

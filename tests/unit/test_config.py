@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.batch_size", 1.5, "ppo.batch_size must be int; got 1.5"),
         ("ppo.baseline", "luck", "ppo.baseline must be one of group"),
         ("ppo.reward", "linter", "ppo.reward must map names to numbers"),
-        ("ppo.reward", {}, "ppo.reward must map names to numbers"),
+        ("ppo.reward", {}, "must give some part a weight above 0; got {}"),
         ("ppo.reward", {"luck": 1}, "ppo.reward knows no 'luck'"),
         ("ppo.reward", {3: 1}, "ppo.reward knows no 3"),
         ("ppo.reward", {"mean of linter": 1}, "knows no 'mean of linter'"),
@@ -131,9 +131,7 @@ def test_params_yaml_is_the_default_preset():
     assert (ROOT / "params.yaml").read_text() == config.render(config.Params())
 
 
-@pytest.mark.parametrize(
-    "name", sorted(path.stem for path in config.PRESETS.glob("*.yaml"))
-)
+@pytest.mark.parametrize("name", config.presets())
 def test_every_preset_passes_the_door(name):
     assert config.from_preset(name).preset == name
 

@@ -36,7 +36,7 @@ TEXTS = [
     *("!!python/object:os.system x", "*a", "&a [*a]", "<<: 3", "? [a]", "|"),
     *("9" * 5000, "[" * 30, "{a: " * 30, "- " * 30),
     *('"\\ud800"', '"\\0"', '"\\x41"', "\t", "'", "@", "`", "%", "\0"),
-    *("{a: 1, a: 2}", "!!omap [a]", "\ufeff1", "1e999", ".inf", ".NaN"),
+    *("{a: 1, a: 2}", "!!omap [a]", "1e999", ".inf", ".NaN"),
 ]
 
 
@@ -138,7 +138,6 @@ def one_line(message: str) -> bool:
         (lambda path: path.write_text(""), "must hold sections"),
         (lambda path: path.write_text("[" * 3000), "maximum recursion depth"),
         (lambda path: path.write_text("seed: 0b_"), "is not valid YAML"),
-        (lambda path: path.write_text("a:\n  b: 1\n : \ufeff1"), "2: : ?1 ^"),
     ],
 )
 def test_what_is_no_parameter_file(
@@ -159,7 +158,7 @@ def test_what_is_no_parameter_file(
         ("ppo: [", "is not valid YAML"),
         ("- 1", "must hold sections"),
         ("sft: 3", "sft must be a section"),
-        ("pppo: {}", "did you mean ppo?"),
+        ("pppo: {}", "unknown parameter 'pppo'"),
         ("seed: !!int [1]", "expected a scalar node"),
         ("seed: 2001-01-01", "seed must be int; got datetime.date(2001"),
         ("seed: yes", "seed must be int; got True"),
@@ -181,7 +180,7 @@ def test_what_is_no_parameter_file(
         ("ppo: {length_floor: 3}", "ppo.length_floor must be at most 2"),
         ("sft: {base: ''}", "sft.base must be a name or a path"),
         ('sft: {base: "a\\0"}', "sft.base must be a name or a path"),
-        ("ppo: {kl_coeff: 1}", "did you mean ppo.kl_coef?"),
+        ("ppo: {kl_coeff: 1}", "validate_every, kl_coef, length_floor"),
     ],
 )
 def test_what_no_run_should_start_with(

@@ -157,7 +157,7 @@ def drawn(monkeypatch):
 
     def keep(*figures, **more):
         given.append((*figures, more))
-        return ""
+        return "a chart"
 
     for kind in ("line", "dots", "bars"):
         monkeypatch.setattr(plots, kind, keep)
