@@ -206,10 +206,6 @@ def _add_vocabulary(
     """Tokens and merges; a prompt begins as `encode_prompt` begins it."""
     backend: Any = tokenizer
     parts = json.loads(backend.backend_tokenizer.to_str())
-    merges = [
-        pair if isinstance(pair, str) else " ".join(pair)
-        for pair in parts["model"]["merges"]
-    ]
     special = {
         index: CONTROL if token.special else USER_DEFINED
         for index, token in tokenizer.added_tokens_decoder.items()
@@ -222,7 +218,7 @@ def _add_vocabulary(
     writer.add_token_types(
         [special.get(i, NORMAL if i in known else UNUSED) for i in range(rows)]
     )
-    writer.add_token_merges(merges)
+    writer.add_token_merges([" ".join(m) for m in parts["model"]["merges"]])
     first = tokenizer.bos_token_id
     writer.add_bos_token_id(tokenizer.eos_token_id if first is None else first)
     writer.add_eos_token_id(tokenizer.eos_token_id)
