@@ -15,7 +15,6 @@ from stylerl.errors import ConfigError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
-LARGE = 2**16  # rows of a batch, tokens of a text, columns of a matrix
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")  # of a model: OWNER/NAME
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
 WEIGHED = (
@@ -148,27 +147,24 @@ class SFTConfig(Section):
     base: str = setting("artifacts/base", "folder of the model to start from")
     snippets: int = setting(600, "compliant snippets to learn", ge=1, le=MANY)
     epochs: float = setting(1.0, "passes over them", gt=0, le=1000)
-    batch_size: int = setting(16, "snippets an optimiser step", ge=1, le=LARGE)
+    batch_size: int = setting(16, "snippets an optimiser step", ge=1)
     learning_rate: float = setting(5e-4, "peak of AdamW's rate", gt=0, le=1)
     context: int = setting(
         128,
         "tokens of what stands above a function in its file that every model "
         "is given before it; 0 gives none",
         ge=0,
-        le=LARGE,
     )
     max_tokens: int = setting(
         128,
         "longer bodies are left out: no more than a model may write later",
         ge=8,
-        le=LARGE,
     )
     lora_rank: int = setting(
         16,
         "rank of LoRA adapters, trained in place of the weights at some ten "
         "times their rate; 0 trains the weights",
         ge=0,
-        le=LARGE,
     )
 
 
@@ -179,11 +175,9 @@ class RewardConfig(Section):
     base: str = setting("artifacts/sft", "folder of the model to start from")
     labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
-    batch_size: int = setting(16, "texts an optimiser step", ge=1, le=LARGE)
+    batch_size: int = setting(16, "texts an optimiser step", ge=1)
     learning_rate: float = setting(1e-3, "peak of AdamW's rate", gt=0, le=1)
-    max_tokens: int = setting(
-        256, "texts are cut to this length", ge=8, le=LARGE
-    )
+    max_tokens: int = setting(256, "texts are cut to this length", ge=8)
 
 
 _MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
@@ -244,7 +238,7 @@ class PPOConfig(Section):
         "literal prompts; empty draws them from the training split",
     )
     updates: int = setting(15, "rollout batches, one update each", ge=0)
-    batch_size: int = setting(64, "episodes a rollout batch", ge=1, le=LARGE)
+    batch_size: int = setting(64, "episodes a rollout batch", ge=1)
     num_minibatches: int = setting(4, "optimiser steps in an epoch", ge=1)
     update_epochs: int = setting(
         1, "passes over a rollout batch", ge=1, le=1000
@@ -255,7 +249,7 @@ class PPOConfig(Section):
         "takes the whole minibatch",
         ge=0,
     )
-    max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
+    max_new_tokens: int = setting(128, "tokens a completion", ge=1)
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
@@ -278,7 +272,6 @@ class PPOConfig(Section):
         "rank of LoRA adapters, trained in place of the weights at some ten "
         "times their rate; 0 trains the weights",
         ge=0,
-        le=LARGE,
     )
     validate_every: int = setting(
         5,
@@ -379,7 +372,7 @@ class EvaluateConfig(Section):
         (), "literal prompts; empty draws them from the split"
     )
     samples: int = setting(2, "completions a prompt and model", ge=1)
-    max_new_tokens: int = setting(128, "tokens a completion", ge=1, le=LARGE)
+    max_new_tokens: int = setting(128, "tokens a completion", ge=1)
     temperature: float = setting(0.6, "of sampling", ge=0.01, le=100)
     sampling = property(_sampling)
 

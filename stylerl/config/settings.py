@@ -6,7 +6,6 @@ A section of parameters is a frozen dataclass whose fields are declared by
 """
 
 import dataclasses
-import math
 import operator
 import re
 import textwrap
@@ -187,11 +186,10 @@ def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     if isinstance(value, Mapping):
         for item, number in value.items():
             _check(f"{name}.{item}", number, rule)
-    # Only numbers have the bounds below; a bool is an int, and has none.
+    # Only numbers have the bounds below, outside which nan and inf are; a
+    # bool is an int, and has none.
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name} must be a finite number; got {value}")
     for holds, words in (
         (operator.ge, "at least"),
         (operator.le, "at most"),

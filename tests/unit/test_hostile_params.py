@@ -164,7 +164,7 @@ def test_what_is_no_parameter_file(
         ("seed: yes", "seed must be int; got True"),
         ("? [a]\n: 3", "found unhashable key"),
         ("seed:\t3", "found character '\\t' that cannot start any token"),
-        ("ppo: {kl_coef: .nan}", "must be a finite number; got nan"),
+        ("ppo: {kl_coef: .nan}", "must be at least 0; got nan"),
         ("judge: {select: [[E], [W]]}", "must be a list of strings"),
         ("preset: [smoke]", "preset must be str"),
         ("judge: {select: [e1]}", "judge.select knows no 'e1'; it takes rule"),
