@@ -4,7 +4,6 @@ Nothing in it is typed by hand but what such a model cannot do.  A model that
 no run of this folder made and measured gets no scores, and the card says so.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import yaml
 
 from stylerl import config
 from stylerl.config import Params
-from stylerl.report import summary
+from stylerl.report import charts, summary
 
 TAGS = """\
 ---
@@ -98,9 +97,8 @@ def training(params: Params, judge: str) -> str:
 
 def alarms(updates: pd.DataFrame) -> str:
     """In how many updates each alarm of PPO was raised, as a sentence."""
-    rows = updates["alarms"].dropna().astype(str).str.split("; ")
-    counts = Counter(name for names in rows for name in names)
-    said = [f"{name} in {n}" for name, n in counts.most_common()]
+    found = charts.find_alarms(updates)
+    said = [f"{name} in {len(steps)}" for name, steps in found.items()]
     return (
         f"Alarms during PPO's {len(updates)} updates: "
         f"{', '.join(said) or 'none'}."

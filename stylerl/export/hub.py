@@ -21,16 +21,13 @@ def model_files(folder: Path) -> list[Path]:
     Raises:
         ModelError: the folder holds no model.
     """
-    found = sorted({file for each in FILES for file in folder.glob(each)})
-    names = {file.name for file in found}
-    if "config.json" not in names or not any(
-        name.endswith(".safetensors") for name in names
-    ):
+    weights = [*folder.glob("*.safetensors")]
+    if not weights or not (folder / "config.json").exists():
         raise ModelError(
             "a model folder must hold config.json and safetensors; "
             f"{folder} does not: run the stage that writes it"
         )
-    return found
+    return sorted({file for each in FILES for file in folder.glob(each)})
 
 
 def is_folder(target: str) -> bool:

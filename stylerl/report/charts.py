@@ -86,10 +86,10 @@ def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
     if updates is None or "alarms" not in updates:
         return {}
     found: dict[str, list[int]] = {}
-    for step, names in zip(updates["update"], updates["alarms"], strict=True):
-        if isinstance(names, str):
-            for name in filter(None, names.split("; ")):
-                found.setdefault(name, []).append(int(step))
+    known = updates.dropna(subset="alarms")
+    for step, names in zip(known["update"], known["alarms"], strict=True):
+        for name in names.split("; "):
+            found.setdefault(name, []).append(int(step))
     return found
 
 

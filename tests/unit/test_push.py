@@ -33,7 +33,7 @@ SNIPPETS = pd.DataFrame(
     }
 )
 ALARMS = [None, "KL explosion", "KL explosion; junk"]
-UPDATES = pd.DataFrame({"alarms": ALARMS})
+UPDATES = pd.DataFrame({"update": [1, 2, 3], "alarms": ALARMS})
 
 
 def run_of(role: str) -> card.Run:
