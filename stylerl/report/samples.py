@@ -9,7 +9,7 @@ from stylerl.evaluation import display
 from stylerl.judge.verdict import Violation
 from stylerl.report import markup
 
-RANDOM_SAMPLES = 10
+RANDOM_SAMPLES = 20
 WORST_SAMPLES = 5
 
 Key = tuple[str, int]  # a prompt, and the number of the sample

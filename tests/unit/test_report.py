@@ -290,7 +290,7 @@ def test_samples_stand_under_what_they_are():
 
     gallery = shown.choose(completions, seed=0, models=models)
 
-    assert [len(samples) for samples in gallery.values()] == [10, 5]
+    assert [len(samples) for samples in gallery.values()] == [20, 5]
     drawn, worst = gallery
     assert "at random" in drawn and "PPO lost most" in worst
     for sample in gallery[worst]:
