@@ -284,13 +284,15 @@ def unmeasured(metrics: Mapping[str, Any]) -> str:
 
 
 def policy() -> str:
-    """The policy of the last run: its judge, its scores and its guards."""
+    """The policy of the last run: its scores, its judge and its guards."""
     metrics = measured()
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
     params = config.load(ROOT / "params.yaml")
     return "\n".join(
         [
-            headline(),
+            f"{source()}. {summary.basis(metrics)}",
+            "",
+            short_table(metrics),
             "",
             f"{summary.external_linters(metrics)} "
             f"{summary.long_bodies(metrics)}".rstrip(),
