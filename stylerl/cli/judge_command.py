@@ -1,34 +1,29 @@
 """`stylerl judge PATH...`: the judge's verdicts on files and folders.
 
 Exit codes: 0 every file complies, 1 some do not, 2 a file cannot be read or
-an option makes no sense, 141 the reader of the output left before either was
-known.
+an option makes no sense.
 """
 
 import argparse
-import errno
 import json
 import os
-import stat
 import sys
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple
 
 from flake8.discover_files import expand_paths
 from tqdm import tqdm
 
-from stylerl.cli.main import READER_LEFT, say, silence
+from stylerl.cli.main import say
 from stylerl.config import JudgeConfig, Params, override
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
 
-LISTED = 10  # files that the engine could not read, named below the table
-MAX_JOBS = 256
-MAX_BYTES = 2**28  # of a file; larger ones fill the memory
 STDIN = "stdin"  # what flake8 calls it
 GROUP = "flake8.extension"  # of a plugin's entry points
 
@@ -49,37 +44,21 @@ def run(args: argparse.Namespace) -> int:
             rules find nothing.
         DataError: there is no Python file below the paths.
     """
-    if not 0 <= args.jobs <= MAX_JOBS:
+    if args.jobs < 0:
         raise ConfigError(
-            f"--jobs must be at least 0, which is one a core, and at most "
-            f"{MAX_JOBS}; got {args.jobs}"
+            f"--jobs must be at least 0, which is one a core; got {args.jobs}"
         )
     judge = Judge(configuration(args))
     judged: list[Judged] = []
-    lines = report(judge_paths(args.paths, judge, args.jobs), judged, args)
-    try:
-        for line in lines:
-            print(line)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        lines.close()
-        silence()
-        return exit_code(judged) or READER_LEFT
-    return exit_code(judged)
-
-
-def report(
-    files: Iterable[Judged], judged: list[Judged], args: argparse.Namespace
-) -> Generator[str]:
-    """The lines to print; `judged` collects the files on the way."""
-    for file in files:
+    for file in judge_paths(args.paths, judge, args.jobs):
         judged.append(file)
         if file.verdict is None:
             say(file.problem or "")
         elif args.format == "json":
-            yield as_json(file.path, file.verdict)
+            print(as_json(file.path, file.verdict))
     if args.format == "table":
-        yield table(judged)
+        print(table(judged))
+    return exit_code(judged)
 
 
 def configuration(args: argparse.Namespace) -> JudgeConfig:
@@ -203,23 +182,11 @@ def read(path: str) -> bytes:
     """A file's bytes, or standard input's.
 
     Raises:
-        OSError: it cannot be read, never ends, or would fill the memory.
+        OSError: it cannot be read.
     """
     if path == "-":
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "it is closed")
-        content = sys.stdin.buffer.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
-        return content
-    # Without waiting for someone to write to a FIFO.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file; `-` reads a pipe")
-        if status.st_size > MAX_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
-        return file.read()
+        return sys.stdin.buffer.read()
+    return Path(path).read_bytes()
 
 
 def as_json(path: str, verdict: Verdict) -> str:
@@ -271,10 +238,8 @@ def table(judged: Iterable[Judged]) -> str:
             f"{path}:{first.row}:{first.col} {first.text}"
         )
     unparsed = [(path, v.reason) for path, v in read if not v.parsed]
-    for path, reason in unparsed[:LISTED]:
+    for path, reason in unparsed:
         lines.append(f"not parsed: {path}: {reason}")
-    if len(unparsed) > LISTED:
-        lines.append(f"and {len(unparsed) - LISTED} more")
     compliant = sum(verdict.compliant for _, verdict in read)
     score = sum(verdict.score for _, verdict in read) / len(read)
     return "\n".join(
