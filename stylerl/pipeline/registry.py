@@ -6,7 +6,6 @@ that does not answer costs no run.
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pandas as pd
 
@@ -119,8 +118,7 @@ def _add(
     model = client.create_logged_model(
         tracking.experiment(client), MODEL, source_run_id=run_id, tags=labels
     )
-    with store.moving(Path(folder)):
-        client.log_model_artifacts(model.model_id, folder)
+    client.log_model_artifacts(model.model_id, folder)
     client.finalize_logged_model(model.model_id, "READY")
     version = client.create_model_version(
         MODEL,

@@ -23,15 +23,7 @@ from typing import TYPE_CHECKING, Any
 from stylerl import storage
 from stylerl.errors import DataError, require
 from stylerl.pipeline import process, reach
-from stylerl.pipeline.store import (
-    LIMITS,
-    Unusable,
-    best_effort,
-    database,
-    look_into,
-    moving,
-    store,
-)
+from stylerl.pipeline.store import LIMITS, best_effort, store
 from stylerl.pipeline.store import folder as store_folder
 
 if TYPE_CHECKING:
@@ -154,11 +146,10 @@ class Run:
     @_unless_gone
     def log_file(self, path: Path) -> None:
         """Record a file, or every file of a folder."""
-        with moving(path):
-            if path.is_dir():
-                self.client.log_artifacts(self.id, str(path), path.name)
-            else:
-                self.client.log_artifact(self.id, str(path))
+        if path.is_dir():
+            self.client.log_artifacts(self.id, str(path), path.name)
+        else:
+            self.client.log_artifact(self.id, str(path))
 
     @_unless_gone
     def log_tags(self, tags: Mapping[str, str]) -> None:
@@ -205,12 +196,6 @@ def completions(run: str) -> "pd.DataFrame":
         DataError: there is no such run, or it left no table.
     """
     require("pipeline", "mlflow")
-    kept = database(store())
-    if kept and not kept.exists():  # to make one takes seconds
-        raise DataError(
-            f"run {run} must be a folder, or in MLflow's store; there is "
-            f"neither: `stylerl run` makes {kept}"
-        )
     from mlflow.exceptions import MlflowException
 
     try:
@@ -250,40 +235,16 @@ def _client(uri: str) -> "MlflowClient":
     """A client costs a second, so one is kept.
 
     Raises:
-        Unusable: no runs can be had from what the address names.
+        ConnectionError: no runs can be had from what the address names.
     """
     import mlflow
 
     try:
-        if file := database(uri):
-            look_into(file) if file.exists() else _make_database(file)
         client = mlflow.MlflowClient(uri)
         client.get_experiment_by_name(_experiment_name())
     except Exception as error:
-        if process.from_network(error):
-            raise
-        raise Unusable(str(error)) from error
+        raise ConnectionError(str(error)) from error
     return client
-
-
-def _make_database(file: Path) -> None:
-    """Make an SQLite store that is not there, whole or not at all.
-
-    MLflow needs some 400 statements for it, and after a kill among them
-    neither goes on nor begins again.
-    """
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    file.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix="unfinished-", dir=file.parent
-    ) as folder:
-        made = Path(folder, file.name).absolute()
-        # MLflow writes the place of artifacts into SQL as it is: a quote in
-        # a path would end it, but not in an address
-        SqlAlchemyStore(reach.sqlite(made), _artifacts())
-        if not file.exists():  # another process was not faster
-            made.replace(file)
 
 
 def _experiment_name() -> str:
@@ -294,22 +255,10 @@ def experiment(client: "MlflowClient") -> str:
     """The experiment's id; it is made where it does not exist."""
     name = _experiment_name()
     if found := client.get_experiment_by_name(name):
-        if found.lifecycle_stage == "deleted":
-            raise Unusable(
-                f"the experiment {name} is deleted: `mlflow experiments "
-                f"restore -x {found.experiment_id}`, or name another by "
-                "MLFLOW_EXPERIMENT_NAME"
-            )
         return found.experiment_id
     local = store().startswith("sqlite:")
-    return client.create_experiment(
-        name, _artifacts() if local else None, UI_LAYOUT
-    )
-
-
-def _artifacts() -> str:
-    """The address of the workspace's own artifacts."""
-    return (store_folder() / "artifacts").as_uri()
+    artifacts = (store_folder() / "artifacts").as_uri() if local else None
+    return client.create_experiment(name, artifacts, UI_LAYOUT)
 
 
 def _find_run(client: "MlflowClient", run: str) -> Any:
