@@ -455,7 +455,7 @@ def _params(options: argparse.Namespace) -> None:
 def _doctor(_: argparse.Namespace) -> int:
     """Check machine, parameters and models before time is spent.
 
-    Check packages, disk, ports, data, parameters and the configured models.
+    Check torch, sandbox, disk, data, parameters and the base model.
     Every problem comes with its remedy; the exit code is 1 when one of them
     would stop a run.
     """

@@ -1,6 +1,5 @@
 """Preflight checks: what is wrong is found, and the remedy said."""
 
-import socket
 from io import StringIO
 
 import pandas as pd
@@ -14,34 +13,15 @@ from stylerl.cli import doctor
 from stylerl.cli.findings import Finding, Status, render
 
 
-def corpus(folder, rows, said):
-    folder.mkdir()
-    table = pd.DataFrame({"path": [str(n) for n in range(rows)]})
-    storage.write_table(folder / "corpus.parquet", table)
-    storage.write_json(folder / "manifest.json", {"files": said})
-    return folder
+@pytest.mark.parametrize("content", [None, b"cut"])
+def test_data_that_is_not_right(content, tmp_path):
+    if content:
+        (tmp_path / "corpus.parquet").write_bytes(content)
 
-
-def broken(folder):
-    (corpus(folder, 3, 3) / "corpus.parquet").write_bytes(b"cut")
-
-
-@pytest.mark.parametrize(
-    ("make", "detail", "remedy"),
-    [
-        (lambda data: None, "does not exist", "stylerl collect"),
-        (lambda data: corpus(data, 3, 4), "holds 3 files", "rm -r data"),
-        (broken, "", "stylerl collect"),
-    ],
-)
-def test_data_that_is_not_right(make, detail, remedy, tmp_path):
-    make(tmp_path / "data")
-
-    found = doctor.check_data(tmp_path / "data")
+    found = doctor.check_data(tmp_path)
 
     assert found.status is Status.FAIL
-    assert detail in found.detail
-    assert remedy in found.remedy
+    assert found.remedy == "stylerl collect"
 
 
 def test_parameters(tmp_path):
@@ -55,48 +35,9 @@ def test_parameters(tmp_path):
     assert "ppo.gae_lambda must be at most 1" in found.detail
 
 
-def test_a_port_that_is_taken_is_a_warning():
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        port = holder.getsockname()[1]
-
-        found = doctor.check_port(port, "MLflow UI")
-    free = doctor.check_port(port, "MLflow UI")
-
-    assert (found.status, free.status) == (Status.WARN, Status.OK)
-    assert "MLflow UI would listen here" in found.detail
-
-
 def test_disk(tmp_path):
     assert doctor.check_disk(tmp_path, needed=1e-6).status is Status.OK
     assert doctor.check_disk(tmp_path, needed=1e9).status is Status.FAIL
-
-
-def test_a_package_out_of_bounds_is_named(monkeypatch):
-    asked = ["rich>=999", "no-such-package", 'torch; python_version < "3"']
-    monkeypatch.setattr(
-        doctor.importlib.metadata, "requires", lambda name: asked
-    )
-
-    found = doctor.check_packages()
-
-    assert found.status is Status.FAIL
-    assert "rich>=999 (found 1" in found.detail
-    assert "no-such-package (found none)" in found.detail
-    assert "torch" not in found.detail
-
-
-def test_an_extra_that_is_not_installed_fails_only_what_needs_it(monkeypatch):
-    asked = ["rich>=1", 'no-such-package; extra == "pipeline"']
-    monkeypatch.setattr(
-        doctor.importlib.metadata, "requires", lambda name: asked
-    )
-
-    assert doctor.check_packages().status is Status.OK
-    checkout = doctor.check_packages("pipeline")
-    assert checkout.status is Status.FAIL
-    assert checkout.detail == "no-such-package (found none)"
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
@@ -119,10 +60,9 @@ def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
 def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):
     findings = {found.check: found for found in doctor.examine(tmp_path)}
 
-    assert {"packages", "torch", "disk", "port 5000"} <= set(findings)
+    assert set(findings) == {"torch", "sandbox", "disk"}
     failed = {n for n, f in findings.items() if f.status is Status.FAIL}
     assert failed <= {"disk"}
-    assert findings["checkout"].status is Status.WARN
 
 
 def test_an_empty_checkout_fails_without_an_exception(tmp_path):
@@ -136,7 +76,8 @@ def test_an_empty_checkout_fails_without_an_exception(tmp_path):
 
 
 def test_a_prepared_folder_passes(llama_folder, tmp_path):
-    corpus(tmp_path / "data", 3, 3)
+    table = pd.DataFrame({"path": ["a", "b", "c"]})
+    storage.write_table(tmp_path / "data/corpus.parquet", table)
     write_params({"sft.base": str(llama_folder)}, tmp_path)
 
     findings = list(doctor.examine(tmp_path))
@@ -144,7 +85,7 @@ def test_a_prepared_folder_passes(llama_folder, tmp_path):
     assert {f.check for f in findings if f.status is Status.FAIL} <= {"disk"}
     assert {"base model", "tokenizer"} <= {f.check for f in findings}
     (data,) = [f for f in findings if f.check == "data"]
-    assert (data.status, data.detail[:7]) == (Status.OK, "3 files")
+    assert (data.status, data.detail) == (Status.OK, "3 files")
 
 
 def test_details_are_not_read_as_markup(tmp_path):
