@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -107,13 +107,6 @@ def _started(private: bool) -> Iterator[subprocess.Popen[bytes]]:
         os.environ.setdefault("PREFECT_UI_URL", url().removesuffix("/api"))
         os.environ[NAME] = f"http://127.0.0.1:{free_port()}/api"
     host, port = address()
-    with suppress(OSError):  # nobody is there, as it should be
-        socket.create_connection((host, port), PATIENCE).close()
-        raise StylerlError(
-            f"a Prefect server must have a port of its own; {port} is taken "
-            f"by something else: stop that, or `export {NAME}="
-            f"http://127.0.0.1:{free_port()}/api` in every shell"
-        )
     print(f"starting Prefect on http://{host}:{port} ...", file=sys.stderr)
     child = subprocess.Popen(
         [
@@ -136,7 +129,8 @@ def _wait_for(child: subprocess.Popen[bytes]) -> None:
         if child.poll() is not None or time.monotonic() > deadline:
             raise StylerlError(
                 f"the Prefect server did not start at {url()}; `prefect "
-                "server start` shows why (is the port taken?)"
+                "server start` shows why. If the port is taken, `export "
+                f"{NAME}=http://127.0.0.1:{free_port()}/api` in every shell"
             )
         time.sleep(0.05)
 
