@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from stylerl.cli.options import CHANGES, changes, command
-from stylerl.errors import StylerlError, require
+from stylerl.errors import require
 
 DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
 
@@ -60,10 +60,9 @@ def prefect_session() -> Iterator[None]:
 
     While it starts, what a run needs is imported: both take seconds.
     """
-    from stylerl.pipeline import process, workspace
+    from stylerl.pipeline import process
     from stylerl.pipeline import server as api
 
-    workspace.check_writable(api.home())
     with api.server(private=True) as wait_for_it:
         with process.importing():
             import_module("flows.rlhf")
@@ -76,11 +75,6 @@ def prefect_session() -> Iterator[None]:
         wait_for_it()
         try:
             yield
-        except StylerlError:
-            raise
-        except Exception:  # of Prefect, say: did the disk fill up under it?
-            workspace.check_writable(api.home())
-            raise
         finally:
             APILogWorker.drain_all(timeout=10)
             EventsWorker.drain_all(timeout=10)
@@ -103,7 +97,6 @@ def _serve(_: argparse.Namespace) -> None:
     from stylerl.pipeline import workspace
 
     require("pipeline", *workspace.TOOLS)
-    workspace.check_writable(api.home())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     try:

@@ -21,7 +21,7 @@ from prefect.events import emit_event
 from prefect.states import Completed
 from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
-from stylerl import config, storage
+from stylerl import config
 from stylerl.errors import DataError, StylerlError
 from stylerl.pipeline import child, fingerprints, graph, process, stage_runs
 
@@ -66,8 +66,7 @@ def track_data() -> None:
     command = [*DVC, "commit", "--force", "data.dvc"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        said = storage.refusal(done.stderr) or done.stderr.strip()
-        raise StageFailure(f"DVC cannot track data/: {said}")
+        raise StageFailure(f"DVC cannot track data/: {done.stderr.strip()}")
 
 
 def _is_transient(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
@@ -231,11 +230,6 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if code == process.USER_ERROR:
         return StageFailure(f"{prefix}: {_last_error(outcome.tail)}")
-    if told is None and (reason := storage.refusal(outcome.tail)):
-        return StageFailure(  # of DVC's own, which keeps what a stage made
-            f"{prefix}: {reason}; where the stage was done, `dvc commit "
-            f"--force {stage.name}` keeps what it made"
-        )
     return StageFailure(f"{prefix} with exit code {code}; its output is above")
 
 

@@ -5,7 +5,6 @@ Every path is relative to the current directory, as it is for DVC.
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +12,11 @@ from typing import Any
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError, StylerlError
+from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
 TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
-WRITTEN = (".", ".dvc", ".dvc/tmp", ".dvc/cache")  # what a run writes into,
-TREES = ("artifacts", "metrics", "checkpoints")  # and with all below it
-TRIAL = 2**16  # bytes that must find room
 
 
 class WorkspaceBusy(StylerlError):
@@ -38,9 +34,10 @@ def exclusive() -> Iterator[None]:
         WorkspaceBusy: another run holds it.
         DiskError: it cannot be written.
     """
-    check_writable()
-    LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with LOCK.open("a+") as file:
+    with storage.writing(LOCK):
+        LOCK.parent.mkdir(parents=True, exist_ok=True)
+        file = LOCK.open("a+")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -54,26 +51,6 @@ def exclusive() -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def check_writable(*more: Path) -> None:
-    """Try each folder that a run writes into, before anything is started.
-
-    Args:
-        more: such folders elsewhere; one that does not exist can be made.
-
-    Raises:
-        DiskError: the disk is full, or another user's, or read-only.
-    """
-    below = [Path(at) for tree in TREES for at, *_ in os.walk(tree)]
-    for folder in (*map(Path, WRITTEN), *more, *below):
-        while not os.path.exists(folder):
-            folder = folder.parent
-        with (
-            storage.writing(folder.absolute()),
-            tempfile.TemporaryFile(dir=folder) as file,
-        ):
-            file.write(bytes(TRIAL))
 
 
 def resolve(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
@@ -105,8 +82,6 @@ def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
         ConfigError: as `resolve`; the file is then untouched.
     """
     params = resolve(preset, changes)
-    if PARAMS.is_dir():  # which would be replaced
-        raise ConfigError(f"{PARAMS} must be a file; it is a folder: move it")
     if preset or changes:
         storage.write_text(PARAMS, config.render(params))
     return params

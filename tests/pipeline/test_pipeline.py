@@ -13,14 +13,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import yaml
-from conftest import alive, dvc, files_of_at_most, git, wait_for, write_params
+from conftest import alive, dvc, git, wait_for, write_params
 from prefect.artifacts import Artifact
 from prefect.events.clients import AssertingPassthroughEventsClient
 from prefect.events.schemas.automations import AutomationCore
@@ -32,18 +31,16 @@ from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
 from flows import rlhf as story
-from flows.commands import prefect_session
 from flows.rlhf import rlhf
 from stylerl import config, storage
 from stylerl.errors import (
     ConfigError,
     DataError,
-    DiskError,
     ModelError,
     StylerlError,
 )
 from stylerl.judge import Judge
-from stylerl.pipeline import child, graph, tracking, workspace
+from stylerl.pipeline import graph, tracking, workspace
 from stylerl.pipeline import stage_task as stages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -519,63 +516,6 @@ def test_permanent_failure_is_not_retried(folder: Path) -> None:
     )
     assert executed() == ["ppo"]
     assert latest_parent().info.status == "FAILED"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 2 MiB as the current directory."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("only root may mount a disk, and not everywhere")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def test_no_room_in_dvc_s_cache_for_what_a_stage_made(
-    small_disk: Path,
-) -> None:
-    """A stage that was done is not run again once there is room."""
-    command = "head -c 300000 /dev/urandom > out"
-    stage = {"a": {"cmd": command, "outs": ["out"]}}
-    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": stage}))
-    dvc("init", "-q", "--no-scm")
-    left = os.statvfs(small_disk)
-    filled = left.f_bavail * left.f_frsize - 400_000
-    Path("filler").write_bytes(bytes(filled))
-    lines: list[str] = []
-    done = child.run_command([*stages.DVC, "repro", "-s", "a"], lines.append)
-    assert done.code != 0
-    made = Path("out").read_bytes()
-    said = str(stages._failure(graph.find_stage("a"), done))
-    assert said == (
-        "stage a failed: the disk is full; make room, `dvc gc --workspace` "
-        "drops the results of earlier parameters; where the stage was done, "
-        "`dvc commit --force a` keeps what it made"
-    )
-    Path("filler").unlink()
-    dvc("commit", "--force", "a")
-    assert "up to date" in dvc("status")
-    assert Path("out").read_bytes() == made
-
-
-@pytest.mark.parametrize(
-    ("room", "raised"), [(4096, DiskError), (-1, RuntimeError)]
-)
-def test_a_server_that_fails_may_have_no_room(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    room: int,
-    raised: type[Exception],
-) -> None:
-    none = nullcontext(lambda: None)
-    monkeypatch.setattr("stylerl.pipeline.server.server", lambda **_: none)
-    with ExitStack() as limits, pytest.raises(raised), prefect_session():
-        limits.enter_context(files_of_at_most(room))  # once it has begun
-        raise RuntimeError("500 Internal Server Error")
 
 
 def test_what_is_wrong_or_nowhere_stops_the_flow_at_once(folder: Path) -> None:
