@@ -37,10 +37,6 @@ METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
-STATES = {
-    "Cached": "**Cached**: DVC had nothing to do",
-    "Completed": "**Completed**: executed, or restored by DVC",
-}
 
 
 @flow(name="rlhf", persist_result=False)
@@ -72,7 +68,7 @@ def rlhf(
             metrics: dict[str, Any] = storage.read_json(METRICS)
             lineage = record(parent, metrics, results, judge)
             decision = promote(parent, metrics, results, lineage)
-    publish(parent, metrics, decision, results)
+    publish(parent, metrics, decision)
     return {**metrics, "promotion": decision.text if decision else None}
 
 
@@ -94,7 +90,7 @@ def run_stages(
         stale = stages.stale()
     if "data.dvc" in stale:
         stages.track_data()
-    took = stage_runs.seconds_by_stage(last=True)
+    took = stage_runs.seconds_by_stage()
     declared = graph.connected_stages()
     for number, stage in enumerate(declared):
         log_progress(declared, number, took)
@@ -105,7 +101,7 @@ def run_stages(
         state = stages.task_of(stage)(
             stage.name, key, parent.id, todo, return_state=True
         )
-        results[stage.name] = {**state.result(), "state": state.name}
+        results[stage.name] = state.result()
         if state.name != "Cached":
             stale = None
         tags[f"state.{stage.name}"] = state.name or ""
@@ -191,21 +187,14 @@ def publish(
     parent: tracking.Run,
     metrics: dict[str, Any],
     decision: Decision | None,
-    results: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Show the outcome in the Prefect UI."""
-    rows = [
-        f"| {name} | {STATES.get(each['state'], each['state'])} |"
-        for name, each in results.items()
-    ]
-    states = "\n".join(["| stage | state |", "|---|---|", *rows])
     where = (
         f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
         "`stylerl report` opens it"
     )
     for key, description, text in (
         ("before-after", "Scores", summary.markdown(metrics)),
-        ("stages", "What ran, and what did not", states),
         ("alarms", "Alarms triggered during PPO", alarms()),
         ("promotion", "The gate", decision.markdown if decision else ""),
         ("report", "Where the report is", where if REPORT.exists() else ""),

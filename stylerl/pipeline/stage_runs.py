@@ -14,11 +14,7 @@ from typing import Any
 from stylerl.errors import StylerlError
 from stylerl.pipeline import graph, machine
 from stylerl.pipeline.store import asked, best_effort
-from stylerl.pipeline.tracking import (
-    Run,
-    connect,
-    search,
-)
+from stylerl.pipeline.tracking import Run, connect, search
 
 PARENT = "STYLERL_PARENT_RUN"
 KEY = "STYLERL_STAGE_KEY"
@@ -80,20 +76,13 @@ def _last_finished(tag: str, value: str) -> Sequence[Any]:
     return search(wanted, max_results=1)
 
 
-def seconds_by_stage(last: bool = False) -> dict[str, float]:
-    """How long the execution of each stage took that its key names now.
-
-    With `last` its last execution, whatever its inputs were.  A stage of which
-    there is none is left out.
-    """
+def seconds_by_stage() -> dict[str, float]:
+    """How long the last execution of each stage took, where there is one."""
     found: dict[str, float] = {}
 
     def search() -> None:
         for stage in graph.load_stages():
-            tag, value = "stage", stage.name
-            if not last:
-                tag, value = "stage_key", graph.stage_key(stage)
-            for run in _last_finished(tag, value):
+            for run in _last_finished("stage", stage.name):
                 took = run.info.end_time - run.info.start_time
                 found[stage.name] = took / 1000
 

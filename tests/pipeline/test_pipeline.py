@@ -313,7 +313,6 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
     assert str(model.aliases["champion"]) == str(versions[0].version)
     for key, words in (
         ("before-after", "| compliance % |"),
-        ("stages", "| ppo | **Completed**"),
         ("promotion", "- gain over SFT: held"),
     ):
         artifact = Artifact.get(key)
@@ -400,7 +399,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
     table = pd.DataFrame([row | {"validation/kl": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
     nowhere = SimpleNamespace(url="")
-    story.publish(nowhere, storage.read_json(story.METRICS), None, {})
+    story.publish(nowhere, storage.read_json(story.METRICS), None)
     artifact = Artifact.get("alarms")
     assert artifact is not None
     assert "| KL explosion | 2, from 1 to 2 | KL to the" in artifact.data
@@ -411,8 +410,6 @@ def test_again_is_all_cached(folder: Path, log: list[str]) -> None:
     first = latest_parent().data.tags["run.sft"]
     assert run() == CACHED
     assert executed() == []
-    table = Artifact.get("stages")
-    assert table and table.data.count("**Cached**") == 5
     left = "; it and the rest last took [0-9]+[.][0-9] min"
     assert re.fullmatch(f"stage 3 of 5: sft{left}", log[-3])
     assert latest_parent().data.tags["run.sft"] == first
