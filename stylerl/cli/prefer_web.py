@@ -53,10 +53,6 @@ class Session:
         _, *texts = self.waiting[0]
         return texts[::-1] if self._swapped() else texts
 
-    def skip(self) -> None:
-        """Ask about the first pair again after the others."""
-        self.waiting.rotate(-1)
-
     def answer(self, side: str, sure: str) -> None:
         """Save what was said of the first pair.
 
@@ -121,16 +117,11 @@ def build_app(session: Session) -> "Starlette":
             return PlainTextResponse("reload the page, and answer again", 403)
         # A form sent twice, or from an older tab, is of another pair.
         if session.waiting and given.get("pair") == session.waiting[0].id:
-            if "skip" in given:
-                session.skip()
-            else:
-                try:
-                    session.answer(
-                        given.get("choice", ""), given.get("sure", "")
-                    )
-                except StylerlError as error:
-                    status = 400 if isinstance(error, DataError) else 507
-                    return PlainTextResponse(str(error), status)
+            try:
+                session.answer(given.get("choice", ""), given.get("sure", ""))
+            except StylerlError as error:
+                status = 400 if isinstance(error, DataError) else 507
+                return PlainTextResponse(str(error), status)
         return RedirectResponse("/", 303)
 
     return Starlette(

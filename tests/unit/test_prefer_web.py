@@ -64,15 +64,6 @@ def test_completions_are_text(client: TestClient) -> None:
     assert "&lt;b&gt;&amp;" in page
 
 
-def test_a_skipped_pair_is_asked_again_after_the_others(
-    client: TestClient, session: prefer_web.Session
-) -> None:
-    form = hidden(client.get("/").text)
-    assert client.post("/", data={**form, "skip": "1"}).status_code == 303
-    assert list(session.waiting) == [PAIRS[1], PAIRS[2], PAIRS[0]]
-    assert not session.path.exists()
-
-
 def test_a_form_sent_twice_is_one_answer(
     client: TestClient, session: prefer_web.Session
 ) -> None:
