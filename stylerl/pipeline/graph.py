@@ -40,7 +40,7 @@ def load_stages(root: Path = Path()) -> list[Stage]:
     A dependency may be a value of params.yaml: `${sft.base}`.
 
     Raises:
-        ConfigError: there is no dvc.yaml in `root`, or no such parameter.
+        ConfigError: there is no dvc.yaml in `root`.
     """
     stages = {
         name: Stage(
@@ -130,13 +130,7 @@ def _resolved(path: str, root: Path) -> str:
     named = re.fullmatch(r"\$\{([\w.]+)\}", path)
     if not named:
         return path
-    value = _value(_read(root / "params.yaml"), named[1])
-    if not isinstance(value, str):
-        raise ConfigError(
-            f"params.yaml must hold {named[1]}, a path that dvc.yaml names; "
-            f"got {value!r}: `stylerl params --set {named[1]}=PATH` writes it"
-        )
-    return value
+    return str(_value(_read(root / "params.yaml"), named[1]))
 
 
 def _paths(entry: Mapping[str, Any]) -> Iterator[str]:

@@ -3,9 +3,10 @@
 import importlib.metadata
 import os
 import platform
-import shutil
 import subprocess
 from pathlib import Path
+
+from stylerl.judge.pool import cores
 
 CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
 BF16 = ("amx_bf16", "avx512_bf16")  # others give other bits
@@ -23,9 +24,7 @@ def describe(root: Path = Path()) -> dict[str, str]:
         **{f"version.{name}": _version(name) for name in PACKAGES},
         "machine.platform": platform.platform(),
         "machine.cpu": cpu(),
-        "machine.cores": str(len(os.sched_getaffinity(0)))
-        if hasattr(os, "sched_getaffinity")
-        else str(os.cpu_count()),
+        "machine.cores": str(cores()),
         "machine.memory_gib": f"{_memory() / 2**30:.1f}",
         "machine.gpu": _gpu(),
     }
@@ -71,8 +70,6 @@ def _memory() -> int:
 
 def _gpu() -> str:
     """Names of the NVIDIA devices, `none` without."""
-    if not shutil.which("nvidia-smi"):
-        return "none"
     query = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     return ", ".join(query.splitlines()) or "none"
 
