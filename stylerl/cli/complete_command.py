@@ -5,7 +5,6 @@ model, syntax colours, and what the judge charged underlined.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +18,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from stylerl.cli.main import say
 from stylerl.errors import ModelError
 from stylerl.export import llama_cpp
 from stylerl.judge import Judge
@@ -74,8 +74,7 @@ def complete(
             f"exist; {remedy}"
         )
     if absent:
-        said = f"passed over: {', '.join(absent)} does not exist; {remedy}"
-        print(f"stylerl: {said}", file=sys.stderr, flush=True)
+        say(f"passed over: {', '.join(absent)} does not exist; {remedy}")
     answers = []
     for label, name in present.items():
         by = llama_cpp.complete if _is_gguf(Path(name)) else _by_torch

@@ -98,9 +98,5 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
                 "a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
                 f"{assignment!r}"
             )
-        if key in result:
-            raise ConfigError(
-                f"a setting is given once; {key!r} is given twice: remove one"
-            )
         result[key] = config.read_yaml(value, f"the value of {key!r}")
     return result

@@ -72,7 +72,6 @@ def test_set_reads_values_as_yaml(text: str, value: dict[str, object]) -> None:
         (["=1"], "a setting is KEY=VALUE"),
         (["judge.select=[E"], "value of 'judge.select' is not valid YAML"),
         (["seed=0b_"], "the value of 'seed' is not valid YAML"),
-        (["seed=1", "ppo.updates=2", "seed=2"], "'seed' is given twice"),
     ],
 )
 def test_set_refuses_what_is_no_assignment(
