@@ -5,6 +5,7 @@ an option makes no sense.
 """
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -24,6 +25,7 @@ from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
 
+MAX_BYTES = 2**28  # of a file; larger ones fill the memory
 STDIN = "stdin"  # what flake8 calls it
 GROUP = "flake8.extension"  # of a plugin's entry points
 
@@ -182,10 +184,12 @@ def read(path: str) -> bytes:
     """A file's bytes, or standard input's.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or would fill the memory.
     """
     if path == "-":
         return sys.stdin.buffer.read()
+    if os.path.getsize(path) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
     return Path(path).read_bytes()
 
 

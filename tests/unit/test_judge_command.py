@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import run_python
 
-from stylerl.cli import main
+from stylerl.cli import judge_command, main
 from stylerl.cli.commands import parser
 from stylerl.errors import DataError
 
@@ -181,6 +181,7 @@ ONE_LINE = [
     ("--max-line-length 5 src", 2, "max_line_length"),
     ("--config none.cfg --select E src", 2, "--config brings its own"),
     ("empty", 2, "found none below empty"),
+    ("huge.py", 2, "cannot read huge.py: larger than 256 MiB"),
     ("--config nb.cfg src", 2, "add pep8-naming to the plugins"),
     ("--config nb.cfg --plugins pep8-naming src/name.py", 1, "the rule B"),
     (
@@ -214,6 +215,8 @@ def test_what_goes_wrong_is_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     (project / "empty").mkdir()
+    with (project / "huge.py").open("wb") as sparse:
+        sparse.truncate(judge_command.MAX_BYTES + 1)
     (project / "src" / "name.py").write_text("def Upper():\n    pass\n")
     (project / "nb.cfg").write_text("[flake8]\nselect = N,B\n")
     (project / "off.cfg").write_text(
