@@ -184,9 +184,11 @@ def read(path: str) -> bytes:
     """A file's bytes, or standard input's.
 
     Raises:
-        OSError: it cannot be read, or would fill the memory.
+        OSError: it cannot be read, or a file would fill the memory.
     """
     if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed")
         return sys.stdin.buffer.read()
     if os.path.getsize(path) > MAX_BYTES:
         raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")

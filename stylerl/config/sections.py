@@ -172,7 +172,9 @@ class SFTConfig(Section):
 class RewardConfig(Section):
     """Reward models: P(compliant), and pairwise Bradley-Terry."""
 
-    base: str = setting("artifacts/sft", "folder of the model to start from")
+    base: str = setting(
+        "artifacts/sft", "folder of the model whose first 12 layers are taken"
+    )
     labels: int = setting(600, "labels the classifier learns", ge=1, le=MANY)
     pairs: int = setting(200, "pairs the pairwise model learns", ge=1, le=MANY)
     batch_size: int = setting(16, "texts an optimiser step", ge=1)

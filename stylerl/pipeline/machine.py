@@ -6,8 +6,6 @@ import platform
 import subprocess
 from pathlib import Path
 
-from stylerl.judge.pool import cores
-
 CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
 BF16 = ("amx_bf16", "avx512_bf16")  # others give other bits
 PACKAGES = (
@@ -24,7 +22,9 @@ def describe(root: Path = Path()) -> dict[str, str]:
         **{f"version.{name}": _version(name) for name in PACKAGES},
         "machine.platform": platform.platform(),
         "machine.cpu": cpu(),
-        "machine.cores": str(cores()),
+        "machine.cores": str(len(os.sched_getaffinity(0)))
+        if hasattr(os, "sched_getaffinity")
+        else str(os.cpu_count()),
         "machine.memory_gib": f"{_memory() / 2**30:.1f}",
         "machine.gpu": _gpu(),
     }

@@ -129,8 +129,9 @@ def _wait_for(child: subprocess.Popen[bytes]) -> None:
         if child.poll() is not None or time.monotonic() > deadline:
             raise StylerlError(
                 f"the Prefect server did not start at {url()}; `prefect "
-                "server start` shows why. If the port is taken, `export "
-                f"{NAME}=http://127.0.0.1:{free_port()}/api` in every shell"
+                "server start` shows why (a full disk?). If the port is "
+                f"taken, `export {NAME}=http://127.0.0.1:{free_port()}/api` "
+                "in every shell"
             )
         time.sleep(0.05)
 

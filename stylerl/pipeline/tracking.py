@@ -196,6 +196,12 @@ def completions(run: str) -> "pd.DataFrame":
         DataError: there is no such run, or it left no table.
     """
     require("pipeline", "mlflow")
+    local = store_folder() / "mlflow.db"
+    if "MLFLOW_TRACKING_URI" not in os.environ and not local.exists():
+        raise DataError(
+            f"run {run} must be a folder, or in MLflow's store; there is "
+            f"neither: `stylerl run` makes {local}"
+        )
     from mlflow.exceptions import MlflowException
 
     try:

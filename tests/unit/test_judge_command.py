@@ -176,6 +176,7 @@ ONE_LINE = [
     ("- < src/dirty.py", 1, ""),
     ("- src/clean.py < src/clean.py", 0, ""),
     ("src/dirty.py 2>&-", 1, ""),
+    ("- <&-", 2, "cannot read stdin"),
     ("--format json src | head -1", 0, ""),  # head's exit code
     ("--jobs -1 src", 2, "--jobs must be at least 0"),
     ("--max-line-length 5 src", 2, "max_line_length"),
