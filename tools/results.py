@@ -128,22 +128,16 @@ def questions() -> str:
     def change(key: str) -> str:
         if key not in metrics["gain"]:
             return "not measured"
-        return _change(metrics, key, others)
+        return _change(metrics, key, {many: pooled["less_sft"]}, gains)
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
         return display.show_gain(metric, pooled["less_last_token"])
 
-    runs = {
-        _seed(path): storage.read_json(path)["evaluate"]
+    gains = [
+        storage.read_json(path)["evaluate"]["gain"]
         for path in sorted(RUNS.glob("seed-*.json"))
-    }
-    others = {
-        f"seed {name}": run["gain"]
-        for name, run in runs.items()
-        if run != metrics
-    } | {many: pooled["less_sft"]}
-    gains = [run["gain"] for run in runs.values()]
+    ]
     arguments, authors = display.metric_of("used_arguments"), ""
     if arguments.key in metrics["human"]:
         read = display.show(arguments, metrics["human"][arguments.key])
@@ -251,10 +245,12 @@ def _change(
     metrics: Mapping[str, Any],
     key: str,
     others: Mapping[str, Mapping[str, float]],
+    runs: Sequence[Mapping[str, float]] = (),
 ) -> str:
     """SFT's value, PPO's, and the difference with its interval.
 
-    Those of other runs that measured it follow, by their names.
+    Those of others that measured it follow, by their names; of single `runs`
+    from the lowest to the highest.
     """
     metric = display.metric_of(key)
     before, after = (
@@ -266,6 +262,11 @@ def _change(
         for name, each in others.items()
         if key in each
     )
+    known = sorted(each[key] for each in runs if key in each)
+    if len(known) > 1:
+        ends = (display.show(metric, each, signed=True) for each in known)
+        low, *_, high = ends
+        shown = f"{len(known)} runs on CPUs: {low} to {high}; {shown}"
     more = f" ({shown})" if shown else ""
     return f"of SFT's {before}%, of PPO's {after}%, {gain} points{more}"
 
