@@ -13,7 +13,13 @@ there into the README (tools/results.py).  The runs are
     notebook    --preset notebook --set base.model=smollm2
                 --set reward.base=artifacts/sft
 
-the last with the default base in the place of codeparrot-small, and the
+and, by the stages' commands, without reward models and not timed,
+
+    strict-N    judge.engine=ruff judge.config=examples/strict.toml
+    arguments-N judge.select=[E, W, F, U100]
+                judge.plugins=[flake8-unused-arguments]
+
+`notebook` with the default base in the place of codeparrot-small, and the
 classifier on it in that of DistilBERT, since no hub was at hand.
 """
 

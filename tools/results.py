@@ -257,17 +257,20 @@ def _change(
         display.show(metric, metrics[model][key]) for model in ("sft", "ppo")
     )
     gain = display.show_gain(metric, metrics["gain"])
-    shown = "; ".join(
+    said = []
+    known = sorted(each[key] for each in runs if key in each)
+    if len(known) > 1:
+        low, high = (
+            display.show(metric, end, signed=True)
+            for end in (known[0], known[-1])
+        )
+        said.append(f"{len(known)} runs on CPUs: {low} to {high}")
+    said += [
         f"{name}: {display.show_gain(metric, each)}"
         for name, each in others.items()
         if key in each
-    )
-    known = sorted(each[key] for each in runs if key in each)
-    if len(known) > 1:
-        ends = (display.show(metric, each, signed=True) for each in known)
-        low, *_, high = ends
-        shown = f"{len(known)} runs on CPUs: {low} to {high}; {shown}"
-    more = f" ({shown})" if shown else ""
+    ]
+    more = f" ({'; '.join(said)})" if said else ""
     return f"of SFT's {before}%, of PPO's {after}%, {gain} points{more}"
 
 

@@ -15,7 +15,7 @@ from stylerl.pipeline import process, reach
 
 GONE = "STYLERL_MLFLOW_GONE"  # the store that did not answer
 LIMITS = {  # MLflow's own: 120 seconds, and 7 retries of each call
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # share.md has who needs more
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # docs/howto/share.md: who needs more
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of a connection gone stale
     "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # an hour, say
 }

@@ -197,7 +197,7 @@ def completions(run: str) -> "pd.DataFrame":
     """
     require("pipeline", "mlflow")
     local = store_folder() / "mlflow.db"
-    if "MLFLOW_TRACKING_URI" not in os.environ and not local.exists():
+    if store() == reach.sqlite(local) and not local.exists():
         raise DataError(
             f"run {run} must be a folder, or in MLflow's store; there is "
             f"neither: `stylerl run` makes {local}"

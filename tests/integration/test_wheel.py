@@ -194,7 +194,8 @@ def test_doctor(environment: Path, tmp_path: Path) -> None:
     done = run(environment, tmp_path, "stylerl", "doctor")
     failed = re.findall(r"^ *fail +(\w+)", done.stdout, re.MULTILINE)
     assert set(failed) <= {"disk"}, done.stdout + done.stderr
-    assert "torch" in done.stdout
+    for check in ("torch", "sandbox", "disk"):
+        assert f" {check} " in done.stdout
 
 
 def test_a_trainer(

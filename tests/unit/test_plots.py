@@ -70,12 +70,14 @@ def test_a_bar_without_a_value_has_no_word():
 
 def test_every_word_is_escaped():
     evil = "</title><script>$alert(1)$</script>"
-    for figure in (
-        plots.dots(evil, [Dot(0, 0, evil, "ppo")]),
-        plots.bars(evil, [evil], [Series(evil, "ppo", [1])]),
+    for figure, times in (
+        (plots.line(evil, [0, 1], [0, 1]), 0),  # the title is no word of it
+        (plots.dots(evil, [Dot(0, 0, evil, "ppo")]), 1),
+        (plots.bars(evil, [evil], [Series(evil, "ppo", [1])]), 1),
     ):
         assert "<script>" not in figure
-        assert words(figure).count(evil) == 1
+        assert "&lt;script&gt;" in figure
+        assert words(figure).count(evil) == times
 
 
 def test_charts_of_one_page_share_no_id():
