@@ -35,6 +35,7 @@ REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
 NUMBER = 5  # characters of 100.0, the widest in most rows
 CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
+LINTER, OURS = "linter_best_of_{}", "ppo_linter_best_of_{}"
 BEST_OF = {  # by the key, which ends with how many there are to choose from
     "linter_best_of_": "SFT, best of {} by the linter",
     "best_of_": "SFT, best of {} by the classifier",
@@ -99,6 +100,7 @@ def headline(metrics: Metrics) -> str:
         ]
         if rivals:
             words += f" A rival does as well{end}: {'; '.join(rivals)}."
+    words += _best_of_both(metrics)
     for kind, found in (
         ("Missed goals", goals(metrics)),
         ("Failed guards", guards(metrics)),
@@ -130,6 +132,22 @@ def _change(
     if cut.key in gain:
         by = f" by {show(cut, gain[cut.key])}% ({_interval(cut, gain)})"
     return f"cut non-compliance{by}: compliance rose {change}."
+
+
+def _best_of_both(metrics: Metrics) -> str:
+    """What PPO adds where the linter chooses among the samples of each."""
+    gain, samples = metrics.get("gain_best_of", {}), metrics["size"]["samples"]
+    if RESIDUAL.key not in gain:
+        return ""
+    theirs, ours = (
+        show(RESIDUAL, metrics[name.format(samples)][RESIDUAL.key])
+        for name in (LINTER, OURS)
+    )
+    return (
+        f" With the best of {samples} by the linter taken of both, {theirs}% "
+        f"of SFT's and {ours}% of PPO's comply after the fixer, "
+        f"{_points(RESIDUAL, gain)}."
+    )
 
 
 def first_sentence(text: str) -> tuple[str, str]:
@@ -324,6 +342,8 @@ def baselines(metrics: Metrics) -> list[list[str]]:
     """Heads, then a row a baseline; empty where none was measured."""
     named = {"human": "the human's own text"}
     named |= {name: label for _, name, label in best_of(metrics)}
+    samples = metrics["size"]["samples"]
+    named[OURS.format(samples)] = f"PPO, best of {samples} by the linter"
     rows = [
         [
             label,

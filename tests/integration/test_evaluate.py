@@ -84,7 +84,7 @@ def test_what_the_stage_leaves_behind(workspace, log):
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
         "best_of_2", "best_of_4", "linter_best_of_2", "linter_best_of_4",
-        "gain", "gain_sft", "skill",
+        "ppo_linter_best_of_2", "gain", "gain_sft", "gain_best_of", "skill",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
@@ -92,6 +92,7 @@ def test_what_the_stage_leaves_behind(workspace, log):
         "base": 12, "sft": 12, "ppo": 12, "human": 6,
         "best_of_2": 6, "best_of_4": 4,
         "linter_best_of_2": 6, "linter_best_of_4": 4,
+        "ppo_linter_best_of_2": 6,
     }  # fmt: skip
     assert completions.attrs["judge"] == log.tags["judge"]
     assert completions.attrs["max_new_tokens"] == 12

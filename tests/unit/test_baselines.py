@@ -59,3 +59,19 @@ def test_the_linter_chooses_what_complies_then_what_has_the_best_score():
     assert chosen["linter_best_of_2"] == "a1"
     assert chosen["linter_best_of_4"] == "a2"
     assert "best_of_2" not in chosen
+
+
+def test_the_linter_chooses_of_ppo_too_from_as_many_samples():
+    rows = pd.DataFrame(
+        [
+            row("ppo", "a", n, completion=f"a{n}", outcome=outcome)
+            for n, outcome in enumerate(["violations", "compliant"])
+        ]
+    )
+
+    table = baselines.choose(rows, EvaluateConfig(samples=2))
+    alone = baselines.choose(rows[:1], EvaluateConfig(samples=1))
+
+    best = table[table["model"] == "ppo_linter_best_of_2"]
+    assert [*best["completion"]] == ["a1"]
+    assert [*alone["model"]] == ["ppo"]

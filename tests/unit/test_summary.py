@@ -430,6 +430,26 @@ def test_a_rival_that_does_as_well_is_in_the_headline(
     assert (said in summary.headline(found)) == named
 
 
+def test_what_ppo_adds_to_choosing_is_said_beside_the_rivals():
+    each = {
+        name: NUMBERS | {"residual_compliance": value}
+        for name, value in (
+            ("linter_best_of_2", 0.9),
+            ("ppo_linter_best_of_2", 0.95),
+        )
+    }
+    gain = moved("residual_compliance", 0.01, 0.09)
+    found = metrics() | each | {"gain_best_of": gain}
+    found["size"] = found["size"] | {"samples": 2}
+
+    assert (
+        "With the best of 2 by the linter taken of both, 90.0% of SFT's and "
+        "95.0% of PPO's comply after the fixer, +5.0 points (95% interval "
+        "+1.0 to +9.0)."
+    ) in summary.headline(found)
+    assert "taken of both" not in summary.headline(metrics())
+
+
 def test_only_measured_baselines_are_listed():
     gain = moved("over_sft", 0.05, 0.15)
     gain |= moved("over_sft_standardised", 0.02, 0.06)

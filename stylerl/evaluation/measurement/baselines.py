@@ -1,9 +1,9 @@
-"""Baselines on the same prompts: a choice among SFT's samples, and the human.
+"""Baselines on the same prompts: a choice among samples, and the human.
 
 The best of n by the linter is what choosing is worth without any training,
-since the linter is there when code is written; the best of n by the reward
-model is what that reward is worth without PPO.  The human's own text shows
-the metrics of real code.
+since the linter is there when code is written; from PPO's samples, what it is
+worth beside training.  The best of n by the reward model is what that reward
+is worth without PPO.  The human's own text shows the metrics of real code.
 """
 
 import math
@@ -30,6 +30,8 @@ from stylerl.reward import scorers
 Predict = Callable[[list[str]], Iterable[float]]
 
 EXTRA = "extra"  # SFT's further samples, which only a choice is made from
+LINTER = "linter_best_of_{}"  # of SFT's samples, by how many there are
+OURS = "ppo_linter_best_of_{}"  # of PPO's
 
 
 def candidates(
@@ -69,20 +71,25 @@ def choose(
 ) -> pd.DataFrame:
     """The judged table with each best of n in the place of EXTRA's rows.
 
-    n is `evaluate.samples` and BEST_OF; the keys are `linter_best_of_N`, and
-    with `predict`, which scores texts, `best_of_N` by that.
+    n is `evaluate.samples` and BEST_OF; the keys are LINTER, OURS of the
+    first n alone, and with `predict`, which scores texts, `best_of_N`.
     """
-    pool = judged[judged["model"].isin([REFERENCE, EXTRA])]
     # Compliant before the others, which go by their style score.
-    compliant = pool["outcome"] == Outcome.COMPLIANT
-    ranks = {"linter_best_of": compliant + pool["score"]}
+    compliant = judged["outcome"] == Outcome.COMPLIANT
+    ranked = judged.assign(rank=compliant + judged["score"])
+    pool = ranked[ranked["model"].isin([REFERENCE, EXTRA])]
+    counts = sorted({config.samples, BEST_OF} - {1})
+    choices = [(LINTER, pool, n) for n in counts]
+    if config.samples > 1:
+        ours = ranked[ranked["model"] == "ppo"]
+        choices.append((OURS, ours, config.samples))
     if predict is not None:
         texts = (pool["prompt"] + pool["completion"]).tolist()
-        ranks["best_of"] = pd.Series(predict(texts), pool.index)
+        rewarded = pool.assign(rank=[*predict(texts)])
+        choices += [("best_of_{}", rewarded, n) for n in counts]
     chosen = [
-        best_of(pool.assign(rank=rank), n).assign(model=f"{name}_{n}")
-        for name, rank in ranks.items()
-        for n in sorted({config.samples, BEST_OF} - {1})
+        best_of(rows, n).assign(model=name.format(n))
+        for name, rows, n in choices
     ]
     kept = judged[judged["model"] != EXTRA]
     return pd.concat([kept, *chosen], ignore_index=True)

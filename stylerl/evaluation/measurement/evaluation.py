@@ -187,13 +187,22 @@ def _measure(
         each[name] |= compare_with_sft(
             rows[name], rows["sft"], RESAMPLES, seed
         )
-    pairs = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
+    # At equal sampling, each may choose by the linter.
+    ours, theirs = (
+        name.format(config.samples)
+        for name in (baselines.OURS, baselines.LINTER)
+    )
+    pairs = {
+        "gain": ("ppo", "sft"),
+        "gain_sft": ("sft", "base"),
+        "gain_best_of": (ours, theirs),
+    }
     gains = {
         key: compute_gains(
             rows[after], rows[before], RESAMPLES, seed, rows["sft"]
         )
         for key, (after, before) in pairs.items()
-        if before in rows
+        if after in rows and before in rows
     }
     lengths = {
         name: standardised.by_length(own)
