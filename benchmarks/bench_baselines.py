@@ -156,7 +156,6 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
             params.ppo,
             reward={style: weight, **others},
             credit="response",
-            validate_every=0,
         )
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
 

@@ -137,7 +137,6 @@ def run_ours(size: Size) -> dict[str, float]:
             learning_rate=1e-6,
             precision="bf16",
             checkpoint_every=0,
-            validate_every=0,
         ),
         policy=model_of(size),
         tokenizer=tokenizer,

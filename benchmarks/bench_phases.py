@@ -126,7 +126,6 @@ def reinforce(
                 params.ppo,
                 updates=updates,
                 checkpoint_every=0,
-                validate_every=0,
             ),
         )
     )

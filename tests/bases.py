@@ -55,7 +55,6 @@ LITTLE: dict[str, object] = {  # parameters of a flow of seconds
     "ppo.group_size": 4,
     "ppo.num_minibatches": 2,
     "ppo.max_new_tokens": 8,
-    "ppo.validate_every": 0,
     "evaluate.prompts": 4,
     "evaluate.samples": 1,
     "skill.tests": "none",

@@ -267,7 +267,7 @@ def build_trainer(grader, prompts, policy=None, tokenizer=None, **changes):
     from stylerl.ppo import PPOConfig, PPOTrainer
 
     tokenizer = tokenizer or build_tokenizer()
-    given = ("checkpoints", "reference", "seed", "validation")
+    given = ("checkpoints", "reference", "seed")
     options = {name: changes.pop(name) for name in given if name in changes}
     settings = {"precision": "fp32", "lora_rank": 0, "checkpoint_every": 0}
     return PPOTrainer(

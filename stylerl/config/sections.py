@@ -275,12 +275,6 @@ class PPOConfig(Section):
         "times their rate; 0 trains the weights",
         ge=0,
     )
-    validate_every: int = setting(
-        5,
-        "updates between measurements of the policy on validation prompts; 0 "
-        "measures none",
-        ge=0,
-    )
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", ge=0
     )

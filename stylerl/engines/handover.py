@@ -23,11 +23,12 @@ from stylerl.judge.place import Place
 from stylerl.lm import encoding, models
 from stylerl.lm.adapters import SCALE
 from stylerl.lm.context import nearest_lines
-from stylerl.ppo.factory import VALIDATION_PROMPTS
 from stylerl.reward.other_trainers import Origin
 
 LOOP = "stylerl.engines.verl_loop"
 FILES = {"train": "train.parquet", "valid": "valid.parquet"}
+VALIDATED = 48  # prompts of the validation split that veRL answers,
+VALIDATE_EVERY = 5  # as often as so many updates
 
 
 def write(
@@ -63,7 +64,7 @@ def write(
     budget = int(storage.read_json(model / "config.json").get("context", 0))
     room = models.positions(str(model)) or math.inf
     room -= params.ppo.max_new_tokens
-    counts = {"train": params.ppo.prompts, "valid": VALIDATION_PROMPTS}
+    counts = {"train": params.ppo.prompts, "valid": VALIDATED}
     longest = 0
     with storage.writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -146,7 +147,7 @@ def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
         "trainer.total_epochs": ppo.updates,  # more than are needed
         "trainer.total_training_steps": ppo.updates,
         "trainer.save_freq": ppo.updates,
-        "trainer.test_freq": ppo.validate_every or -1,
+        "trainer.test_freq": VALIDATE_EVERY,
     }
     words = [f"{key}={value}" for key, value in settings.items()]
     named = [f"{key}={value}" for key, value in variables.items()]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 from transformers import PreTrainedModel
 
 from stylerl.config import Params, PPOConfig
@@ -30,7 +29,6 @@ from stylerl.reward import grader, scorers
 from stylerl.reward.grade import rule_weights
 
 REWARD_MODELS = Path("artifacts/reward")
-VALIDATION_PROMPTS = 48  # their answers cost what a rollout of 64 does
 
 
 def build_trainer(
@@ -78,7 +76,7 @@ def build_trainer(
     # Prompts, and how they are given: with the start of their files.
     above = {prompt: place.above for prompt, place in (places or {}).items()}
     encode = PromptEncoder(tokenizer, context_of(policy), above)
-    prompts, validation = _draw_prompts(params, labels, policy, encode)
+    prompts = _draw_prompts(params, labels, policy, encode)
 
     # Reward: its parts, and where in a completion the linter's was lost.
     def learned(folder: Path) -> grader.Learned:
@@ -98,7 +96,6 @@ def build_trainer(
             ),
         ),
         prompts=prompts,
-        validation=validation,
         seed=params.seed,
         checkpoints=checkpoints,
         encode=encode,
@@ -110,22 +107,19 @@ def _draw_prompts(
     labels: pd.DataFrame | None,
     policy: PreTrainedModel,
     encode: Callable[[str], list[int]],
-) -> tuple[list[str], list[str]]:
-    """Prompts of the training split to learn from, or those of
-    ppo.prompt_texts, and of the validation split to measure on.
+) -> list[str]:
+    """The prompts of ppo.prompt_texts, or of the training split.
 
     Raises:
-        DataError: there is none to learn from.
+        DataError: there is none.
     """
     settings = params.ppo
-
-    def draw(split: str, count: int) -> list[str]:
-        if labels is None:
-            return []
-        found = unread_prompts(labels, split, params.seed)
-        return fitting_prompts(found, count, settings, policy, encode)
-
-    prompts = list(settings.prompt_texts) or draw("train", settings.prompts)
+    prompts = list(settings.prompt_texts)
+    if not prompts and labels is not None:
+        unread = unread_prompts(labels, "train", params.seed)
+        prompts = fitting_prompts(
+            unread, settings.prompts, settings, policy, encode
+        )
     if not prompts:
         raise DataError(
             "ppo needs prompts: functions of the training split that SFT "
@@ -133,16 +127,7 @@ def _draw_prompts(
             "the labels have none that fits: raise label.snippets, lower "
             "ppo.max_new_tokens, or write some in ppo.prompt_texts"
         )
-    if not settings.validate_every:
-        return prompts, []
-    validation = draw("valid", VALIDATION_PROMPTS)
-    if not validation:
-        tqdm.write(
-            "ppo: to validate the policy takes violating functions of the "
-            "validation split; the labels have none that fits: nothing is "
-            "validated"
-        )
-    return prompts, validation
+    return prompts
 
 
 def fitting_prompts(

@@ -88,7 +88,6 @@ def check(
     config: PPOConfig,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[str],
-    validation: Sequence[str],
     *,
     world_size: int,
 ) -> None:
@@ -100,18 +99,11 @@ def check(
     Raises:
         ConfigError: they do not.
     """
-    # Every rank needs an episode of each batch, and of each measurement.
+    # Every rank needs an episode of each batch.
     if config.batch_size < world_size:
         raise ConfigError(
             f"ppo.batch_size must be at least the number of ranks, "
             f"{world_size}; got {config.batch_size}"
-        )
-    measured = config.validate_every > 0 and len(validation) > 0
-    if measured and len(validation) < world_size:
-        raise ConfigError(
-            "to measure the policy takes validation prompts, at least "
-            f"{world_size}; got {len(validation)}: give more, or set "
-            "ppo.validate_every: 0"
         )
     if not prompts:
         raise ConfigError("there must be at least one prompt; got none")

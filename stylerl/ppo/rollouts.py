@@ -20,12 +20,6 @@ from stylerl.reward.functions import Named, columns
 from stylerl.reward.gaming import distinct_ngrams
 from stylerl.reward.scorers import rank_correlation
 
-VALIDATED = {  # of the metrics of rollouts, by what validation calls them
-    "score": "objective/score",
-    "kl": "objective/kl",
-    "compliance": "judge/compliance",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRollouts:
@@ -171,14 +165,4 @@ def _agreement(rollouts: Rollouts) -> dict[str, float]:
     return {
         "judge/gap": float((learned - linter).mean()),
         "judge/rank_correlation": rank_correlation(learned, linter) or 0.0,
-    }
-
-
-def validation_metrics(validated: Rollouts) -> dict[str, float]:
-    """The metrics of completions of validation prompts."""
-    metrics = metrics_of(validated, beta=0.0)
-    return {
-        f"validation/{name}": metrics[source]
-        for name, source in VALIDATED.items()
-        if source in metrics
     }

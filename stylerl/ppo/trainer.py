@@ -6,7 +6,7 @@
     for step in trainer:
         print(step.metrics["objective/score"])
 
-This module is what surrounds an update: validation, checkpoints, alarms.
+This module is what surrounds an update: checkpoints and alarms.
 What an update learns from is made in sampler.py, the update itself is
 learner.py, its mathematics formulas.py; docs/ppo.md describes them all, and
 docs/ppo-log.md every metric.
@@ -52,7 +52,7 @@ from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
-from stylerl.ppo.rollouts import Rollouts, validation_metrics
+from stylerl.ppo.rollouts import Rollouts
 from stylerl.ppo.sampler import Sampler
 from stylerl.reward import functions
 from stylerl.reward.functions import Grader
@@ -61,7 +61,6 @@ __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
 FORMAT = 5  # of a checkpoint's state; another one is another version's
 REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
-VALIDATE = "validate"  # the phase that is not part of training
 
 
 class Step(NamedTuple):
@@ -75,12 +74,9 @@ class Step(NamedTuple):
 
     @property
     def tokens_per_second(self) -> float:
-        """Response tokens sampled and learnt from, on all ranks.
-
-        The time of measuring on validation prompts does not count.
-        """
-        spent = sum(t for name, t in self.seconds.items() if name != VALIDATE)
-        return int(self.rollouts.response_lengths.sum()) / spent
+        """Response tokens sampled and learnt from, on all ranks."""
+        sampled = int(self.rollouts.response_lengths.sum())
+        return sampled / sum(self.seconds.values())
 
 
 class PPOTrainer:
@@ -99,7 +95,6 @@ class PPOTrainer:
         grader: Grader,
         prompts: Iterable[Any],
         reference: PreTrainedModel | None = None,
-        validation: Iterable[Any] = (),
         seed: int = 0,
         checkpoints: str | Path | None = None,
         encode: Callable[[str], list[int]] | None = None,
@@ -118,8 +113,6 @@ class PPOTrainer:
             prompts: texts, or rows or a data set with a `prompt` column.
             reference: pi_ref; by default a frozen copy of the policy, or
                 with LoRA the policy with its adapters off.
-            validation: prompts to measure the policy on as it learns; none
-                measures nothing.
             seed: of every random draw.
             checkpoints: a folder to resume from; None keeps none.
             encode: `(prompt)` to its token ids, with what comes before it;
@@ -136,14 +129,12 @@ class PPOTrainer:
         self.config = config
         self.tokenizer = tokenizer
         self.prompts = preconditions.texts(prompts, "prompts")
-        self.validation = preconditions.texts(validation, "validation")
         self.seed = seed
         self.checkpoints = checkpoints
         preconditions.check(
             config,
             tokenizer,
             self.prompts,
-            self.validation,
             world_size=self.ranks.world_size,
         )
         self.compute = Compute.of(config, self.ranks.device)
@@ -153,7 +144,7 @@ class PPOTrainer:
             self._identity = identity.identify(
                 config,
                 {"the policy": self.policy, "the reference": reference},
-                {"prompts": self.prompts, "validation": self.validation},
+                {"prompts": self.prompts},
                 seed=seed,
                 whole_lines=getattr(grader, "whole_lines", False),
                 judge=getattr(self.policy.model.config, "judge", None),
@@ -275,14 +266,6 @@ class PPOTrainer:
             ]
         )
 
-    def validate(self) -> dict[str, float]:
-        """Score, compliance and KL of the policy on validation prompts.
-
-        The random draws are the same every time.
-        """
-        seed = draws.seed_of(self.seed, "validation")
-        return validation_metrics(self.sampler.episodes(self.validation, seed))
-
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the metrics, as docs/ppo-log.md defines them.
 
@@ -354,17 +337,14 @@ class PPOTrainer:
             metrics = self.update(batch)
         self.history.append(metrics)
         alarms = health.alarms(self.history)
-        with phase(VALIDATE):
-            if self.validation and self._due(self.config.validate_every):
-                metrics |= self.validate()
-        if self.checkpoints and self._due(self.config.checkpoint_every):
+        if self.checkpoints and self._checkpoint_due():
             self.save()
         seconds = {**batch.seconds, **phase.seconds}
         return Step(self.done, metrics, batch, alarms, seconds)
 
-    def _due(self, every: int) -> bool:
-        """Whether what is done every `every` updates, and last, is due."""
-        last = self.done == len(self)
+    def _checkpoint_due(self) -> bool:
+        """Every so many updates, and after the last."""
+        every, last = self.config.checkpoint_every, self.done == len(self)
         return every > 0 and (self.done % every == 0 or last)
 
     def prompts_of(self, update: int, copies: int | None = None) -> list[str]:

@@ -15,7 +15,6 @@ CURVES = {
     "objective/kl": "KL to SFT, nats a response",
     "objective/entropy": "entropy",
     "judge/compliance": "compliance of the rollouts",
-    "validation/compliance": "compliance on validation prompts",
     "judge/gap": "weighted style reward less the linter's score",
     "response/length": "response length, tokens",
     "length/price": "price of length, in deviations of the score",

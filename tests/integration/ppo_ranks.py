@@ -22,7 +22,6 @@ SETTINGS = {
     "max_new_tokens": 8,
     "learning_rate": 1e-3,
     "checkpoint_every": 1,
-    "validate_every": 2,
 }
 
 
@@ -34,7 +33,6 @@ def make(folder):
         by_reward(share_of(str.isascii)),
         ["def add(a, b):\n", "x", "def f():\n"],
         model,
-        validation=["y = ", "def g(x):\n", "z"],
         checkpoints=folder / "checkpoints",
         **SETTINGS,
     )

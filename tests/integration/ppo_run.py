@@ -26,7 +26,6 @@ CONFIG = PPOConfig(
     learning_rate=1e-3,
     length_floor=1.0,
     checkpoint_every=2,
-    validate_every=3,
 )
 
 
@@ -69,7 +68,6 @@ def run(folder, phases: Connection):
         tokenizer=tokenizer,
         grader=by_reward(reward),
         prompts=["def add(a, b):\n", "x", "def f():\n"],
-        validation=["def g():\n", "y"],
         checkpoints=folder / "checkpoints",
     )
     spy(trainer, "rollout", "rollout")

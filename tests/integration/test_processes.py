@@ -90,8 +90,7 @@ def one(tmp_path_factory):
 @pytest.mark.slow
 def test_two_processes_end_where_one_does(one, tmp_path):
     """Seven episodes, so that the shares differ; four minibatches, so that
-    one has a single row and the second process none of it.  Three validation
-    prompts, which are no even share either."""
+    one has a single row and the second process none of it."""
     launch(tmp_path, 2)
     start = load_file(one / "start.safetensors")
     alone, main, other = weights(one), weights(tmp_path), weights(tmp_path, 1)

@@ -396,7 +396,7 @@ def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
         "policy/clipfrac": 0.1,
         "alarms": "KL explosion",
     }
-    table = pd.DataFrame([row | {"validation/kl": None}, row])
+    table = pd.DataFrame([row | {"judge/gap": None}, row])
     table.to_csv("metrics/ppo.csv", index=False)
     nowhere = SimpleNamespace(url="")
     story.publish(nowhere, storage.read_json(story.METRICS), None)

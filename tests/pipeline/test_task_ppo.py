@@ -182,19 +182,6 @@ def test_prompts_are_functions_of_their_split_that_sft_has_not_read(tokenizer):
     assert len(draw(tokenizer, count=2)) == 2
 
 
-def test_by_default_the_policy_is_measured_where_there_are_prompts(
-    workspace, capsys
-):
-    """Row 11 is the one violating function of the validation split."""
-    assert ppo.make_trainer(workspace()).validation == ["def f11(value):\n"]
-    assert ppo.make_trainer(workspace(validate_every=0)).validation == []
-    storage.write_table(ppo.LABELS, labels().iloc[:10])
-    assert ppo.make_trainer(workspace()).validation == []
-    assert (
-        "have none that fits: nothing is validated" in capsys.readouterr().out
-    )
-
-
 def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
     assert draw(tokenizer, room=250) == []
     with pytest.raises(DataError, match=r"raise label\.snippets"):

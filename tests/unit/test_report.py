@@ -211,7 +211,7 @@ def test_a_curve_has_the_updates_that_measured_it(drawn):
     updates = pd.DataFrame(
         {
             "update": [1, 2, 3],
-            "validation/compliance": [0.5, None, 0.75],
+            "judge/compliance": [0.5, None, 0.75],
             "judge/gap": [None] * 3,
         }
     )
@@ -219,9 +219,8 @@ def test_a_curve_has_the_updates_that_measured_it(drawn):
     charts.draw_curves(updates)
 
     assert drawn == [
-        ("compliance on validation prompts", [1, 3], [0.5, 0.75],
-         {"marks": []})
-    ]  # fmt: skip
+        ("compliance of the rollouts", [1, 3], [0.5, 0.75], {"marks": []})
+    ]
 
 
 def test_the_reward_models_promises_stand_beside_the_verdicts(drawn):
