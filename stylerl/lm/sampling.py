@@ -27,6 +27,7 @@ from stylerl.lm.packing import passes, response_states
 from stylerl.lm.steps import draw_uniforms
 
 PASS_TOKENS = 2048  # about so many a forward pass: more take memory, not time
+BATCH_SIZE = 128  # rows decoded together: 64 took an eighth longer on a CPU
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def generate(
     temperature: float | Sequence[float] = 1.0,
     seed: int = 0,
     rows: Sequence[int] | None = None,
-    batch_size: int = 64,
+    batch_size: int = BATCH_SIZE,
     bf16: bool = False,
     encode: Callable[[str], list[int]] | None = None,
     desc: str | None = None,

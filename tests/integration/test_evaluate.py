@@ -10,7 +10,6 @@ from test_place import each_a_file
 
 from stylerl import storage
 from stylerl.errors import ModelError
-from stylerl.evaluation.measurement import generations
 from stylerl.lm.models import load_scorer
 from stylerl.lm.saving import save_model
 from tasks import evaluate, report
@@ -62,7 +61,6 @@ def workspace(tmp_path_factory, tokenizer, log):
     prepare(folder, tokenizer)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(generations, "BEST_OF_PROMPTS", 4)
         evaluate.main()
         report.main()
         yield folder
@@ -83,16 +81,14 @@ def test_what_the_stage_leaves_behind(workspace, log):
     metrics = storage.read_json(evaluate.METRICS)
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
-        "best_of_2", "best_of_4", "linter_best_of_2", "linter_best_of_4",
-        "ppo_linter_best_of_2", "gain", "gain_sft", "gain_best_of", "skill",
+        "best_of_2", "linter_best_of_2", "ppo_linter_best_of_2",
+        "gain", "gain_sft", "gain_best_of", "skill",
     }  # fmt: skip
     completions = storage.read_table(evaluate.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
     assert counts == {
         "base": 12, "sft": 12, "ppo": 12, "human": 6,
-        "best_of_2": 6, "best_of_4": 4,
-        "linter_best_of_2": 6, "linter_best_of_4": 4,
-        "ppo_linter_best_of_2": 6,
+        "best_of_2": 6, "linter_best_of_2": 6, "ppo_linter_best_of_2": 6,
     }  # fmt: skip
     assert completions.attrs["judge"] == log.tags["judge"]
     assert completions.attrs["max_new_tokens"] == 12

@@ -17,7 +17,6 @@ from transformers import PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
 from stylerl.evaluation.measurement.generations import (
-    BEST_OF,
     REFERENCE,
     Generations,
     count_tokens,
@@ -29,18 +28,17 @@ from stylerl.reward import scorers
 
 Predict = Callable[[list[str]], Iterable[float]]
 
-EXTRA = "extra"  # SFT's further samples, which only a choice is made from
 LINTER = "linter_best_of_{}"  # of SFT's samples, by how many there are
 OURS = "ppo_linter_best_of_{}"  # of PPO's
+CLASSIFIER = "best_of_{}"  # of SFT's, by a reward model
 
 
 def candidates(
     sampled: Generations, prompts: Sequence[Prompt], sft: str
 ) -> pd.DataFrame:
-    """The models' completions, those to choose from, and the authors'."""
-    extra = sampled.extra_samples.assign(model=EXTRA)
+    """The models' completions, and the authors'."""
     human = written_by_humans(prompts, load_tokenizer(sft))
-    return pd.concat([sampled.completions, extra, human], ignore_index=True)
+    return pd.concat([sampled.completions, human], ignore_index=True)
 
 
 def written_by_humans(
@@ -69,42 +67,39 @@ def choose(
     config: EvaluateConfig,
     predict: Predict | None = None,
 ) -> pd.DataFrame:
-    """The judged table with each best of n in the place of EXTRA's rows.
+    """The judged table with the best of n, n being `evaluate.samples`.
 
-    n is `evaluate.samples` and BEST_OF; the keys are LINTER, OURS of the
-    first n alone, and with `predict`, which scores texts, `best_of_N`.
+    By the linter of SFT's and of PPO's samples, and with `predict`, which
+    scores texts, by that of SFT's; none of a single sample.
     """
-    # Compliant before the others, which go by their style score.
-    compliant = judged["outcome"] == Outcome.COMPLIANT
-    ranked = judged.assign(rank=compliant + judged["score"])
-    pool = ranked[ranked["model"].isin([REFERENCE, EXTRA])]
-    counts = sorted({config.samples, BEST_OF} - {1})
-    choices = [(LINTER, pool, n) for n in counts]
-    if config.samples > 1:
-        ours = ranked[ranked["model"] == "ppo"]
-        choices.append((OURS, ours, config.samples))
+    if config.samples == 1:
+        return judged
+    sft, ppo = (judged[judged["model"] == name] for name in (REFERENCE, "ppo"))
+    chosen = {
+        LINTER: best_of(sft, by_linter(sft)),
+        OURS: best_of(ppo, by_linter(ppo)),
+    }
     if predict is not None:
-        texts = (pool["prompt"] + pool["completion"]).tolist()
-        rewarded = pool.assign(rank=[*predict(texts)])
-        choices += [("best_of_{}", rewarded, n) for n in counts]
-    chosen = [
-        best_of(rows, n).assign(model=name.format(n))
-        for name, rows, n in choices
+        texts = (sft["prompt"] + sft["completion"]).tolist()
+        rewards = pd.Series([*predict(texts)], sft.index)
+        chosen[CLASSIFIER] = best_of(sft, rewards)
+    named = [
+        rows.assign(model=name.format(config.samples))
+        for name, rows in chosen.items()
     ]
-    kept = judged[judged["model"] != EXTRA]
-    return pd.concat([kept, *chosen], ignore_index=True)
+    return pd.concat([judged, *named], ignore_index=True)
 
 
-def best_of(rows: pd.DataFrame, n: int) -> pd.DataFrame:
-    """Of each prompt's first n samples the one of the highest `rank`.
+def by_linter(rows: pd.DataFrame) -> pd.Series:
+    """Compliant before the others, which go by their style score."""
+    compliant = rows["outcome"] == Outcome.COMPLIANT
+    return compliant + rows["score"]
 
-    Prompts with fewer are left out, and the first of equals is taken.
-    """
-    count = rows.groupby("prompt_id")["sample"].transform("size")
-    full = rows[(count >= n) & (rows["sample"] < n)]
-    best = full.groupby("prompt_id", sort=False)["rank"].idxmax()
-    chosen = full.loc[best].drop(columns="rank")
-    return chosen.assign(sample=0, kl=math.nan)
+
+def best_of(rows: pd.DataFrame, rank: pd.Series) -> pd.DataFrame:
+    """Of each prompt's samples the first of the highest rank."""
+    best = rank.groupby(rows["prompt_id"], sort=False).idxmax()
+    return rows.loc[best].assign(sample=0, kl=math.nan)
 
 
 def predict_compliance(classifier: Path) -> Predict:

@@ -23,7 +23,7 @@ from stylerl.evaluation.measurement import (
     verdicts,
 )
 from stylerl.evaluation.measurement.bootstrap import RESAMPLES
-from stylerl.evaluation.measurement.generations import BEST_OF, REFERENCE
+from stylerl.evaluation.measurement.generations import REFERENCE
 from stylerl.evaluation.measurement.metrics import (
     compare_with_sft,
     compute_gains,
@@ -97,7 +97,7 @@ def evaluate_models(
     """
     first, *others = sources
     table, bits = _judged(
-        sources, snippets, judge, config, seed, places, first, best_of=0
+        sources, snippets, judge, config, seed, places, first
     )
     reference = table[table["model"] == first]
     alone = {
@@ -142,7 +142,6 @@ def _judged(
     seed: int,
     places: Mapping[str, Place] | None,
     reference: str = REFERENCE,
-    best_of: int = BEST_OF,
     without_kl: str | None = None,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """Completions of models, authors and candidates, and bits per byte."""
@@ -153,7 +152,7 @@ def _judged(
     )  # fmt: skip
     texts = heldout.draw_human_texts(snippets, config, seed)
     sampled = generations.generate_completions(
-        sources, prompts, texts, config, seed, reference, best_of, without_kl
+        sources, prompts, texts, config, seed, reference, without_kl
     )
     # 2. Baselines: what else could have been done on the same prompts.
     table = baselines.candidates(sampled, prompts, sources[reference])

@@ -8,7 +8,6 @@ Notation: P prompts, S samples of each, so P x S completions a model.
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from stylerl.evaluation.measurement.heldout import Prompt
 
 REFERENCE = "sft"  # what KL is measured against
-BEST_OF = 4  # samples of SFT's to choose from, beside evaluate.samples,
-BEST_OF_PROMPTS = 50  # of the first prompts: each costs sampling
 STREAMS = 2**32  # random streams a sample number has, one a prompt
 
 
@@ -41,7 +38,6 @@ class Generations(NamedTuple):
     """What the models wrote, and what human code costs them."""
 
     completions: pd.DataFrame  # one row each
-    extra_samples: pd.DataFrame  # more of SFT's, for the larger best of n
     bits_per_byte: dict[str, float]  # of human code, by model
 
 
@@ -52,15 +48,12 @@ def generate_completions(
     config: EvaluateConfig,
     seed: int,
     reference: str = REFERENCE,
-    best_of: int = BEST_OF,
     without_kl: str | None = None,
 ) -> Generations:
     """Let every model complete the prompts and read the human texts.
 
-    Each prompt is completed `config.samples` times, the first
-    BEST_OF_PROMPTS by `reference` up to `best_of` times, from
-    which KL is measured, but of `without_kl`, and whose tokens are counted.
-    Columns:
+    Each prompt is completed `config.samples` times.  From `reference` KL is
+    measured, but of `without_kl`, and its tokens are counted.  Columns:
     `model, prompt_id, sample, prompt, completion, judged` (without a line
     that was cut), `finished, tokens, kl`.
 
@@ -69,29 +62,26 @@ def generate_completions(
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
     known = load_model(sources[reference])
-    complete = partial(
-        complete_prompts, reference=known, config=config, seed=seed
-    )
     tables, bits = [], {}
     for name, source in sources.items():
         loaded = known
         if name != reference:
             loaded = load_model(source)
-        numbers = range(config.samples)
         tables.append(
-            complete(name, loaded, prompts, numbers, kl=name != without_kl)
+            complete_prompts(
+                name,
+                loaded,
+                prompts,
+                reference=known,
+                config=config,
+                seed=seed,
+                kl=name != without_kl,
+            )
         )
         bits[name] = bits_per_byte(
             loaded, texts, f"evaluate: human code, {name}"
         )
-    extra_samples = complete(
-        reference,
-        known,
-        prompts[:BEST_OF_PROMPTS],
-        range(config.samples, best_of),
-    )
-    completions = pd.concat(tables, ignore_index=True)
-    return Generations(completions, extra_samples, bits)
+    return Generations(pd.concat(tables, ignore_index=True), bits)
 
 
 def load_model(name: str) -> LoadedModel:
@@ -114,20 +104,20 @@ def complete_prompts(
     name: str,
     loaded: LoadedModel,
     prompts: Sequence["Prompt"],
-    numbers: range,
     *,
     reference: LoadedModel,
     config: EvaluateConfig,
     seed: int,
     kl: bool = True,
 ) -> pd.DataFrame:
-    """One model's rows: of each prompt the samples with these numbers.
+    """One model's rows: the samples of each prompt.
 
     All models are given as much of a prompt's file as `reference` learnt
     with.  A sample is a function of the model, the seed, the prompt's place
     and the sample's number, so the same numbers are the same draws for every
     model.
     """
+    numbers = range(config.samples)
     ours, theirs = loaded.tokenizer, reference.tokenizer
     alike = loaded is reference or ours.get_vocab() == theirs.get_vocab()
     # One row a prompt and sample, all samples of a prompt together.
