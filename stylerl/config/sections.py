@@ -182,8 +182,8 @@ class RewardConfig(Section):
     max_tokens: int = setting(256, "texts are cut to this length", ge=8)
 
 
-_MODEL = r"(linter|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
-REWARD_NAMES = rf"{_MODEL}|\w+(\.\w+)*:\w+"
+_PART = r"(linter|arguments|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
+REWARD_NAMES = rf"{_PART}|\w+(\.\w+)*:\w+"
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ class PPOConfig(Section):
     """Proximal policy optimisation; names as in CleanRL, where it has them."""
 
     reward: Mapping[str, float] = setting(
-        {"linter": 2.5},
-        "the parts of the reward and their weights: linter, classifier, "
-        "pairwise or the folder of a reward model, or MODULE:FUNCTION; "
-        "stylerl/reward/grader.py says what each is worth",
+        {"linter": 2.5, "arguments": 1.0},
+        "the parts of the reward and their weights: linter, arguments, "
+        "classifier, pairwise or the folder of a reward model, or "
+        "MODULE:FUNCTION; stylerl/reward/grader.py says what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,

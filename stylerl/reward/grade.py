@@ -5,6 +5,7 @@ text.  The style reward, what of it single tokens lost, and the numbers that
 are monitored are functions of the grades.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -32,6 +33,7 @@ class Grade(NamedTuple):
     parsed: bool  # prompt and completion, without their file
     statements: int
     trivial: bool
+    arguments: float  # the share of the function's that the body reads
 
 
 def grade(
@@ -69,7 +71,14 @@ def grade_of(
         body is not None,
         gaming.count_statements(body or []),
         body is not None and gaming.is_trivial(body),
+        0.0 if body is None else _arguments(prompt, completion),
     )
+
+
+def _arguments(prompt: str, completion: str) -> float:
+    """The share of its arguments that a body reads; 1 where it has none."""
+    share = gaming.used_arguments(prompt, completion)
+    return 1.0 if math.isnan(share) else share
 
 
 def style(graded: Grade, weights: Mapping[str, float]) -> float:
@@ -149,6 +158,7 @@ def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:
             "parse_rate": each.parsed,
             "statements": each.statements,
             "trivial": each.trivial,
+            "arguments": each.arguments,
             "repeated_lines": gaming.repeated_line_share(each.completion),
             "comment_lines": gaming.comment_line_share(each.completion),
             "copied_prompt": gaming.copies_prompt(

@@ -4,6 +4,9 @@
     linter, classifier, pairwise, a folder
                  style, 0 to 1, by the linter, a reward model of the stage
                  `reward`, or one saved elsewhere
+    arguments    0 to 1, the share of its function's arguments that a body
+                 reads: what no rule of PEP 8 asks for, and what a policy
+                 that is paid for PEP 8 alone unlearns (decision 33)
     module:function
                  whatever a function of the user's own gives, see functions.py
 Style is 0 for text that does not parse.  The trainer subtracts the penalty for
@@ -25,6 +28,7 @@ from stylerl.reward.grade import Grade, grade, monitored, style, token_rewards
 from stylerl.reward.scorers import CLASSIFIES, Scorer, score_texts
 
 LINTER = "linter"
+ARGUMENTS = "arguments"
 Learned = Callable[[Sequence[Grade]], list[float]]  # a reward model's style
 
 
@@ -65,10 +69,13 @@ class StyleGrader:
         A lone style part is called `style`, several `style/NAME`; every
         other part bears its name.
         """
-        alone = len(self.weights) - len(self.own) == 1
+        styles = self.weights.keys() - self.own.keys() - {ARGUMENTS}
+        alone = len(styles) == 1
         found = {}
         for name, weight in self.weights.items():
-            if name in self.own:
+            if name == ARGUMENTS:
+                parts = {name: [each.arguments for each in grades]}
+            elif name in self.own:
                 parts = _own(name, self.own[name], grades)
             else:
                 label = "style" if alone else f"style/{name}"
@@ -109,7 +116,7 @@ def style_grader(
     learned = {
         name: load(folder_of(name, models))
         for name in weights
-        if name != LINTER and name not in own
+        if name not in (LINTER, ARGUMENTS, *own)
     }
     if rules is None:
         rules = judge.config.weights
