@@ -68,13 +68,31 @@ def total(reward, completion):
 
 
 def test_clean_code_is_worth_the_most(reward):
-    assert reward([PROMPT], [HONEST]) == {"style": [2.5]}
+    assert reward([PROMPT], [HONEST]) == {"style": [2.5], "arguments": [1.0]}
 
 
 def test_a_violation_is_charged(reward):
     """E225 once: half of a score of 0.9, as nothing complies."""
     flawed = HONEST.replace("result = 0", "result=0")
-    assert total(reward, flawed) == pytest.approx(2.5 * 0.45)
+    assert total(reward, flawed) == pytest.approx(2.5 * 0.45 + 1)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "share"),
+    [
+        (PROMPT, "    return rate\n", 0.5),
+        (PROMPT, "    return 0\n", 0.0),
+        (PROMPT, "    return (\n", 0.0),  # does not parse
+        ("def now(self):\n", "    return 0\n", 1.0),  # has none
+        ("x = 1\n", "y = x\n", 1.0),  # opens no function
+    ],
+)
+def test_arguments_that_a_body_reads_are_paid(
+    judge, prompt, completion, share
+):
+    reward = rewards(judge, {"arguments": 0.5})
+    found = reward([prompt], [completion])
+    assert found == {"arguments": [0.5 * share]}
 
 
 @pytest.mark.parametrize("name", ["noqa", "file noqa"])

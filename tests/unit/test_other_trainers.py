@@ -18,9 +18,10 @@ from stylerl.reward import trl_reward
 
 ONCE = HONEST.replace("result = 0", "result=0")  # E225
 BROKEN = "    return (\n"
-# Of the default weight: style of 2.5, which HONEST has in full; with one
-# violation, half of 0.9 of it; nothing for what is no Python.
-WORTH = {HONEST: 2.5, ONCE: 2.5 * 0.45, BROKEN: 0.0}
+# Of the default weights: style of 2.5, which HONEST has in full, and 1 for
+# its arguments, all of which are read; with one violation, half of 0.9 of the
+# style; nothing for what is no Python.
+WORTH = {HONEST: 3.5, ONCE: 2.5 * 0.45 + 1, BROKEN: 0.0}
 # A row of 78 columns by itself, and of 82 in a class: E501, above 79.
 LONG = f"    return prices[0] * rate  # {'x' * 47}\n"
 FILE = textwrap.dedent("""\
@@ -179,11 +180,11 @@ def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
     ids = [[7, end], [7, 8]]
     batch = ([begin + PROMPT] * 2, [cut, unfinished])
     assert reward(*batch, completion_ids=ids) == pytest.approx(
-        [2.5, 2.5 - penalty]
+        [3.5, 3.5 - penalty]
     )
     whole, worse = trl_reward()([PROMPT] * 2, batch[1], completion_ids=ids)
-    assert whole == pytest.approx(2.5)
-    assert worse != pytest.approx(2.5)
+    assert whole == pytest.approx(3.5)
+    assert worse != pytest.approx(3.5)
     # without a token no eos was sampled, and the answer is cut as well
     none, some = (
         reward([PROMPT], [""], completion_ids=[each]) for each in ([], [end])
