@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> None:
     console.print(summary.headline(metrics))
     console.print(summary.rich_table(metrics))
     console.print(summary.external_linters(metrics))
-    console.print(summary.long_bodies(metrics), summary.basis(metrics))
+    console.print(summary.basis(metrics))
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")

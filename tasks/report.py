@@ -43,8 +43,7 @@ def main() -> None:
     console = Console()
     console.print(summary.headline(metrics), highlight=False)
     console.print(summary.rich_table(metrics))
-    for words in (summary.external_linters, summary.long_bodies):
-        console.print(words(metrics), highlight=False)
+    console.print(summary.external_linters(metrics), highlight=False)
     for guard in (*guards.goals(metrics), *guards.guards(metrics)):
         verdict = guard.verdict if guard.held else guard.verdict.upper()
         console.print(f"{verdict}  {guard.name}: {guard.text}", markup=False)

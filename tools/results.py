@@ -302,8 +302,7 @@ def policy() -> str:
             "",
             short_table(metrics),
             "",
-            f"{summary.external_linters(metrics)} "
-            f"{summary.long_bodies(metrics)}".rstrip(),
+            summary.external_linters(metrics),
             "",
             card.training(params, judge),
             "",

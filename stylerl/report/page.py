@@ -61,7 +61,6 @@ def render(evidence: Evidence) -> str:
         headline=summary.first_sentence(headline),
         overview=charts.draw_overview(metrics),
         external_linters=summary.external_linters(metrics),
-        long_bodies=display.rename(summary.long_bodies(metrics), metrics),
         basis=summary.basis(metrics),
         guards=[
             guard._replace(name=display.rename(guard.name, metrics))

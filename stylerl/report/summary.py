@@ -159,19 +159,6 @@ def _interval(metric: Metric, gain: Metrics) -> str:
     return f"95% interval {low} to {high}"
 
 
-def long_bodies(metrics: Metrics) -> str:
-    """How many long bodies each writes, the authors first."""
-    names = {"human": "the authors", "sft": "SFT", "ppo": "PPO"}
-    metric = metric_of("long_share")
-    said = [
-        f"{name} {show(metric, metrics[model][metric.key])}%"
-        for model, name in names.items()
-        if metric.key in metrics.get(model, {})
-    ]
-    what = metric.label.removesuffix(" %").capitalize()
-    return f"{what}: {', '.join(said)}." if said else ""
-
-
 def by_length(metrics: Metrics) -> list[list[str]]:
     """Heads, then a row a stratum: who writes how many, and what complies.
 
@@ -273,7 +260,7 @@ def markdown(metrics: Metrics) -> str:
         cells = [metric.label, *show_models(metric, metrics)]
         table.append([*cells, show_gain(metric, gain)])
     parts = [bold_headline(metrics), external_linters(metrics)]
-    parts += [long_bodies(metrics), basis(metrics), markdown_table(table)]
+    parts += [basis(metrics), markdown_table(table)]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))
     if lengths := by_length(metrics):

@@ -219,7 +219,6 @@ def test_what_an_evaluation_lacks_has_no_row():
             if not key.startswith(tuple(new))
         }
 
-    assert summary.long_bodies(old) == ""
     assert summary.by_length(old) == []
     labels = {metric.label for metric in display.TABLE if metric.key in new}
     rows = summary.markdown(old).splitlines()
@@ -266,17 +265,10 @@ def test_with_nothing_to_cut_there_is_no_cut():
     assert "non-compliance cut" not in [g.name for g in guards.goals(clean)]
 
 
-def test_long_bodies_are_told_against_the_authors():
-    written = metrics({"long_share": 0.06})
+def test_a_long_body_is_as_long_as_its_label_says():
     label = display.metric_of("long_share").label
 
     assert f"above {standardised.LONG} tokens" in label
-    assert summary.long_bodies(written) == (
-        "Bodies above 45 tokens: SFT 15.0%, PPO 6.0%."
-    )
-    assert summary.long_bodies(written | {"human": {"long_share": 0.35}}) == (
-        "Bodies above 45 tokens: the authors 35.0%, SFT 15.0%, PPO 6.0%."
-    )
 
 
 def test_compliance_is_told_by_length():
