@@ -26,7 +26,6 @@ SFT = Path("artifacts/sft")
 PPO = Path("artifacts/ppo")
 UPDATES = Path("metrics/ppo.csv")
 CALIBRATION = Path("metrics/reward_calibration.csv")
-REWARD = Path("metrics/reward.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 METRICS = Path("metrics/evaluate.json")
 RULES = Path("metrics/rules.csv")
@@ -60,7 +59,6 @@ def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
         completions=completions,
         updates=_read_csv(UPDATES),
         calibration=_read_csv(CALIBRATION),
-        reward=storage.read_json(REWARD) if REWARD.exists() else None,
         provenance={
             **_provenance(completions.attrs, params),
             **machine.describe(),

@@ -191,7 +191,6 @@ def _write(
         completions=found.completions,
         updates=None,
         calibration=None,
-        reward=None,
         provenance={
             "judge": found.completions.attrs["judge"],
             "snippets, SHA-256": found.completions.attrs["snippets"],

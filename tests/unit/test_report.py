@@ -49,7 +49,6 @@ def evidence(**changes):
         "completions": completions,
         "updates": None,
         "calibration": None,
-        "reward": None,
         "provenance": {"judge": "0123456789abcdef"},
         "seconds": {"sft": 41.3},
         "params": "seed: 0\n",
@@ -370,28 +369,3 @@ def test_every_metric_of_the_table_is_shown():
     assert there == set(NUMBERS)
     # Where ruff judges, flake8 stands in its place.
     assert {m.key for m in report.display.TABLE} - there == {"flake8"}
-
-
-def test_the_reward_models_are_shown_by_rule():
-    """A number that is None is a dash."""
-    scores = {"auroc": 0.9, "pairs_right": 0.75, "broken_auroc": None}
-    rule = {"pairs": 4, "classifier": 0.75, "pairwise": 0.5}
-    reward = {
-        "classifier": {**scores, "length_bias": {"compliant": -0.25}},
-        "pairwise": scores,
-        "rules": {"E225": rule},
-    }
-    found = report.render(evidence(reward=reward))
-    cells = [
-        re.findall(r"<td>(.*?)</td>", line)
-        for line in found[found.index("on held-out labels") :].split("<tr>")
-        if re.match(r'<th scope="row">(AUROC|length|E225)', line)
-    ]
-    dash = "–"
-    assert cells == [
-        ["0.900", "0.900"],
-        [dash, dash],
-        ["-0.250", dash],
-        [dash, dash],
-        ["4", "0.750", "0.500"],
-    ]
