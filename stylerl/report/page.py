@@ -58,7 +58,6 @@ def render(evidence: Evidence) -> str:
         table=_table(metrics),
         lengths=_rename(summary.by_length(metrics), metrics),
         baselines=_rename(summary.baselines(metrics), metrics),
-        frontier=charts.draw_frontier(metrics),
         outcomes=_outcomes(completions, models),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules, list(models)),

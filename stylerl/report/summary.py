@@ -94,7 +94,7 @@ def headline(metrics: Metrics) -> str:
         rivals = [
             f"{label} ({show_gain(over, metrics[name])} points over SFT on "
             f"{metrics[name]['prompts']} prompts)"
-            for _, name, label in best_of(metrics)
+            for name, label in best_of(metrics)
             if metrics[name].get(over.key, -1) >= gain.get(key, math.inf)
         ]
         if rivals:
@@ -310,7 +310,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 def baselines(metrics: Metrics) -> list[list[str]]:
     """Heads, then a row a baseline; empty where none was measured."""
     named = {"human": "the human's own text"}
-    named |= {name: label for _, name, label in best_of(metrics)}
+    named |= dict(best_of(metrics))
     rows = [
         [
             label,
@@ -325,8 +325,8 @@ def baselines(metrics: Metrics) -> list[list[str]]:
     return [["baseline", "prompts", *heads], *rows] if rows else []
 
 
-def best_of(metrics: Metrics) -> list[tuple[int, str, str]]:
-    """How many each best of n chooses from, its key and its label."""
+def best_of(metrics: Metrics) -> list[tuple[str, str]]:
+    """The key and the label of each best of n."""
     found = []
     for begin, label in BEST_OF.items():
         sizes = [
@@ -334,17 +334,8 @@ def best_of(metrics: Metrics) -> list[tuple[int, str, str]]:
             for name in metrics
             if name.startswith(begin)
         ]
-        found += [(n, f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
+        found += [(f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
     return found
-
-
-def kl_bound(n: int) -> float:
-    """The most that the best of n can move from its model, nats a response.
-
-    log n - (n - 1) / n, which Beirami et al. (arXiv 2401.01879, theorem 1)
-    show to be an upper bound of the KL divergence, not its value.
-    """
-    return math.log(n) - (n - 1) / n
 
 
 def _said(key: str, metrics: Metrics) -> str:

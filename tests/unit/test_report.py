@@ -157,7 +157,7 @@ def drawn(monkeypatch):
         given.append((*figures, more))
         return "a chart"
 
-    for kind in ("line", "dots", "bars"):
+    for kind in ("line", "bars"):
         monkeypatch.setattr(plots, kind, keep)
     return given
 
@@ -187,22 +187,6 @@ def test_the_page_opens_with_what_complies_and_with_the_best_rival(drawn):
     names = [each.name for each in series]
     assert not [name for name in names if "4" in name or "class" in name]
     assert "right as well" in title and "right as well" not in without
-
-
-def test_the_frontier_has_the_models_and_the_best_of_n(drawn):
-    """The best of four can have moved by log 4 - 3/4 = 0.636 nats."""
-    numbers = metrics({"compliance": 0.62, "kl": 2.0})
-    numbers |= {"best_of_4": NUMBERS | {"prompts": 6}}
-
-    charts.draw_frontier(numbers)
-
-    ((_, dots, _),) = drawn
-    named = {dot.text: (round(dot.x, 3), round(dot.y, 6)) for dot in dots}
-    assert named == {
-        "SFT": (0, 40),
-        "PPO": (2, 62),
-        "SFT, best of 4 by the classifier": (0.636, 40),
-    }
 
 
 def test_a_curve_has_the_updates_that_measured_it(drawn):

@@ -1,7 +1,6 @@
 """The table and its meaning in words."""
 
 import io
-import math
 import re
 
 import pytest
@@ -503,10 +502,3 @@ def test_where_ruff_judges_it_alone_may_see_the_gain():
         "Only ruff sees this gain: flake8's findings in 10 lines, of rules "
         "that ruff's lack rose, 1.00 to 1.00, +0.20 [+0.10, +0.30]"
     )
-
-
-def test_the_best_of_n_moves_so_far_at_most():
-    # log 4 - 3/4 = 1.386 - 0.75; the best of one is the model itself.
-    assert summary.kl_bound(1) == 0.0
-    assert summary.kl_bound(4) == pytest.approx(1.3862944 - 0.75)
-    assert summary.kl_bound(16) < math.log(16)
