@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
@@ -35,7 +34,6 @@ from stylerl.report.summary import REPORT
 
 METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
-UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
 
 
@@ -195,7 +193,6 @@ def publish(
     )
     for key, description, text in (
         ("before-after", "Scores", summary.markdown(metrics)),
-        ("alarms", "Alarms triggered during PPO", alarms()),
         ("promotion", "The gate", decision.markdown if decision else ""),
         ("report", "Where the report is", where if REPORT.exists() else ""),
     ):
@@ -205,21 +202,6 @@ def publish(
         create_link_artifact(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"
         )
-
-
-def alarms() -> str:
-    """The last PPO run's alarms as a table; empty if there were none."""
-    if not UPDATES.exists():
-        return ""
-    table = pd.read_csv(UPDATES)
-    if table["alarms"].isna().all():
-        return ""
-    from stylerl.ppo import health  # imports torch, which takes seconds
-
-    history = table.drop(columns="alarms").to_dict("records")
-    return health.markdown(
-        [{str(k): v for k, v in row.items() if v == v} for row in history]
-    )
 
 
 def log_own_errors_without_traceback() -> None:
