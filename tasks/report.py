@@ -12,14 +12,12 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from rich.console import Console
 
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.errors import ConfigError
-from stylerl.evaluation import guards
 from stylerl.pipeline import graph, machine, process, stage_runs
-from stylerl.report import page, summary
+from stylerl.report import page
 
 LOCK = Path("requirements.lock")
 SFT = Path("artifacts/sft")
@@ -35,26 +33,18 @@ REPORT = Path("artifacts/report/report.html")
 def main() -> None:
     """Show what the other stages measured."""
     params = config.load()
-    metrics = storage.read_json(METRICS)
     with stage_runs.stage_run("report", {"seed": params.seed}) as run:
-        storage.write_text(REPORT, page.render(collect(metrics, params)))
+        storage.write_text(REPORT, page.render(collect(params)))
         run.log_file(REPORT)
-    console = Console()
-    console.print(summary.headline(metrics), highlight=False)
-    console.print(summary.rich_table(metrics))
-    console.print(summary.external_linters(metrics), highlight=False)
-    for guard in (*guards.goals(metrics), *guards.guards(metrics)):
-        verdict = guard.verdict if guard.held else guard.verdict.upper()
-        console.print(f"{verdict}  {guard.name}: {guard.text}", markup=False)
-    console.print(f"Report: {REPORT}")
+    print(f"Report: {REPORT}")
 
 
-def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
+def collect(params: Params) -> page.Evidence:
     """Everything that the page shows."""
     completions = storage.read_table(COMPLETIONS)
     chosen = config.to_dict(params)
     return page.Evidence(
-        metrics=metrics,
+        metrics=storage.read_json(METRICS),
         rules=pd.read_csv(RULES),
         completions=completions,
         updates=_read_csv(UPDATES),
