@@ -459,14 +459,9 @@ def _doctor(_: argparse.Namespace) -> int:
     Every problem comes with its remedy; the exit code is 1 when one of them
     would stop a run.
     """
-    from rich.console import Console
-
     from stylerl.cli import doctor
-    from stylerl.cli.findings import Status, render
 
-    findings = list(doctor.examine(Path()))
-    Console().print(render(findings))
-    return int(any(f.status is Status.FAIL for f in findings))
+    return doctor.run(Path())
 
 
 @command("report")
