@@ -5,7 +5,6 @@ an option makes no sense.
 """
 
 import argparse
-import errno
 import json
 import os
 import sys
@@ -13,19 +12,18 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flake8.discover_files import expand_paths
 from tqdm import tqdm
 
 from stylerl.cli.main import say
-from stylerl.config import JudgeConfig, Params, override
+from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
 
-MAX_BYTES = 2**28  # of a file; larger ones fill the memory
 STDIN = "stdin"  # what flake8 calls it
 GROUP = "flake8.extension"  # of a plugin's entry points
 
@@ -76,22 +74,18 @@ def configuration(args: argparse.Namespace) -> JudgeConfig:
             "--config brings its own rules and width; write --select "
             "and --max-line-length into the file, or leave it out"
         )
-    if args.config is not None or args.engine == "ruff":
-        return JudgeConfig(
-            engine=args.engine, config=args.config, plugins=plugins
-        )
-    changes: dict[str, object] = {"judge.plugins": list(plugins)}
+    rules: dict[str, Any] = {}
     if args.select is not None:
-        changes["judge.select"] = args.select.replace(",", " ").split()
-        changes["judge.ignore"] = []
-    elif plugins:
-        changes["judge.select"] = [
-            *JudgeConfig().select,
-            *(name for plugin in plugins for name in rules_of(plugin)),
-        ]
+        chosen = tuple(args.select.replace(",", " ").split())
+        rules = {"select": chosen, "ignore": ()}
+    elif plugins and args.config is None:
+        theirs = [name for plugin in plugins for name in rules_of(plugin)]
+        rules = {"select": (*JudgeConfig.select, *theirs)}
     if args.max_line_length is not None:
-        changes["judge.max_line_length"] = args.max_line_length
-    return override(Params(), changes).judge
+        rules["max_line_length"] = args.max_line_length
+    return JudgeConfig(
+        engine=args.engine, config=args.config, plugins=plugins, **rules
+    )
 
 
 def rules_of(plugin: str) -> list[str]:
@@ -184,14 +178,10 @@ def read(path: str) -> bytes:
     """A file's bytes, or standard input's.
 
     Raises:
-        OSError: it cannot be read, or a file would fill the memory.
+        OSError: it cannot be read.
     """
     if path == "-":
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "it is closed")
         return sys.stdin.buffer.read()
-    if os.path.getsize(path) > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
     return Path(path).read_bytes()
 
 
