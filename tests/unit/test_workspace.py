@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stylerl.errors import ConfigError, DataError, DiskError
+from stylerl.errors import DataError, DiskError
 from stylerl.pipeline import tracking, workspace
 
 
@@ -16,16 +16,6 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
     said = "cannot write .dvc/tmp/stylerl.lock: a file stands where a folder"
     with pytest.raises(DiskError, match=said), workspace.exclusive():
         pass
-
-
-def test_a_folder_in_place_of_the_parameters_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").mkdir()
-    with pytest.raises(ConfigError, match="params.yaml must be a file"):
-        workspace.configure("smoke", None)
-    assert (tmp_path / "params.yaml").is_dir()
 
 
 def test_to_compare_makes_no_store(
