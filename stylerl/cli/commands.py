@@ -222,12 +222,6 @@ def _complete(options: argparse.Namespace) -> None:
     ),
     option("--annotator", "NAME", "who answers (default: the user's name)"),
     option("--web", "", "ask in a browser, on this machine alone", False),
-    option(
-        "--agreement",
-        "",
-        "ask nothing; report how far the annotators agree",
-        False,
-    ),
 )
 def _prefer(options: argparse.Namespace) -> None:
     """Say which of two completions is better, to teach the reward.
@@ -235,19 +229,16 @@ def _prefer(options: argparse.Namespace) -> None:
     Show a prompt and two completions, take A, B or a tie and how sure you
     are, and save each answer at once to preferences.jsonl. The pairs of
     which the reward model is least sure come first; q keeps what was
-    answered, and the next session resumes there. `stylerl run` then learns
-    from the answers.
+    answered, and the next session resumes there. At the end stands how far
+    annotators agree. `stylerl run` then learns from the answers.
 
     examples:
       stylerl prefer                       SFT against PPO, unnamed
       stylerl prefer --from pairs.jsonl    pairs of your own
       stylerl prefer --web                 in a browser, with the same keys
-      stylerl prefer --agreement           how far annotators agree
     """
     from stylerl.cli import prefer_command as prefer
 
-    if options.agreement:
-        return prefer.agreement()
     annotator = (options.annotator or "").strip() or getpass.getuser()
     prefer.run(annotator, options.source, options.web)
 
