@@ -2,7 +2,7 @@
 
 The first model is the reference.  What is left in the folder:
 
-    metrics.json     every metric of every model, and which guards held
+    metrics.json     every metric of every model
     evaluation.md    what the terminal showed
     NAME/            of each other model what a run leaves of its evaluation:
                      evaluate.json, rules.csv, completions.parquet (which
@@ -24,7 +24,6 @@ from stylerl.cli.complete_command import labelled
 from stylerl.config import Params
 from stylerl.data import places
 from stylerl.errors import ModelError, require
-from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import evaluation, generations
 from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.judge import Judge
@@ -112,20 +111,7 @@ def _run(
     _add_skill(alone, compared, sources, params, judge, scratch)
     # 3. Tables.
     basis = evaluation.basis(judge, SNIPPETS, params)
-    failed = {
-        name: [
-            display.rename(guard.name, each.metrics)
-            for guard in guards.guards(each.metrics)
-            if not guard.held
-        ]
-        for name, each in compared.items()
-    }
-    metrics = {
-        "models": sources,
-        "basis": basis,
-        "metrics": alone,
-        "failed_guards": failed,
-    }
+    metrics = {"models": sources, "basis": basis, "metrics": alone}
     storage.write_json(out / "metrics.json", metrics)
     for folder, each in zip(
         folder_names(compared), compared.values(), strict=True
