@@ -15,7 +15,6 @@ import yaml
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError
 from stylerl.pipeline import graph, machine, process, stage_runs
 from stylerl.report import page
 
@@ -61,8 +60,9 @@ def collect(params: Params) -> page.Evidence:
 
 def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
     """The digests of data, judge and models."""
+    raw = graph.inputs(graph.find_stage("filter"))
     return {
-        "data, MD5 by DVC": _raw_digest(),
+        "data, MD5 by DVC": raw["data"] or "none",
         "snippets, SHA-256": basis["snippets"],
         "judge": basis["judge"],
         "lock, SHA-256": storage.digest(LOCK) if LOCK.exists() else "none",
@@ -71,15 +71,6 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
         "model sft": page.identify(str(SFT)),
         "model ppo": page.identify(str(PPO)),
     }
-
-
-def _raw_digest() -> str:
-    """What DVC says of the raw data."""
-    try:
-        digest = graph.inputs(graph.find_stage("filter")).get("data")
-    except ConfigError:
-        digest = None
-    return digest or "outside a pipeline"
 
 
 def _read_csv(path: Path) -> pd.DataFrame | None:

@@ -1,6 +1,8 @@
 """Evaluation and report: what they write; same inputs, same bytes."""
 
+import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,6 +17,7 @@ from stylerl.lm.models import load_scorer
 from stylerl.lm.saving import save_model
 from tasks import evaluate, report
 
+ROOT = Path(__file__).resolve().parents[2]
 OUTS = (evaluate.COMPLETIONS, evaluate.METRICS, evaluate.RULES, report.REPORT)
 
 
@@ -51,6 +54,7 @@ def prepare(folder, tokenizer):
     storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
     unknown = {"problems": 0, "why_not": "no sandbox"}
     storage.write_json(folder / evaluate.SKILL, unknown)
+    shutil.copy(ROOT / "dvc.yaml", folder)
     sizes = {"prompts": 6, "samples": 2, "max_new_tokens": 12}
     write_params({f"evaluate.{k}": n for k, n in sizes.items()}, folder)
 
