@@ -6,6 +6,7 @@ checkout, `run` and `serve`.
 
 import argparse
 import getpass
+import tempfile
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -385,7 +386,11 @@ def _evaluate(options: argparse.Namespace) -> None:
     from stylerl.pipeline import workspace
 
     params = config.override(workspace.settings(), changes(options.set))
-    print(evaluate_command.run(options.models, params, options.to), end="")
+    with tempfile.TemporaryDirectory() as scratch:
+        text = evaluate_command.run(
+            options.models, params, options.to, Path(scratch)
+        )
+    print(text, end="")
 
 
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))

@@ -10,7 +10,6 @@ The first model is the reference.  What is left in the folder:
 """
 
 import itertools
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,61 +37,31 @@ USED = ("seed", "judge", "skill", "evaluate")  # of the parameters
 AUTHORS = "human"  # what the authors' own code is called
 
 
-def run(folders: Sequence[Path], params: Params, out: Path) -> str:
+def run(
+    models: Sequence[Path], params: Params, out: Path, scratch: Path
+) -> str:
     """Measure the models, write the folder; the Markdown of `evaluation.md`.
 
     Args:
-        folders: of models, or GGUF files of models with the tokens of the
-            first.
+        models: folders of models, or GGUF files of models with the tokens of
+            the first.
         params: the judge, the evaluation's prompts, and the problems.
         out: the folder that is written.
+        scratch: an empty folder.
 
     Raises:
         ModelError: a folder holds no model, or no tokenizer.
         DataError: there is nothing to measure them on.
         DiskError: the folder cannot be written.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        return _run(
-            [
-                unpacked(folder, folders[0], Path(scratch))
-                if folder.suffix == ".gguf"
-                else folder
-                for folder in folders
-            ],
-            params,
-            out,
-            Path(scratch),
-        )
-
-
-def unpacked(file: Path, like: Path, scratch: Path) -> Path:
-    """A GGUF file's weights as a model folder, with the tokenizer of another.
-
-    Raises:
-        ModelError: the file holds no model, or one of other tokens.
-        MissingExtra: gguf is not installed.
-    """
-    require("gguf", "gguf")
-    if not file.is_file():
-        raise ModelError(f"{file} does not exist; `stylerl export` writes it")
-    model, tokenizer = dequantised.load_model(file), load_tokenizer(str(like))
-    if model.config.vocab_size < len(tokenizer):
-        raise ModelError(
-            f"a GGUF file must have the {len(tokenizer)} tokens of {like}; "
-            f"{file} has {model.config.vocab_size}: name the folder that it "
-            "was exported from first"
-        )
-    write_model(model, tokenizer, scratch / file.name, torch.float32)
-    return scratch / file.name
-
-
-def _run(
-    folders: Sequence[Path], params: Params, out: Path, scratch: Path
-) -> str:
-    """As `run`, of folders alone."""
     # 1. What is measured, and on what.
     require("pipeline", "matplotlib")  # of the pages: not after an hour
+    folders = [
+        unpacked(model, models[0], scratch)
+        if model.suffix == ".gguf"
+        else model
+        for model in models
+    ]
     sources = {
         f"{name} (model)" if name == AUTHORS else name: folder
         for name, folder in labelled(folders).items()
@@ -123,6 +92,27 @@ def _run(
     text = "\n".join(tables)
     storage.write_text(out / "evaluation.md", text)
     return text
+
+
+def unpacked(file: Path, like: Path, scratch: Path) -> Path:
+    """A GGUF file's weights as a model folder, with the tokenizer of another.
+
+    Raises:
+        ModelError: the file holds no model, or one of other tokens.
+        MissingExtra: gguf is not installed.
+    """
+    require("gguf", "gguf")
+    if not file.is_file():
+        raise ModelError(f"{file} does not exist; `stylerl export` writes it")
+    model, tokenizer = dequantised.load_model(file), load_tokenizer(str(like))
+    if model.config.vocab_size < len(tokenizer):
+        raise ModelError(
+            f"a GGUF file must have the {len(tokenizer)} tokens of {like}; "
+            f"{file} has {model.config.vocab_size}: name the folder that it "
+            "was exported from first"
+        )
+    write_model(model, tokenizer, scratch / file.name, torch.float32)
+    return scratch / file.name
 
 
 def _add_skill(
