@@ -404,6 +404,7 @@ def _compare(options: argparse.Namespace) -> None:
     a run in MLflow (`make ui`).
     """
     from rich.console import Console
+    from rich.markdown import Markdown
 
     from stylerl import storage
     from stylerl.evaluation import comparison, display
@@ -420,8 +421,9 @@ def _compare(options: argparse.Namespace) -> None:
     heading = "difference [95%]"
     for each in comparison.compare(table(first), table(second)):
         columns = [(first, each.before), (second, each.after)]
+        rows = summary.gain_table(columns, heading, each.gain)
         label = display.MODELS[each.model]
-        console.print(summary.gain_table(label, columns, heading, each.gain))
+        console.print(Markdown(f"# {label}\n\n{rows}"))
     console.print(
         f"{second} less {first}, on the same prompts; intervals by paired "
         "bootstrap over prompts.",

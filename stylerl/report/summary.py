@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from stylerl.evaluation.display import (
     MODELS,
     TABLE,
@@ -15,12 +12,10 @@ from stylerl.evaluation.display import (
     Metrics,
     gain_sign,
     labels,
-    measured,
     metric_of,
     rename,
     show,
     show_gain,
-    show_models,
     show_own,
 )
 from stylerl.evaluation.guards import (
@@ -33,7 +28,6 @@ from stylerl.evaluation.guards import (
 
 REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
-NUMBER = 5  # characters of 100.0, the widest in most rows
 CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
 BEST_OF = {  # by the key, which ends with how many there are to choose from
     "linter_best_of_": "SFT, best of {} by the linter",
@@ -215,52 +209,28 @@ def external_linters(metrics: Metrics) -> str:
     return f"Linters that no reward has seen: {words}."
 
 
-def rich_table(metrics: Metrics) -> Table:
-    """The before/after table for the terminal."""
-    gain = metrics["gain"]
-    columns = [(name, metrics[m]) for m, name in labels(metrics).items()]
-    return gain_table("Before and after", columns, "PPO - SFT [95%]", gain)
-
-
 def gain_table(
-    title: str,
-    columns: Sequence[tuple[str, Metrics]],
-    heading: str,
-    gain: Metrics,
-) -> Table:
-    """Metrics side by side, then a gain: clear ones green, losses red.
+    columns: Sequence[tuple[str, Metrics]], heading: str, gain: Metrics
+) -> str:
+    """Metrics side by side, then a gain, as Markdown.
 
     A metric that neither a column nor the gain holds is left out.
     """
-    table = Table(title=title, title_justify="left")
-    table.add_column("metric")  # where there is no room, it wraps
-    for label, _ in columns:
-        broken = label.replace("-", "-\n")  # fantastic-cricket, a run
-        table.add_column(
-            broken, justify="right", overflow="fold", min_width=NUMBER
-        )
-    table.add_column(heading, justify="right", no_wrap=True)
-    colours = {1: "green", -1: "red", 0: ""}
+    rows = [["metric", *(label for label, _ in columns), heading]]
     known = [gain, *(own for _, own in columns)]
     for metric in TABLE:
         if any(metric.key in own for own in known):
             values = [show_own(metric, own) for _, own in columns]
-            style = colours[gain_sign(metric, gain)]
-            change = Text(show_gain(metric, gain), style)
-            table.add_row(metric.label, *values, change)
-    return table
+            rows.append([metric.label, *values, show_gain(metric, gain)])
+    return markdown_table(rows)
 
 
 def markdown(metrics: Metrics) -> str:
     """Headline, table, goals, guards, lengths and baselines as Markdown."""
-    gain = metrics["gain"]
-    names = [MODELS[role] for role in labels(metrics)]
-    table = [["metric", *names, "PPO - SFT (95% interval)"]]
-    for metric in measured(metrics):
-        cells = [metric.label, *show_models(metric, metrics)]
-        table.append([*cells, show_gain(metric, gain)])
+    columns = [(MODELS[role], metrics[role]) for role in labels(metrics)]
+    table = gain_table(columns, "PPO - SFT (95% interval)", metrics["gain"])
     parts = [bold_headline(metrics), external_linters(metrics)]
-    parts += [basis(metrics), markdown_table(table)]
+    parts += [basis(metrics), table]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))
     if lengths := by_length(metrics):

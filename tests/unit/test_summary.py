@@ -5,6 +5,7 @@ import re
 
 import pytest
 from rich.console import Console
+from rich.markdown import Markdown
 
 from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import standardised
@@ -375,7 +376,7 @@ def test_the_terminal_table_fits_80_columns():
 
     console = Console(file=out, width=80)
     whole = metrics({"compliance": 1.0, "reformatted": 1.0}, gain)
-    console.print(summary.rich_table(whole))
+    console.print(Markdown(summary.markdown(whole)))
 
     text = out.getvalue()
     assert "+22.0 [+17.0, +26.0]" in text
