@@ -10,7 +10,6 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
 
 STDIN = "stdin"  # what flake8 calls it
-GROUP = "flake8.extension"  # of a plugin's entry points
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,22 +79,15 @@ def configuration(args: argparse.Namespace) -> JudgeConfig:
         chosen = tuple(args.select.replace(",", " ").split())
         rules = {"select": chosen, "ignore": ()}
     elif plugins and args.config is None:
-        theirs = [name for plugin in plugins for name in rules_of(plugin)]
-        rules = {"select": (*JudgeConfig.select, *theirs)}
+        raise ConfigError(
+            "--plugins needs --select or --config, which say whose rules "
+            "count; got neither"
+        )
     if args.max_line_length is not None:
         rules["max_line_length"] = args.max_line_length
     return JudgeConfig(
         engine=args.engine, config=args.config, plugins=plugins, **rules
     )
-
-
-def rules_of(plugin: str) -> list[str]:
-    """What the rules of an installed plugin begin with."""
-    try:
-        points = metadata.distribution(plugin).entry_points
-    except metadata.PackageNotFoundError:  # Judge says so
-        return []
-    return [point.name for point in points if point.group == GROUP]
 
 
 def readable(files: Iterable[str]) -> Iterator[tuple[str, Source]]:

@@ -189,7 +189,7 @@ ONE_LINE = [
         1,
         "",
     ),
-    ("--plugins pep8-naming src/name.py", 1, ""),
+    ("--plugins pep8-naming src/name.py", 2, "needs --select or --config"),
     ("--config off.cfg src/clean.py", 0, "OFF is off by default"),
     ("--select N,B --plugins pep8-naming src/name.py", 1, "the rule B"),
     ("$'src/\\xff.py'", 2, "cannot read"),
