@@ -71,7 +71,7 @@ def rlhf(
 
 
 def run_stages(
-    parent: tracking.Run, stale: set[str] | None = None
+    parent: tracking.Run, stale: set[str]
 ) -> dict[str, dict[str, Any]]:
     """Bring every stage up to date in turn; the result of each.
 
@@ -80,28 +80,27 @@ def run_stages(
 
     Args:
         parent: MLflow run of the flow.
-        stale: what `stages.stale` gave; it is asked where this is None.
+        stale: what `stages.stale` gave.
     """
     results: dict[str, dict[str, Any]] = {}
     tags: dict[str, str] = {}
-    if stale is None:
-        stale = stages.stale()
     if "data.dvc" in stale:
         stages.track_data()
     took = stage_runs.seconds_by_stage()
     declared = graph.connected_stages()
+    known: set[str] | None = stale
     for number, stage in enumerate(declared):
         log_progress(declared, number, took)
-        if stale is None:
-            stale = stages.stale()
+        if known is None:
+            known = stages.stale()
         key = graph.stage_key(stage)
-        todo = stage.name in stale
+        todo = stage.name in known
         state = stages.task_of(stage)(
             stage.name, key, parent.id, todo, return_state=True
         )
         results[stage.name] = state.result()
         if state.name != "Cached":
-            stale = None
+            known = None
         tags[f"state.{stage.name}"] = state.name or ""
     for name, result in results.items():
         if result["run"]:
