@@ -129,8 +129,8 @@ def _collect(options: argparse.Namespace) -> None:
         "--plugins",
         "NAMES",
         "installed flake8 plugins to use, separated by commas, such as "
-        "pep8-naming,flake8-bugbear; without --select and --config their "
-        "rules count too (default: none)",
+        "pep8-naming,flake8-bugbear; with --select or --config (default: "
+        "none)",
     ),
     option("--jobs", "N", "processes (default: one a core)", 0),
 )
@@ -275,13 +275,6 @@ def _export(options: argparse.Namespace) -> None:
 @command(
     "handover",
     option("folder", "FOLDER", "where to write", type=Path),
-    option(
-        "--model",
-        "MODEL",
-        "a model folder (default: artifacts/sft)",
-        Path("artifacts/sft"),
-        type=Path,
-    ),
 )
 def _handover(options: argparse.Namespace) -> None:
     """Write what veRL needs to train with token credit.
@@ -312,7 +305,8 @@ def _handover(options: argparse.Namespace) -> None:
     }
     texts["train"] = list(params.ppo.prompt_texts) or texts["train"]
     where = places.places_of_labels(Path("artifacts/filter"), labels)
-    print(handover.write(options.folder, options.model, params, texts, where))
+    model = Path("artifacts/sft")
+    print(handover.write(options.folder, model, params, texts, where))
 
 
 @command(
