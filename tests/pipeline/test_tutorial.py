@@ -65,6 +65,6 @@ def test_the_tutorial_runs_from_judging_to_completing(clone: Path) -> None:
     assert "files in data/" in collected
     assert "preset: smoke" in params
     assert "FAIL" not in checked
-    assert "PPO - SFT (95% interval)" in ran
+    assert "PPO - SFT" in ran
     assert "PPO" in completed
     assert (clone / "artifacts/report/report.html").exists()
