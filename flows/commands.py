@@ -32,6 +32,7 @@ def _run(options: argparse.Namespace) -> None:
       stylerl run --set ppo.kl_coef=0.1    ppo runs again, and what follows
     """
     from rich.console import Console
+    from rich.markdown import Markdown
 
     from stylerl.pipeline import preflight, workspace
     from stylerl.report import summary
@@ -44,10 +45,7 @@ def _run(options: argparse.Namespace) -> None:
 
         metrics = rlhf(options.preset, values)
     console = Console()
-    console.print(summary.headline(metrics))
-    console.print(summary.rich_table(metrics))
-    console.print(summary.external_linters(metrics))
-    console.print(summary.long_bodies(metrics), summary.basis(metrics))
+    console.print(Markdown(summary.markdown(metrics)))
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
@@ -35,7 +34,6 @@ from stylerl.report.summary import REPORT
 
 METRICS = Path("metrics/evaluate.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
-UPDATES = Path("metrics/ppo.csv")
 POLICY = "artifacts/ppo"
 
 
@@ -73,7 +71,7 @@ def rlhf(
 
 
 def run_stages(
-    parent: tracking.Run, stale: set[str] | None = None
+    parent: tracking.Run, stale: set[str]
 ) -> dict[str, dict[str, Any]]:
     """Bring every stage up to date in turn; the result of each.
 
@@ -82,28 +80,27 @@ def run_stages(
 
     Args:
         parent: MLflow run of the flow.
-        stale: what `stages.stale` gave; it is asked where this is None.
+        stale: what `stages.stale` gave.
     """
     results: dict[str, dict[str, Any]] = {}
     tags: dict[str, str] = {}
-    if stale is None:
-        stale = stages.stale()
     if "data.dvc" in stale:
         stages.track_data()
     took = stage_runs.seconds_by_stage()
     declared = graph.connected_stages()
+    known: set[str] | None = stale
     for number, stage in enumerate(declared):
         log_progress(declared, number, took)
-        if stale is None:
-            stale = stages.stale()
+        if known is None:
+            known = stages.stale()
         key = graph.stage_key(stage)
-        todo = stage.name in stale
+        todo = stage.name in known
         state = stages.task_of(stage)(
             stage.name, key, parent.id, todo, return_state=True
         )
         results[stage.name] = state.result()
         if state.name != "Cached":
-            stale = None
+            known = None
         tags[f"state.{stage.name}"] = state.name or ""
     for name, result in results.items():
         if result["run"]:
@@ -195,7 +192,6 @@ def publish(
     )
     for key, description, text in (
         ("before-after", "Scores", summary.markdown(metrics)),
-        ("alarms", "Alarms triggered during PPO", alarms()),
         ("promotion", "The gate", decision.markdown if decision else ""),
         ("report", "Where the report is", where if REPORT.exists() else ""),
     ):
@@ -205,21 +201,6 @@ def publish(
         create_link_artifact(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"
         )
-
-
-def alarms() -> str:
-    """The last PPO run's alarms as a table; empty if there were none."""
-    if not UPDATES.exists():
-        return ""
-    table = pd.read_csv(UPDATES)
-    if table["alarms"].isna().all():
-        return ""
-    from stylerl.ppo import health  # imports torch, which takes seconds
-
-    history = table.drop(columns="alarms").to_dict("records")
-    return health.markdown(
-        [{str(k): v for k, v in row.items() if v == v} for row in history]
-    )
 
 
 def log_own_errors_without_traceback() -> None:

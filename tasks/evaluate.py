@@ -5,13 +5,10 @@ Its tables depend on nothing but the inputs.
 
 from pathlib import Path
 
-import pandas as pd
-
 from stylerl import config, storage
 from stylerl.config import Params
 from stylerl.data import places
 from stylerl.evaluation.measurement.evaluation import (
-    MODELS,
     Evaluation,
     add_skill,
     basis,
@@ -58,7 +55,6 @@ def main() -> None:
         write(result, judge, params)
         run.log_metrics(result.metrics)
         run.log_models(_scores(result))
-        run.log_table("completions.json", _side_by_side(result.completions))
         for path in (METRICS, RULES, COMPLETIONS):
             run.log_file(path)
 
@@ -78,21 +74,6 @@ def _scores(result: Evaluation) -> dict[str, dict[str, float]]:
         name: {key: result.metrics[name].get(key) for key in SCORES}
         for name in names
     }
-
-
-def _side_by_side(completions: pd.DataFrame) -> pd.DataFrame:
-    """One row a prompt, each model's first completion and its outcome."""
-    first = completions[
-        (completions["sample"] == 0) & completions["model"].isin(MODELS)
-    ]
-    wide = first.pivot(
-        index=["prompt_id", "prompt"],
-        columns="model",
-        values=["completion", "outcome", "score"],
-    )
-    pairs = wide.columns.to_flat_index().tolist()
-    wide.columns = pd.Index([f"{pair[1]}_{pair[0]}" for pair in pairs])
-    return wide.reset_index().drop(columns="prompt_id")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ stage's key: the digest of its command, parameters and inputs, so that no other
 run takes it up.
 """
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -84,20 +83,14 @@ def main() -> None:
 def make_trainer(params: config.Params) -> PPOTrainer:
     """The trainer of this stage, with its checkpoints."""
     labels = storage.read_table(LABELS)
+    key = stage_runs.key_of(graph.find_stage("ppo"))
     return build_trainer(
         SFT,
         params,
         labels,
-        checkpoints=CHECKPOINTS / _key()[:16],
+        checkpoints=CHECKPOINTS / key[:16],
         places=places.places_of_labels(FILTER, labels),
         removed=storage.read_json(REMOVED),
-    )
-
-
-def _key() -> str:
-    """The digest that names this execution, from the flow or by itself."""
-    return os.environ.get(stage_runs.KEY) or graph.stage_key(
-        graph.find_stage("ppo")
     )
 
 

@@ -12,21 +12,17 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from rich.console import Console
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError
-from stylerl.evaluation import guards
 from stylerl.pipeline import graph, machine, process, stage_runs
-from stylerl.report import page, summary
+from stylerl.report import page
 
 LOCK = Path("requirements.lock")
 SFT = Path("artifacts/sft")
 PPO = Path("artifacts/ppo")
 UPDATES = Path("metrics/ppo.csv")
 CALIBRATION = Path("metrics/reward_calibration.csv")
-REWARD = Path("metrics/reward.json")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 METRICS = Path("metrics/evaluate.json")
 RULES = Path("metrics/rules.csv")
@@ -36,32 +32,22 @@ REPORT = Path("artifacts/report/report.html")
 def main() -> None:
     """Show what the other stages measured."""
     params = config.load()
-    metrics = storage.read_json(METRICS)
     with stage_runs.stage_run("report", {"seed": params.seed}) as run:
-        storage.write_text(REPORT, page.render(collect(metrics, params)))
+        storage.write_text(REPORT, page.render(collect(params)))
         run.log_file(REPORT)
-    console = Console()
-    console.print(summary.headline(metrics), highlight=False)
-    console.print(summary.rich_table(metrics))
-    for words in (summary.external_linters, summary.long_bodies):
-        console.print(words(metrics), highlight=False)
-    for guard in (*guards.goals(metrics), *guards.guards(metrics)):
-        verdict = guard.verdict if guard.held else guard.verdict.upper()
-        console.print(f"{verdict}  {guard.name}: {guard.text}", markup=False)
-    console.print(f"Report: {REPORT}")
+    print(f"Report: {REPORT}")
 
 
-def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
+def collect(params: Params) -> page.Evidence:
     """Everything that the page shows."""
     completions = storage.read_table(COMPLETIONS)
     chosen = config.to_dict(params)
     return page.Evidence(
-        metrics=metrics,
+        metrics=storage.read_json(METRICS),
         rules=pd.read_csv(RULES),
         completions=completions,
         updates=_read_csv(UPDATES),
         calibration=_read_csv(CALIBRATION),
-        reward=storage.read_json(REWARD) if REWARD.exists() else None,
         provenance={
             **_provenance(completions.attrs, params),
             **machine.describe(),
@@ -74,8 +60,9 @@ def collect(metrics: Mapping[str, Any], params: Params) -> page.Evidence:
 
 def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
     """The digests of data, judge and models."""
+    raw = graph.inputs(graph.find_stage("filter"))
     return {
-        "data, MD5 by DVC": _raw_digest(),
+        "data, MD5 by DVC": raw["data"] or "none",
         "snippets, SHA-256": basis["snippets"],
         "judge": basis["judge"],
         "lock, SHA-256": storage.digest(LOCK) if LOCK.exists() else "none",
@@ -84,15 +71,6 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
         "model sft": page.identify(str(SFT)),
         "model ppo": page.identify(str(PPO)),
     }
-
-
-def _raw_digest() -> str:
-    """What DVC says of the raw data."""
-    try:
-        digest = graph.inputs(graph.find_stage("filter")).get("data")
-    except ConfigError:
-        digest = None
-    return digest or "outside a pipeline"
 
 
 def _read_csv(path: Path) -> pd.DataFrame | None:

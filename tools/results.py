@@ -189,7 +189,7 @@ def stricter() -> str:
     failed = [each.name for each in asked if not each.held]
     rivals = [
         label
-        for _, name, label in summary.best_of(metrics)
+        for name, label in summary.best_of(metrics)
         if metrics[name]["over_sft"] >= metrics["gain"]["compliance"]
     ]
     more = f" {', '.join(rivals)} gains more." if rivals else ""
@@ -302,8 +302,7 @@ def policy() -> str:
             "",
             short_table(metrics),
             "",
-            f"{summary.external_linters(metrics)} "
-            f"{summary.long_bodies(metrics)}".rstrip(),
+            summary.external_linters(metrics),
             "",
             card.training(params, judge),
             "",

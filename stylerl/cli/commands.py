@@ -6,6 +6,7 @@ checkout, `run` and `serve`.
 
 import argparse
 import getpass
+import tempfile
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,8 @@ def _collect(options: argparse.Namespace) -> None:
         "--plugins",
         "NAMES",
         "installed flake8 plugins to use, separated by commas, such as "
-        "pep8-naming,flake8-bugbear; without --select and --config their "
-        "rules count too (default: none)",
+        "pep8-naming,flake8-bugbear; with --select or --config (default: "
+        "none)",
     ),
     option("--jobs", "N", "processes (default: one a core)", 0),
 )
@@ -222,12 +223,6 @@ def _complete(options: argparse.Namespace) -> None:
     ),
     option("--annotator", "NAME", "who answers (default: the user's name)"),
     option("--web", "", "ask in a browser, on this machine alone", False),
-    option(
-        "--agreement",
-        "",
-        "ask nothing; report how far the annotators agree",
-        False,
-    ),
 )
 def _prefer(options: argparse.Namespace) -> None:
     """Say which of two completions is better, to teach the reward.
@@ -235,19 +230,16 @@ def _prefer(options: argparse.Namespace) -> None:
     Show a prompt and two completions, take A, B or a tie and how sure you
     are, and save each answer at once to preferences.jsonl. The pairs of
     which the reward model is least sure come first; q keeps what was
-    answered, and the next session resumes there. `stylerl run` then learns
-    from the answers.
+    answered, and the next session resumes there. At the end stands how far
+    annotators agree. `stylerl run` then learns from the answers.
 
     examples:
       stylerl prefer                       SFT against PPO, unnamed
       stylerl prefer --from pairs.jsonl    pairs of your own
       stylerl prefer --web                 in a browser, with the same keys
-      stylerl prefer --agreement           how far annotators agree
     """
     from stylerl.cli import prefer_command as prefer
 
-    if options.agreement:
-        return prefer.agreement()
     annotator = (options.annotator or "").strip() or getpass.getuser()
     prefer.run(annotator, options.source, options.web)
 
@@ -283,13 +275,6 @@ def _export(options: argparse.Namespace) -> None:
 @command(
     "handover",
     option("folder", "FOLDER", "where to write", type=Path),
-    option(
-        "--model",
-        "MODEL",
-        "a model folder (default: artifacts/sft)",
-        Path("artifacts/sft"),
-        type=Path,
-    ),
 )
 def _handover(options: argparse.Namespace) -> None:
     """Write what veRL needs to train with token credit.
@@ -320,7 +305,8 @@ def _handover(options: argparse.Namespace) -> None:
     }
     texts["train"] = list(params.ppo.prompt_texts) or texts["train"]
     where = places.places_of_labels(Path("artifacts/filter"), labels)
-    print(handover.write(options.folder, options.model, params, texts, where))
+    model = Path("artifacts/sft")
+    print(handover.write(options.folder, model, params, texts, where))
 
 
 @command(
@@ -394,7 +380,11 @@ def _evaluate(options: argparse.Namespace) -> None:
     from stylerl.pipeline import workspace
 
     params = config.override(workspace.settings(), changes(options.set))
-    print(evaluate_command.run(options.models, params, options.to), end="")
+    with tempfile.TemporaryDirectory() as scratch:
+        text = evaluate_command.run(
+            options.models, params, options.to, Path(scratch)
+        )
+    print(text, end="")
 
 
 @command("compare", option("runs", "RUN", "the two runs", nargs=2))
@@ -408,6 +398,7 @@ def _compare(options: argparse.Namespace) -> None:
     a run in MLflow (`make ui`).
     """
     from rich.console import Console
+    from rich.markdown import Markdown
 
     from stylerl import storage
     from stylerl.evaluation import comparison, display
@@ -424,8 +415,9 @@ def _compare(options: argparse.Namespace) -> None:
     heading = "difference [95%]"
     for each in comparison.compare(table(first), table(second)):
         columns = [(first, each.before), (second, each.after)]
+        rows = summary.gain_table(columns, heading, each.gain)
         label = display.MODELS[each.model]
-        console.print(summary.gain_table(label, columns, heading, each.gain))
+        console.print(Markdown(f"# {label}\n\n{rows}"))
     console.print(
         f"{second} less {first}, on the same prompts; intervals by paired "
         "bootstrap over prompts.",
@@ -459,14 +451,9 @@ def _doctor(_: argparse.Namespace) -> int:
     Every problem comes with its remedy; the exit code is 1 when one of them
     would stop a run.
     """
-    from rich.console import Console
-
     from stylerl.cli import doctor
-    from stylerl.cli.findings import Status, render
 
-    findings = list(doctor.examine(Path()))
-    Console().print(render(findings))
-    return int(any(f.status is Status.FAIL for f in findings))
+    return doctor.run(Path())
 
 
 @command("report")

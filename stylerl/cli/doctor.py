@@ -9,12 +9,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 import torch
 
 from stylerl import config
-from stylerl.cli.findings import Finding, Status
 from stylerl.errors import ConfigError, ModelError
 from stylerl.lm import encoding, models
 from stylerl.skill import sandbox
@@ -22,6 +22,34 @@ from stylerl.skill import sandbox
 DISK_GIB = 3.0  # data/, artifacts, DVC's cache and the MLflow store
 # What a tokenizer must give back.
 WHITESPACE = "def f(x):\n\tif x:\n\t\treturn  x \n\n\n    # é 漢\r\n\x0c  "
+
+
+class Finding(NamedTuple):
+    """What was looked at, what was found, and what to do about it."""
+
+    check: str
+    detail: str
+    remedy: str = ""  # where it is not well
+    fatal: bool = True  # a run would fail, not only be worse than it could
+
+    @property
+    def failed(self) -> bool:
+        """Whether it would stop a run."""
+        return bool(self.remedy) and self.fatal
+
+
+def run(root: Path) -> int:
+    """Print what is found in `root`; 1 where it would stop a run."""
+    failed = 0
+    for finding in examine(root):
+        word = "ok"
+        if finding.remedy:
+            word = "FAIL" if finding.failed else "warn"
+        print(f"{word:>4}  {finding.check:<11}  {finding.detail}")
+        if finding.remedy:
+            print(f"{'':19}-> {finding.remedy}")
+        failed |= finding.failed
+    return failed
 
 
 def examine(root: Path) -> Iterator[Finding]:
@@ -40,11 +68,11 @@ def examine(root: Path) -> Iterator[Finding]:
     if checkout or path.exists():
         parameters = check_parameters(path)
         yield parameters
-        if parameters.status is not Status.FAIL:
+        if not parameters.failed:
             name = str(root / config.load(path).sft.base)
             model = check_model(name)
             yield model
-            if model.status is not Status.FAIL:
+            if not model.failed:
                 yield check_tokenizer(name)
 
 

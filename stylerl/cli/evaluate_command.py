@@ -2,7 +2,7 @@
 
 The first model is the reference.  What is left in the folder:
 
-    metrics.json     every metric of every model, and which guards held
+    metrics.json     every metric of every model
     evaluation.md    what the terminal showed
     NAME/            of each other model what a run leaves of its evaluation:
                      evaluate.json, rules.csv, completions.parquet (which
@@ -10,7 +10,6 @@ The first model is the reference.  What is left in the folder:
 """
 
 import itertools
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from stylerl.cli.complete_command import labelled
 from stylerl.config import Params
 from stylerl.data import places
 from stylerl.errors import ModelError, require
-from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import evaluation, generations
 from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.judge import Judge
@@ -39,32 +37,61 @@ USED = ("seed", "judge", "skill", "evaluate")  # of the parameters
 AUTHORS = "human"  # what the authors' own code is called
 
 
-def run(folders: Sequence[Path], params: Params, out: Path) -> str:
+def run(
+    models: Sequence[Path], params: Params, out: Path, scratch: Path
+) -> str:
     """Measure the models, write the folder; the Markdown of `evaluation.md`.
 
     Args:
-        folders: of models, or GGUF files of models with the tokens of the
-            first.
+        models: folders of models, or GGUF files of models with the tokens of
+            the first.
         params: the judge, the evaluation's prompts, and the problems.
         out: the folder that is written.
+        scratch: an empty folder.
 
     Raises:
         ModelError: a folder holds no model, or no tokenizer.
         DataError: there is nothing to measure them on.
         DiskError: the folder cannot be written.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        return _run(
-            [
-                unpacked(folder, folders[0], Path(scratch))
-                if folder.suffix == ".gguf"
-                else folder
-                for folder in folders
-            ],
-            params,
-            out,
-            Path(scratch),
-        )
+    # 1. What is measured, and on what.
+    require("pipeline", "matplotlib")  # of the pages: not after an hour
+    folders = [
+        unpacked(model, models[0], scratch)
+        if model.suffix == ".gguf"
+        else model
+        for model in models
+    ]
+    sources = {
+        f"{name} (model)" if name == AUTHORS else name: folder
+        for name, folder in labelled(folders).items()
+    }
+    snippets, judge = storage.read_table(SNIPPETS), Judge(params.judge)
+    held_out = snippets[snippets["split"] == params.evaluate.split]
+    where = places.places(FILES, held_out)
+    with storage.writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    for source in sources.values():  # not after the hour of the others
+        generations.load_model(source)
+    # 2. Style on the evaluation's prompts, and skill on HumanEval's problems.
+    alone, compared = evaluation.evaluate_models(
+        sources, snippets, judge, params.evaluate, params.seed, where
+    )
+    _add_skill(alone, compared, sources, params, judge, scratch)
+    # 3. Tables.
+    basis = evaluation.basis(judge, SNIPPETS, params)
+    metrics = {"models": sources, "basis": basis, "metrics": alone}
+    storage.write_json(out / "metrics.json", metrics)
+    for folder, each in zip(
+        folder_names(compared), compared.values(), strict=True
+    ):
+        each.completions.attrs = dict(basis)
+        _write(out / folder, each, sources, params)
+    tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
+    tables += [summary.markdown(each.metrics) for each in compared.values()]
+    text = "\n".join(tables)
+    storage.write_text(out / "evaluation.md", text)
+    return text
 
 
 def unpacked(file: Path, like: Path, scratch: Path) -> Path:
@@ -86,57 +113,6 @@ def unpacked(file: Path, like: Path, scratch: Path) -> Path:
         )
     write_model(model, tokenizer, scratch / file.name, torch.float32)
     return scratch / file.name
-
-
-def _run(
-    folders: Sequence[Path], params: Params, out: Path, scratch: Path
-) -> str:
-    """As `run`, of folders alone."""
-    # 1. What is measured, and on what.
-    require("pipeline", "matplotlib")  # of the pages: not after an hour
-    sources = {
-        f"{name} (model)" if name == AUTHORS else name: folder
-        for name, folder in labelled(folders).items()
-    }
-    snippets, judge = storage.read_table(SNIPPETS), Judge(params.judge)
-    held_out = snippets[snippets["split"] == params.evaluate.split]
-    where = places.places(FILES, held_out)
-    with storage.writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    for source in sources.values():  # not after the hour of the others
-        generations.load_model(source)
-    # 2. Style on the evaluation's prompts, and skill on HumanEval's problems.
-    alone, compared = evaluation.evaluate_models(
-        sources, snippets, judge, params.evaluate, params.seed, where
-    )
-    _add_skill(alone, compared, sources, params, judge, scratch)
-    # 3. Tables.
-    basis = evaluation.basis(judge, SNIPPETS, params)
-    failed = {
-        name: [
-            display.rename(guard.name, each.metrics)
-            for guard in guards.guards(each.metrics)
-            if not guard.held
-        ]
-        for name, each in compared.items()
-    }
-    metrics = {
-        "models": sources,
-        "basis": basis,
-        "metrics": alone,
-        "failed_guards": failed,
-    }
-    storage.write_json(out / "metrics.json", metrics)
-    for folder, each in zip(
-        folder_names(compared), compared.values(), strict=True
-    ):
-        each.completions.attrs = dict(basis)
-        _write(out / folder, each, sources, params)
-    tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
-    tables += [summary.markdown(each.metrics) for each in compared.values()]
-    text = "\n".join(tables)
-    storage.write_text(out / "evaluation.md", text)
-    return text
 
 
 def _add_skill(
@@ -191,7 +167,6 @@ def _write(
         completions=found.completions,
         updates=None,
         calibration=None,
-        reward=None,
         provenance={
             "judge": found.completions.attrs["judge"],
             "snippets, SHA-256": found.completions.attrs["snippets"],

@@ -5,37 +5,25 @@ an option makes no sense.
 """
 
 import argparse
-import errno
 import json
 import os
 import sys
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from flake8.discover_files import expand_paths
 from tqdm import tqdm
 
 from stylerl.cli.main import say
-from stylerl.config import JudgeConfig, Params, override
+from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
 
-MAX_BYTES = 2**28  # of a file; larger ones fill the memory
 STDIN = "stdin"  # what flake8 calls it
-GROUP = "flake8.extension"  # of a plugin's entry points
-
-
-class Judged(NamedTuple):
-    """One file: a verdict, or why it could not be read."""
-
-    path: str
-    verdict: Verdict | None
-    problem: str | None = None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,16 +39,26 @@ def run(args: argparse.Namespace) -> int:
             f"--jobs must be at least 0, which is one a core; got {args.jobs}"
         )
     judge = Judge(configuration(args))
-    judged: list[Judged] = []
-    for file in judge_paths(args.paths, judge, args.jobs):
-        judged.append(file)
-        if file.verdict is None:
-            say(file.problem or "")
-        elif args.format == "json":
-            print(as_json(file.path, file.verdict))
+    listed = list_files(args.paths, judge)
+    sources = dict(readable(listed))
+    verdicts = tqdm(
+        judge.judge_files(sources.values(), args.jobs),
+        desc="judge",
+        unit="file",
+        total=len(sources),
+        delay=BAR_AFTER,
+        disable=None,  # where no one looks
+    )
+    judged = []
+    for name, verdict in zip(sources, verdicts, strict=True):
+        judged.append((name, verdict))
+        if args.format == "json":
+            print(as_json(name, verdict))
     if args.format == "table":
         print(table(judged))
-    return exit_code(judged)
+    if len(judged) < len(listed):
+        return 2
+    return exit_code([verdict for _, verdict in judged])
 
 
 def configuration(args: argparse.Namespace) -> JudgeConfig:
@@ -76,76 +74,34 @@ def configuration(args: argparse.Namespace) -> JudgeConfig:
             "--config brings its own rules and width; write --select "
             "and --max-line-length into the file, or leave it out"
         )
-    if args.config is not None or args.engine == "ruff":
-        return JudgeConfig(
-            engine=args.engine, config=args.config, plugins=plugins
-        )
-    changes: dict[str, object] = {"judge.plugins": list(plugins)}
+    rules: dict[str, Any] = {}
     if args.select is not None:
-        changes["judge.select"] = args.select.replace(",", " ").split()
-        changes["judge.ignore"] = []
-    elif plugins:
-        changes["judge.select"] = [
-            *JudgeConfig().select,
-            *(name for plugin in plugins for name in rules_of(plugin)),
-        ]
+        chosen = tuple(args.select.replace(",", " ").split())
+        rules = {"select": chosen, "ignore": ()}
+    elif plugins and args.config is None:
+        raise ConfigError(
+            "--plugins needs --select or --config, which say whose rules "
+            "count; got neither"
+        )
     if args.max_line_length is not None:
-        changes["judge.max_line_length"] = args.max_line_length
-    return override(Params(), changes).judge
+        rules["max_line_length"] = args.max_line_length
+    return JudgeConfig(
+        engine=args.engine, config=args.config, plugins=plugins, **rules
+    )
 
 
-def rules_of(plugin: str) -> list[str]:
-    """What the rules of an installed plugin begin with."""
-    try:
-        points = metadata.distribution(plugin).entry_points
-    except metadata.PackageNotFoundError:  # Judge says so
-        return []
-    return [point.name for point in points if point.group == GROUP]
-
-
-def judge_paths(
-    paths: Iterable[str], judge: Judge, jobs: int = 0
-) -> Iterator[Judged]:
-    """Judge files, and folders as the engine walks them; files that cannot
-    be read come last.
-
-    Args:
-        paths: files and folders; of a folder, what the engine would check;
-            `-` is standard input.
-        judge: its configuration file may exclude files.
-        jobs: processes; 0 takes every core.
-
-    Raises:
-        ConfigError: flake8 refuses the configuration.
-        DataError: there is no Python file below the paths.
-    """
-    files = list_files(list(paths), judge)
-    unreadable: list[Judged] = []
-    opened: deque[str] = deque()
-
-    def contents() -> Iterator[Source]:
-        for path in files:
-            name = STDIN if path == "-" else path
-            try:
-                content = read(path)
-            except OSError as error:
-                problem = f"cannot read {name}: {error.strerror}"
-                unreadable.append(Judged(name, None, problem))
-                continue
-            opened.append(name)
-            named = name if path == "-" else os.path.abspath(path)
-            yield Source(content, named)
-
-    for verdict in tqdm(
-        judge.judge_files(contents(), jobs),
-        desc="judge",
-        unit="file",
-        total=len(files),
-        delay=BAR_AFTER,
-        disable=None,  # where no one looks
-    ):
-        yield Judged(opened.popleft(), verdict)
-    yield from unreadable
+def readable(files: Iterable[str]) -> Iterator[tuple[str, Source]]:
+    """Each file with its name; what cannot be read is said."""
+    for path in files:
+        name, place = path, os.path.abspath(path)
+        if path == "-":
+            name = place = STDIN
+        try:
+            content = read(path)
+        except OSError as error:
+            say(f"cannot read {name}: {error.strerror}")
+            continue
+        yield name, Source(content, place)
 
 
 def list_files(paths: Sequence[str], judge: Judge) -> list[str]:
@@ -184,14 +140,10 @@ def read(path: str) -> bytes:
     """A file's bytes, or standard input's.
 
     Raises:
-        OSError: it cannot be read, or a file would fill the memory.
+        OSError: it cannot be read.
     """
     if path == "-":
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "it is closed")
         return sys.stdin.buffer.read()
-    if os.path.getsize(path) > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"larger than {MAX_BYTES >> 20} MiB")
     return Path(path).read_bytes()
 
 
@@ -209,25 +161,22 @@ def as_json(path: str, verdict: Verdict) -> str:
     )
 
 
-def exit_code(judged: Sequence[Judged]) -> int:
-    """0 clean, 1 violations, 2 unreadable input, or a linter that failed.
+def exit_code(verdicts: Sequence[Verdict]) -> int:
+    """0 clean, 1 violations, 2 a linter that failed.
 
     What does not parse has a violation that says so.
     """
-    verdicts = [file.verdict for file in judged if file.verdict]
-    failed = (not v.parsed and not v.violations for v in verdicts)
-    if len(verdicts) < len(judged) or any(failed):
+    if any(not v.parsed and not v.violations for v in verdicts):
         return 2
     return int(not all(verdict.compliant for verdict in verdicts))
 
 
-def table(judged: Iterable[Judged]) -> str:
+def table(judged: Sequence[tuple[str, Verdict]]) -> str:
     """The rules, the most frequent first, and the totals."""
-    read = [(file.path, file.verdict) for file in judged if file.verdict]
-    if not read:
+    if not judged:
         return "0 files judged"
     found: dict[str, list[tuple[str, Violation]]] = defaultdict(list)
-    for path, verdict in read:
+    for path, verdict in judged:
         for each in verdict.violations:
             found[each.code].append((path, each))
     lines = []
@@ -243,16 +192,16 @@ def table(judged: Iterable[Judged]) -> str:
             f"{code:<{wide}}{len(places):>7}{files:>7}  "
             f"{path}:{first.row}:{first.col} {first.text}"
         )
-    unparsed = [(path, v.reason) for path, v in read if not v.parsed]
+    unparsed = [(path, v.reason) for path, v in judged if not v.parsed]
     for path, reason in unparsed:
         lines.append(f"not parsed: {path}: {reason}")
-    compliant = sum(verdict.compliant for _, verdict in read)
-    score = sum(verdict.score for _, verdict in read) / len(read)
+    compliant = sum(verdict.compliant for _, verdict in judged)
+    score = sum(verdict.score for _, verdict in judged) / len(judged)
     return "\n".join(
         [
             *lines,
-            f"{len(read)} {'file' if len(read) == 1 else 'files'}: "
-            f"{compliant} compliant ({compliant / len(read):.1%}), "
+            f"{len(judged)} {'file' if len(judged) == 1 else 'files'}: "
+            f"{compliant} compliant ({compliant / len(judged):.1%}), "
             f"{len(unparsed)} not parsed, "
             f"{sum(map(len, found.values()))} violations, mean score "
             f"{score:.3f}",

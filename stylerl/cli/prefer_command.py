@@ -56,8 +56,7 @@ def run(annotator: str, source: Path | None, web: bool) -> None:
     if not (web or (sys.stdin and sys.stdin.isatty())):
         raise DataError(
             "stylerl prefer asks a person, so its input must be a terminal; "
-            "start it from one, without a pipe (--web and --agreement need "
-            "none)"
+            "start it from one, without a pipe (--web needs none)"
         )
     params, console = workspace.settings(), Console()
     path = preferences.FILE
@@ -83,17 +82,6 @@ def run(annotator: str, source: Path | None, web: bool) -> None:
     say(f"{session.given} answers saved to {path}")
     if path.exists():
         console.print(report(preferences.load(path)))
-
-
-def agreement() -> None:
-    """Print how far the annotators agree.
-
-    Raises:
-        ConfigError: params.yaml breaks a rule.
-        DataError: there are no answers, or one cannot be read.
-    """
-    path = preferences.FILE
-    Console().print(report(preferences.load(path)))
 
 
 def ask_all(session: Session, console: Console, ask: Ask) -> None:

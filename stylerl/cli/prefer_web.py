@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from stylerl.errors import DataError, StylerlError, require
+from stylerl.errors import DiskError, require
 from stylerl.report import markup, templates
 from stylerl.reward_models import preferences
 from stylerl.reward_models.preferences import CONFIDENCE, Answer, Choice, Pair
@@ -61,16 +61,8 @@ class Session:
             sure: a key of CONFIDENCE.
 
         Raises:
-            DataError: one of them is something else.
             DiskError: the answer could not be written.
         """
-        for name, value, allowed in (
-            ("choice", side, list(SIDES)),
-            ("sure", sure, [*map(str, CONFIDENCE)]),
-        ):
-            if value not in allowed:
-                rule = f"{name} must be one of {', '.join(allowed)}"
-                raise DataError(f"{rule}; got {value!r}")
         if self._swapped():
             side = {"a": "b", "b": "a"}.get(side, side)
         pair = self.waiting[0]
@@ -118,10 +110,9 @@ def build_app(session: Session) -> "Starlette":
         # A form sent twice, or from an older tab, is of another pair.
         if session.waiting and given.get("pair") == session.waiting[0].id:
             try:
-                session.answer(given.get("choice", ""), given.get("sure", ""))
-            except StylerlError as error:
-                status = 400 if isinstance(error, DataError) else 507
-                return PlainTextResponse(str(error), status)
+                session.answer(given["choice"], given["sure"])
+            except DiskError as error:
+                return PlainTextResponse(str(error), 507)
         return RedirectResponse("/", 303)
 
     return Starlette(

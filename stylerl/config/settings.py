@@ -38,8 +38,8 @@ def setting(
     equal to, less than or equal to, and greater than; a number is at most
     MOST unless `le` says otherwise.  `choices` lists the strings allowed.
     The default of a mapping is a dict, and the bounds are of its values.
-    `pattern` is for the names of a mapping and the items of a list.  A
-    string is a name or a path, of one line.
+    `pattern` is for a string, the names of a mapping and the items of a
+    list.  A string is a name or a path, of one line.
     """
     if le is None and (ge is not None or gt is not None):
         le = MOST
@@ -176,9 +176,9 @@ def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{name} must be a name or a path, of one line; got {shown(value)}"
         )
-    if isinstance(value, (Mapping, tuple)) and rule["pattern"]:
+    if isinstance(value, (str, Mapping, tuple)) and rule["pattern"]:
         pattern, words = rule["pattern"]
-        for item in value:
+        for item in [value] if isinstance(value, str) else value:
             if not isinstance(item, str) or not re.fullmatch(pattern, item):
                 raise ConfigError(
                     f"{name} knows no {shown(item)}; it takes {words}"

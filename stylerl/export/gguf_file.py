@@ -88,7 +88,7 @@ def write(
                 chosen = "q8_0"  # it is the output as well
             writer.add_tensor(
                 name,
-                _data(name, tensor, chosen),
+                _data(tensor, chosen),
                 raw_dtype=GGMLQuantizationType[chosen.upper()],
             )
         writer.write_header_to_file()
@@ -149,23 +149,13 @@ def exact_kind(weights: Any) -> str:
     )
 
 
-def _data(name: str, tensor: Tensor, kind: str) -> Any:
-    """A tensor's bytes in a kind, as an array.
-
-    Raises:
-        ModelError: it cannot be cut into the kind's blocks.
-    """
+def _data(tensor: Tensor, kind: str) -> Any:
+    """A tensor's bytes in a kind, as an array."""
     from gguf import GGMLQuantizationType, quants
 
     if kind not in EXACT:
-        try:
-            chosen = GGMLQuantizationType[kind.upper()]
-            return quants.quantize(tensor.numpy(), chosen)
-        except quants.QuantError as error:
-            raise ModelError(
-                f"each row of a matrix must be of whole blocks for {kind}; "
-                f"{name} is not ({error}): take --dtype bf16"
-            ) from error
+        chosen = GGMLQuantizationType[kind.upper()]
+        return quants.quantize(tensor.numpy(), chosen)
     return tensor.to(EXACT[kind]).contiguous().view(torch.uint8).numpy()
 
 

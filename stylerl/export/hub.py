@@ -39,19 +39,6 @@ def is_folder(target: str) -> bool:
     )
 
 
-def check_name(target: str) -> None:
-    """Refuse a folder that no other can take the place of.
-
-    Raises:
-        StylerlError: it is `.`, `..` or `/`.
-    """
-    if Path(target).name in ("", ".."):
-        raise StylerlError(
-            "a model is pushed to a folder that has a name; got "
-            f"{target}: name one, such as ./policy"
-        )
-
-
 def push(folder: Path, card: str, target: str, public: bool) -> str:
     """Copy a model and its card; where they are then.
 
@@ -72,7 +59,7 @@ def push(folder: Path, card: str, target: str, public: bool) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             _copy(files, card, Path(scratch))
             return _upload(Path(scratch), target, public)
-    path = Path(target).expanduser()
+    path = Path(target).expanduser().resolve()
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise StylerlError(
             f"a model is pushed to a folder of its own; {path} holds "

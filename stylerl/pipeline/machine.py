@@ -9,15 +9,14 @@ from pathlib import Path
 CODE = ("stylerl", "tasks", "flows", "dvc.yaml", "requirements.lock")
 BF16 = ("amx_bf16", "avx512_bf16")  # others give other bits
 PACKAGES = (
-    *("torch", "transformers", "trl"),
-    *("flake8", "pycodestyle", "ruff"),
-)
+    "torch", "transformers", "trl", "flake8", "pycodestyle", "ruff",
+)  # fmt: skip
 
 
-def describe(root: Path = Path()) -> dict[str, str]:
+def describe() -> dict[str, str]:
     """What one would want to know when two runs differ; takes ~20 ms."""
     return {
-        **commit(root),
+        **commit(),
         "version.python": platform.python_version(),
         **{f"version.{name}": _version(name) for name in PACKAGES},
         "machine.platform": platform.platform(),
@@ -30,14 +29,12 @@ def describe(root: Path = Path()) -> dict[str, str]:
     }
 
 
-def commit(root: Path = Path()) -> dict[str, str]:
+def commit() -> dict[str, str]:
     """The git commit and whether its code was changed; {} outside git."""
-    head = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    head = _output("git", "rev-parse", "HEAD")
     if not head:
         return {}
-    changes = _output(
-        "git", "-C", str(root), "status", "--porcelain", "-uno", "--", *CODE
-    )
+    changes = _output("git", "status", "--porcelain", "-uno", "--", *CODE)
     return {
         "mlflow.source.git.commit": head,  # the UI has a column for it
         "git.dirty": str(bool(changes)).lower(),
@@ -75,15 +72,10 @@ def _gpu() -> str:
 
 
 def _output(*command: str) -> str:
-    """What a command prints; empty when it fails or does not exist.
-
-    In a hook of git, variables name another repository.
-    """
-    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    """What a command prints; empty when it fails or does not exist."""
     try:
         done = subprocess.run(
             command,
-            env=own,
             capture_output=True,
             text=True,
             timeout=10,

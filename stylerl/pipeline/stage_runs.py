@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stylerl.errors import StylerlError
 from stylerl.pipeline import graph, machine
 from stylerl.pipeline.store import asked, best_effort
 from stylerl.pipeline.tracking import Run, connect, search
@@ -28,20 +27,23 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
     Recorded by itself: the stage's key, its parameters, the digests of its
     inputs, the machine, the commit, time and peak memory.
     """
-    tags = {"stage": stage, **_origin(f"python -m tasks.{stage}")}
-    digests: dict[str, str] = {}
-    try:
-        declared = graph.find_stage(stage)
-        tags["stage_key"] = os.environ.get(KEY) or graph.stage_key(declared)
-        digests = graph.datasets(declared)
-    except StylerlError:
-        tags["stage_key"] = "outside a pipeline"
+    declared = graph.find_stage(stage)
+    tags = {
+        "stage": stage,
+        "stage_key": key_of(declared),
+        **_origin(f"python -m tasks.{stage}"),
+    }
     if parent := os.environ.get(PARENT):
         tags["mlflow.parentRunId"] = parent
     with _running(stage, tags) as run:
         run.log_params(params)
-        run.log_inputs(digests)
+        run.log_inputs(graph.datasets(declared))
         yield run
+
+
+def key_of(stage: graph.Stage) -> str:
+    """The digest that names an execution, from the flow or by itself."""
+    return os.environ.get(KEY) or graph.stage_key(stage)
 
 
 def scores(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,11 +145,8 @@ class Run:
 
     @_unless_gone
     def log_file(self, path: Path) -> None:
-        """Record a file, or every file of a folder."""
-        if path.is_dir():
-            self.client.log_artifacts(self.id, str(path), path.name)
-        else:
-            self.client.log_artifact(self.id, str(path))
+        """Record a file."""
+        self.client.log_artifact(self.id, str(path))
 
     @_unless_gone
     def log_tags(self, tags: Mapping[str, str]) -> None:
@@ -196,12 +193,6 @@ def completions(run: str) -> "pd.DataFrame":
         DataError: there is no such run, or it left no table.
     """
     require("pipeline", "mlflow")
-    local = store_folder() / "mlflow.db"
-    if store() == reach.sqlite(local) and not local.exists():
-        raise DataError(
-            f"run {run} must be a folder, or in MLflow's store; there is "
-            f"neither: `stylerl run` makes {local}"
-        )
     from mlflow.exceptions import MlflowException
 
     try:

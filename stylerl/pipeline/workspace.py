@@ -12,7 +12,7 @@ from typing import Any
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError, StylerlError
+from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
 TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
@@ -82,8 +82,6 @@ def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
         ConfigError: as `resolve`; the file is then untouched.
     """
     params = resolve(preset, changes)
-    if PARAMS.is_dir():  # which would be replaced
-        raise ConfigError(f"{PARAMS} must be a file; it is a folder: move it")
     if preset or changes:
         storage.write_text(PARAMS, config.render(params))
     return params

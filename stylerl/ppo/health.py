@@ -88,26 +88,6 @@ def alarms(history: History) -> list[Alarm]:
     ]
 
 
-def markdown(history: History) -> str:
-    """Every alarm that was triggered, as a table; "" if none was."""
-    updates: dict[str, list[int]] = {}
-    latest: dict[str, Alarm] = {}
-    for update in range(1, len(history) + 1):
-        for alarm in alarms(history[:update]):
-            updates.setdefault(alarm.name, []).append(update)
-            latest[alarm.name] = alarm
-    rows = [
-        f"| {name} | {len(when)}, from {when[0]} to {when[-1]} | "
-        f"{latest[name].finding} | {latest[name].cause} | "
-        f"{latest[name].remedy} |"
-        for name, when in updates.items()
-    ]
-    if not rows:
-        return ""
-    head = "| alarm | updates | at last | cause | remedy |"
-    return "\n".join([head, "|---|---|---|---|---|", *rows])
-
-
 @_alarm(
     "reward collapse",
     "All episodes are worth the same, so the advantages are noise.",

@@ -39,7 +39,7 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     ]
     rivals = [
         (label, "human", metrics[name])
-        for _, name, label in summary.best_of(metrics)
+        for name, label in summary.best_of(metrics)
         if metrics[name]["prompts"] == metrics["size"]["prompts"]
     ]
     if rivals:
@@ -90,31 +90,6 @@ def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
         for name in names.split("; "):
             found.setdefault(name, []).append(int(step))
     return found
-
-
-def draw_frontier(metrics: Mapping[str, Any]) -> Markup:
-    """Compliance of the models compared, by their KL to SFT.
-
-    Empty where the evaluation has no KL.
-    """
-    if "kl" not in metrics["ppo"]:
-        return Markup()
-    everyone = [
-        (label, model, metrics[model]["kl"], metrics[model])
-        for model, label in display.labels(metrics).items()
-        if model != "base"
-    ] + [
-        (label, "base", summary.kl_bound(n), metrics[name])
-        for n, name, label in summary.best_of(metrics)
-    ]
-    title = "Compliance, %, by KL to SFT, nats a response"
-    return plots.dots(
-        display.rename(title, metrics),
-        [
-            plots.Dot(kl, 100 * own["compliance"], label, style)
-            for label, style, kl, own in everyone
-        ],
-    )
 
 
 def draw_calibration(table: pd.DataFrame | None) -> Markup:

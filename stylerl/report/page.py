@@ -5,7 +5,7 @@ and the machine.  Completions are untrusted text and are escaped by the
 template engine; the page loads nothing and runs no script.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,17 +20,6 @@ from stylerl.report import charts, markup, samples, summary, templates
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 CHANGE = display.Metric("change", "PPO - SFT", 1, 1, -1)
 ENDS = {"": "change", "_low": "low", "_high": "high"}
-REWARD_MODELS = ("classifier", "pairwise")
-REWARD_NUMBERS = {
-    "AUROC": ["auroc"],
-    "accuracy": ["accuracy"],
-    "calibration error": ["calibration_error"],
-    "correlation with the style score": ["score_correlation"],
-    "minimal pairs right": ["pairs_right"],
-    "AUROC against what does not parse": ["broken_auroc"],
-    "length bias, compliant": ["length_bias", "compliant"],
-    "length bias, violating": ["length_bias", "violating"],
-}
 
 
 class Evidence(NamedTuple):
@@ -41,7 +30,6 @@ class Evidence(NamedTuple):
     completions: pd.DataFrame
     updates: pd.DataFrame | None  # metrics/ppo.csv, one row an update
     calibration: pd.DataFrame | None  # metrics/reward_calibration.csv
-    reward: Mapping[str, Any] | None  # metrics/reward.json
     provenance: Mapping[str, str]
     seconds: Mapping[str, float]  # by stage
     params: str
@@ -61,7 +49,6 @@ def render(evidence: Evidence) -> str:
         headline=summary.first_sentence(headline),
         overview=charts.draw_overview(metrics),
         external_linters=summary.external_linters(metrics),
-        long_bodies=display.rename(summary.long_bodies(metrics), metrics),
         basis=summary.basis(metrics),
         guards=[
             guard._replace(name=display.rename(guard.name, metrics))
@@ -71,15 +58,12 @@ def render(evidence: Evidence) -> str:
         table=_table(metrics),
         lengths=_rename(summary.by_length(metrics), metrics),
         baselines=_rename(summary.baselines(metrics), metrics),
-        frontier=charts.draw_frontier(metrics),
         outcomes=_outcomes(completions, models),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules, list(models)),
         curves=charts.draw_curves(evidence.updates),
         alarms=alarms,
         calibration=charts.draw_calibration(evidence.calibration),
-        reward_numbers=_reward_numbers(evidence.reward),
-        reward_rules=_reward_rules(evidence.reward),
         gallery=samples.choose(completions, evidence.seed, models),
         provenance=evidence.provenance,
         seconds=evidence.seconds,
@@ -147,33 +131,3 @@ def _rules(rules: pd.DataFrame, models: list[str]) -> list[dict[Any, Any]]:
         bars = [(name, row[name], 100 * row[name] / most) for name in models]
         rows.append(row | {"bars": bars, "difference": words, "sign": sign})
     return rows
-
-
-def _reward_numbers(reward: Mapping[str, Any] | None) -> list[list[str]]:
-    """Heads, then each number of the reward models."""
-    if reward is None:
-        return []
-    return [["on held-out labels and pairs", *REWARD_MODELS]] + [
-        [words, *(_share(reward[model], keys) for model in REWARD_MODELS)]
-        for words, keys in REWARD_NUMBERS.items()
-    ]
-
-
-def _reward_rules(reward: Mapping[str, Any] | None) -> list[list[str]]:
-    """Heads, then by rule minimal pairs and the share that is ranked right."""
-    if reward is None:
-        return []
-    heads = ["pairs", *REWARD_MODELS]
-    return [["rule", *heads]] + [
-        [rule, *(_share(row, [key]) for key in heads)]
-        for rule, row in reward["rules"].items()
-    ]
-
-
-def _share(tree: Any, keys: Sequence[str]) -> str:
-    """A number down a tree: counts as they are, others to three digits."""
-    for key in keys:
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    if tree is None:
-        return "–"
-    return str(tree) if isinstance(tree, int) else f"{tree:.3f}"

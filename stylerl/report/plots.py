@@ -2,7 +2,7 @@
 
 Text and lines take their colours from the page's style sheet, so that a
 chart follows light and dark: matplotlib draws in INKS, which become the
-sheet's variables.  Dots have shapes, so that nothing is told by colour alone.
+sheet's variables.
 """
 
 import io
@@ -24,7 +24,6 @@ INKS = {
         ("base", "sft", "ppo", "human", "soft", "line", "bad"), 1
     )
 }
-SHAPES = {"base": "^", "sft": "s", "ppo": "o"}  # of dots
 LOOK: dict[Any, Any] = {
     "svg.fonttype": "none",  # the page's own font
     "text.parse_math": False,  # a $ is a $
@@ -44,7 +43,6 @@ LOOK: dict[Any, Any] = {
     "grid.color": INKS["line"],
 }
 SIZE = (4.2, 2.4)  # inches of 72 units; the page scales it
-CLOSE = 2.5  # in per cent: dots whose names would lie on one another
 
 
 class Series(NamedTuple):
@@ -53,15 +51,6 @@ class Series(NamedTuple):
     name: str
     style: str
     ys: Sequence[float]
-
-
-class Dot(NamedTuple):
-    """A single point with its name next to it; `style` is of SHAPES."""
-
-    x: float
-    y: float
-    text: str
-    style: str
 
 
 def line(
@@ -84,25 +73,6 @@ def line(
         for mark in marks:
             axes.axvline(mark, color=INKS["bad"], linestyle="--")
         axes.plot(xs, ys, marker=".", color=INKS["ppo"])
-
-    return _figure(title, draw)
-
-
-def dots(title: str, points: Sequence[Dot]) -> Markup:
-    """Points with names, which stand clear of one another."""
-
-    def draw(axes: "Axes") -> None:
-        middle = max(dot.x for dot in points) / 2
-        last, up = -math.inf, 0
-        for dot in sorted(points, key=lambda dot: dot.y):
-            axes.plot(dot.x, dot.y, SHAPES[dot.style], color=INKS[dot.style])
-            up = up + 8 if dot.y - last < CLOSE else -3
-            last = dot.y
-            side, align = (6, "left") if dot.x <= middle else (-6, "right")
-            axes.annotate(
-                dot.text, (dot.x, dot.y), xytext=(side, up),
-                textcoords="offset points", ha=align,
-            )  # fmt: skip
 
     return _figure(title, draw)
 

@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from stylerl.evaluation.display import (
     MODELS,
     TABLE,
@@ -15,12 +12,10 @@ from stylerl.evaluation.display import (
     Metrics,
     gain_sign,
     labels,
-    measured,
     metric_of,
     rename,
     show,
     show_gain,
-    show_models,
     show_own,
 )
 from stylerl.evaluation.guards import (
@@ -33,7 +28,6 @@ from stylerl.evaluation.guards import (
 
 REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
-NUMBER = 5  # characters of 100.0, the widest in most rows
 CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
 LINTER, OURS = "linter_best_of_{}", "ppo_linter_best_of_{}"
 BEST_OF = {  # by the key, which ends with how many there are to choose from
@@ -95,7 +89,7 @@ def headline(metrics: Metrics) -> str:
         rivals = [
             f"{label} ({show_gain(over, metrics[name])} points over SFT on "
             f"{metrics[name]['prompts']} prompts)"
-            for _, name, label in best_of(metrics)
+            for name, label in best_of(metrics)
             if metrics[name].get(over.key, -1) >= gain.get(key, math.inf)
         ]
         if rivals:
@@ -177,19 +171,6 @@ def _interval(metric: Metric, gain: Metrics) -> str:
     return f"95% interval {low} to {high}"
 
 
-def long_bodies(metrics: Metrics) -> str:
-    """How many long bodies each writes, the authors first."""
-    names = {"human": "the authors", "sft": "SFT", "ppo": "PPO"}
-    metric = metric_of("long_share")
-    said = [
-        f"{name} {show(metric, metrics[model][metric.key])}%"
-        for model, name in names.items()
-        if metric.key in metrics.get(model, {})
-    ]
-    what = metric.label.removesuffix(" %").capitalize()
-    return f"{what}: {', '.join(said)}." if said else ""
-
-
 def by_length(metrics: Metrics) -> list[list[str]]:
     """Heads, then a row a stratum: who writes how many, and what complies.
 
@@ -246,52 +227,28 @@ def external_linters(metrics: Metrics) -> str:
     return f"Linters that no reward has seen: {words}."
 
 
-def rich_table(metrics: Metrics) -> Table:
-    """The before/after table for the terminal."""
-    gain = metrics["gain"]
-    columns = [(name, metrics[m]) for m, name in labels(metrics).items()]
-    return gain_table("Before and after", columns, "PPO - SFT [95%]", gain)
-
-
 def gain_table(
-    title: str,
-    columns: Sequence[tuple[str, Metrics]],
-    heading: str,
-    gain: Metrics,
-) -> Table:
-    """Metrics side by side, then a gain: clear ones green, losses red.
+    columns: Sequence[tuple[str, Metrics]], heading: str, gain: Metrics
+) -> str:
+    """Metrics side by side, then a gain, as Markdown.
 
     A metric that neither a column nor the gain holds is left out.
     """
-    table = Table(title=title, title_justify="left")
-    table.add_column("metric")  # where there is no room, it wraps
-    for label, _ in columns:
-        broken = label.replace("-", "-\n")  # fantastic-cricket, a run
-        table.add_column(
-            broken, justify="right", overflow="fold", min_width=NUMBER
-        )
-    table.add_column(heading, justify="right", no_wrap=True)
-    colours = {1: "green", -1: "red", 0: ""}
+    rows = [["metric", *(label for label, _ in columns), heading]]
     known = [gain, *(own for _, own in columns)]
     for metric in TABLE:
         if any(metric.key in own for own in known):
             values = [show_own(metric, own) for _, own in columns]
-            style = colours[gain_sign(metric, gain)]
-            change = Text(show_gain(metric, gain), style)
-            table.add_row(metric.label, *values, change)
-    return table
+            rows.append([metric.label, *values, show_gain(metric, gain)])
+    return markdown_table(rows)
 
 
 def markdown(metrics: Metrics) -> str:
     """Headline, table, goals, guards, lengths and baselines as Markdown."""
-    gain = metrics["gain"]
-    names = [MODELS[role] for role in labels(metrics)]
-    table = [["metric", *names, "PPO - SFT (95% interval)"]]
-    for metric in measured(metrics):
-        cells = [metric.label, *show_models(metric, metrics)]
-        table.append([*cells, show_gain(metric, gain)])
+    columns = [(MODELS[role], metrics[role]) for role in labels(metrics)]
+    table = gain_table(columns, "PPO - SFT (95% interval)", metrics["gain"])
     parts = [bold_headline(metrics), external_linters(metrics)]
-    parts += [long_bodies(metrics), basis(metrics), markdown_table(table)]
+    parts += [basis(metrics), table]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))
     if lengths := by_length(metrics):
@@ -341,7 +298,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 def baselines(metrics: Metrics) -> list[list[str]]:
     """Heads, then a row a baseline; empty where none was measured."""
     named = {"human": "the human's own text"}
-    named |= {name: label for _, name, label in best_of(metrics)}
+    named |= dict(best_of(metrics))
     samples = metrics["size"]["samples"]
     named[OURS.format(samples)] = f"PPO, best of {samples} by the linter"
     rows = [
@@ -358,8 +315,8 @@ def baselines(metrics: Metrics) -> list[list[str]]:
     return [["baseline", "prompts", *heads], *rows] if rows else []
 
 
-def best_of(metrics: Metrics) -> list[tuple[int, str, str]]:
-    """How many each best of n chooses from, its key and its label."""
+def best_of(metrics: Metrics) -> list[tuple[str, str]]:
+    """The key and the label of each best of n."""
     found = []
     for begin, label in BEST_OF.items():
         sizes = [
@@ -367,17 +324,8 @@ def best_of(metrics: Metrics) -> list[tuple[int, str, str]]:
             for name in metrics
             if name.startswith(begin)
         ]
-        found += [(n, f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
+        found += [(f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
     return found
-
-
-def kl_bound(n: int) -> float:
-    """The most that the best of n can move from its model, nats a response.
-
-    log n - (n - 1) / n, which Beirami et al. (arXiv 2401.01879, theorem 1)
-    show to be an upper bound of the KL divergence, not its value.
-    """
-    return math.log(n) - (n - 1) / n
 
 
 def _said(key: str, metrics: Metrics) -> str:

@@ -1,16 +1,12 @@
 """Preflight checks: what is wrong is found, and the remedy said."""
 
-from io import StringIO
-
 import pandas as pd
 import pytest
 from bases import lossy_tokenizer
 from conftest import write_params
-from rich.console import Console
 
 from stylerl import storage
 from stylerl.cli import doctor
-from stylerl.cli.findings import Finding, Status, render
 
 
 @pytest.mark.parametrize("content", [None, b"cut"])
@@ -20,30 +16,30 @@ def test_data_that_is_not_right(content, tmp_path):
 
     found = doctor.check_data(tmp_path)
 
-    assert found.status is Status.FAIL
+    assert found.failed
     assert found.remedy == "stylerl collect"
 
 
 def test_parameters(tmp_path):
     path = tmp_path / "params.yaml"
     write_params(folder=tmp_path)
-    assert doctor.check_parameters(path).status is Status.OK
+    assert not doctor.check_parameters(path).remedy
 
     path.write_text("ppo:\n  gae_lambda: 2\n")
     found = doctor.check_parameters(path)
-    assert found.status is Status.FAIL
+    assert found.failed
     assert "ppo.gae_lambda must be at most 1" in found.detail
 
 
 def test_disk(tmp_path):
-    assert doctor.check_disk(tmp_path, needed=1e-6).status is Status.OK
-    assert doctor.check_disk(tmp_path, needed=1e9).status is Status.FAIL
+    assert not doctor.check_disk(tmp_path, needed=1e-6).remedy
+    assert doctor.check_disk(tmp_path, needed=1e9).failed
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
     found = doctor.check_model(str(tmp_path / "absent"))
 
-    assert found.status is Status.FAIL
+    assert found.failed
     assert "`dvc repro base` makes artifacts/base" in found.remedy
 
 
@@ -53,7 +49,7 @@ def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
 
     found = doctor.check_tokenizer(str(tmp_path))
 
-    assert found.status is Status.FAIL
+    assert found.failed
     assert "byte-level" in found.remedy
 
 
@@ -61,7 +57,7 @@ def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):
     findings = {found.check: found for found in doctor.examine(tmp_path)}
 
     assert set(findings) == {"torch", "sandbox", "disk"}
-    failed = {n for n, f in findings.items() if f.status is Status.FAIL}
+    failed = {n for n, f in findings.items() if f.failed}
     assert failed <= {"disk"}
 
 
@@ -69,10 +65,9 @@ def test_an_empty_checkout_fails_without_an_exception(tmp_path):
     (tmp_path / "dvc.yaml").touch()
     findings = list(doctor.examine(tmp_path))
 
-    failed = {f.check for f in findings if f.status is Status.FAIL}
+    failed = {f.check for f in findings if f.failed}
     assert {"data", "params.yaml"} <= failed
     assert "base model" not in {f.check for f in findings}
-    assert all(f.remedy for f in findings if f.status is Status.FAIL)
 
 
 def test_a_prepared_folder_passes(llama_folder, tmp_path):
@@ -82,16 +77,27 @@ def test_a_prepared_folder_passes(llama_folder, tmp_path):
 
     findings = list(doctor.examine(tmp_path))
 
-    assert {f.check for f in findings if f.status is Status.FAIL} <= {"disk"}
+    assert {f.check for f in findings if f.failed} <= {"disk"}
     assert {"base model", "tokenizer"} <= {f.check for f in findings}
     (data,) = [f for f in findings if f.check == "data"]
-    assert (data.status, data.detail) == (Status.OK, "3 files")
+    assert (data.remedy, data.detail) == ("", "3 files")
 
 
-def test_details_are_not_read_as_markup(tmp_path):
-    out = StringIO()
-    finding = Finding("x", "[/bold] a", "pip [dev]")
-    Console(file=out, width=80).print(render([finding]))
+def test_what_is_found_is_said_with_its_remedy(tmp_path, capsys, monkeypatch):
+    found = [
+        doctor.Finding("disk", "9 GiB free"),
+        doctor.Finding("sandbox", "none", "nothing is measured", fatal=False),
+        doctor.Finding("data", "[/bold] a", "stylerl collect"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda _: found)
 
-    assert "[/bold] a" in out.getvalue()
-    assert "pip [dev]" in out.getvalue()
+    assert doctor.run(tmp_path) == 1
+    assert capsys.readouterr().out == (
+        "  ok  disk         9 GiB free\n"
+        "warn  sandbox      none\n"
+        "                   -> nothing is measured\n"
+        "FAIL  data         [/bold] a\n"
+        "                   -> stylerl collect\n"
+    )
+    monkeypatch.setattr(doctor, "examine", lambda _: found[:2])
+    assert doctor.run(tmp_path) == 0

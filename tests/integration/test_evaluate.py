@@ -1,6 +1,8 @@
 """Evaluation and report: what they write; same inputs, same bytes."""
 
+import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from stylerl.lm.models import load_scorer
 from stylerl.lm.saving import save_model
 from tasks import evaluate, report
 
+ROOT = Path(__file__).resolve().parents[2]
 OUTS = (evaluate.COMPLETIONS, evaluate.METRICS, evaluate.RULES, report.REPORT)
 
 
@@ -50,6 +53,7 @@ def prepare(folder, tokenizer):
     storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
     unknown = {"problems": 0, "why_not": "no sandbox"}
     storage.write_json(folder / evaluate.SKILL, unknown)
+    shutil.copy(ROOT / "dvc.yaml", folder)
     sizes = {"prompts": 6, "samples": 2, "max_new_tokens": 12}
     write_params({f"evaluate.{k}": n for k, n in sizes.items()}, folder)
 
@@ -73,7 +77,6 @@ def test_the_stages_twice_give_the_same_bytes(workspace, capsys):
 
     assert [path.read_bytes() for path in OUTS] == first
     text = capsys.readouterr().out
-    assert "Before and after" in text
     assert str(report.REPORT) in text
 
 
@@ -109,9 +112,6 @@ def test_what_the_stage_logs(workspace, log):
     assert set(log.files) == {
         evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS, report.REPORT,
     }  # fmt: skip
-    table = log.tables["completions.json"]
-    assert len(table) == 6
-    assert {"prompt", "sft_completion", "ppo_outcome"} <= set(table)
     assert len(log.tags["judge"]) == 16
     *others, last = log.models  # the run keeps the scores of the last
     assert last == "ppo" and {"base", "sft", "human"} < {*others}

@@ -14,9 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 import yaml
 from conftest import alive, dvc, git, wait_for, write_params
@@ -30,9 +28,8 @@ from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
-from flows import rlhf as story
 from flows.rlhf import rlhf
-from stylerl import config, storage
+from stylerl import config
 from stylerl.errors import (
     ConfigError,
     DataError,
@@ -383,27 +380,6 @@ def test_a_critical_alarm_is_an_event_that_cancels(
     done = events("prefect.asset.materialization.succeeded")[0]
     other = ReceivedEvent.model_validate(done.model_dump())
     assert not trigger.covers(other)
-
-
-def test_alarms_of_ppo_stand_in_the_prefect_ui(folder: Path) -> None:
-    assert story.alarms() == ""
-    row = {
-        "objective/score": 0.5,
-        "objective/score_std": 0.4,
-        "objective/rlhf_reward": 0.0,
-        "objective/kl": 16.0,
-        "objective/entropy": 1.0,
-        "policy/clipfrac": 0.1,
-        "alarms": "KL explosion",
-    }
-    table = pd.DataFrame([row | {"judge/gap": None}, row])
-    table.to_csv("metrics/ppo.csv", index=False)
-    nowhere = SimpleNamespace(url="")
-    story.publish(nowhere, storage.read_json(story.METRICS), None)
-    artifact = Artifact.get("alarms")
-    assert artifact is not None
-    assert "| KL explosion | 2, from 1 to 2 | KL to the" in artifact.data
-    assert "Raise ppo.kl_coef" in artifact.data
 
 
 def test_again_is_all_cached(folder: Path, log: list[str]) -> None:

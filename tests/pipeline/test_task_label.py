@@ -1,6 +1,7 @@
 """The stage `label`, from a table of snippets to a table of labels."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from test_place import each_a_file
 from stylerl import storage
 from tasks import label
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -20,6 +23,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     storage.write_table(label.SNIPPETS, found)
     storage.write_table(label.FILES, files)
     write_params({"label.snippets": 60})
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
     return tmp_path
 
 

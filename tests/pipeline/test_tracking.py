@@ -44,14 +44,16 @@ def folder(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", STORE.format(database))
     monkeypatch.delenv(stage_runs.PARENT, raising=False)
     monkeypatch.delenv(stage_runs.KEY, raising=False)
+    pipeline(tmp_path)
     yield tmp_path
 
 
 def pipeline(folder: Path) -> None:
-    """One stage, `sft`, with a data input and a code input."""
+    """A stage `sft`, with a data input and a code input; and `evaluate`."""
     (folder / "dvc.yaml").write_text(
         "stages:\n  sft:\n    cmd: python -m tasks.sft\n"
         "    deps: [a.py, labels]\n    params: [seed]\n    outs: [model]\n"
+        "  evaluate: {cmd: python -m tasks.evaluate}\n"
     )
     (folder / "params.yaml").write_text("seed: 3\n")
     (folder / "a.py").write_text("x = 1\n")
@@ -61,7 +63,6 @@ def pipeline(folder: Path) -> None:
 def test_a_stage_run_holds_everything(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline(folder)
     given = {"sft": {"lr": 0.5}, "seed": 3}
     with stage_runs.flow_run("flow", given) as parent:
         monkeypatch.setenv(stage_runs.PARENT, parent.id)
@@ -103,9 +104,8 @@ def test_a_stage_run_holds_everything(
     assert {(m.status, m.source_run_id) for m in models} == {("READY", run.id)}
 
 
-def test_seconds_are_of_an_execution(folder: Path) -> None:
+def test_seconds_are_of_an_execution() -> None:
     """The last: a run of 2 s, then one of 5 s."""
-    pipeline(folder)
     for seconds in (2, 5):
         with stage_runs.stage_run("sft", {}) as run:
             began = run.client.get_run(run.id).info.start_time
@@ -118,7 +118,6 @@ def test_seconds_are_of_an_execution(folder: Path) -> None:
 def test_runs_are_found_by_their_key(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline(folder)
     with stage_runs.stage_run("sft", {}) as first:
         pass
     key = tracking.connect().get_run(first.id).data.tags["stage_key"]

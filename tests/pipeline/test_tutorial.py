@@ -64,7 +64,7 @@ def test_the_tutorial_runs_from_judging_to_completing(clone: Path) -> None:
     assert "compliant" in judged
     assert "files in data/" in collected
     assert "preset: smoke" in params
-    assert "fail" not in checked
-    assert "Before and after" in ran
+    assert "FAIL" not in checked
+    assert "PPO - SFT" in ran
     assert "PPO" in completed
     assert (clone / "artifacts/report/report.html").exists()

@@ -1,10 +1,12 @@
 """Two runs compared: differences by prompt, and what is not compared."""
 
 import io
+import re
 
 import pandas as pd
 import pytest
 from rich.console import Console
+from rich.markdown import Markdown
 from test_metrics import broken, row
 
 from stylerl.errors import DataError
@@ -73,14 +75,13 @@ def test_other_prompts_are_refused():
 def test_the_printed_table():
     differences = comparison.compare(evaluation("a"), evaluation(*"abcd"))
     console = Console(file=io.StringIO(), width=80)
-    for model, before, after, gain in differences:
+    for _, before, after, gain in differences:
         columns = [("fantastic-cricket", before), ("two", after)]
-        table = summary.gain_table(model, columns, "difference [95%]", gain)
-        console.print(table)
+        table = summary.gain_table(columns, "difference [95%]", gain)
+        console.print(Markdown(table))
     text = console.file.getvalue()
-    assert text.count("│ compliance %  ") == 2  # SFT and PPO
-    assert "fantastic- ┃" in text and "cricket ┃" in text  # no "crick-et"
+    assert text.count("\n compliance %  ") == 2  # SFT and PPO
     # differences 0, 1, 1, 1 by prompt: 75 points; resampled means of four
     # fall to 0.25 with probability 1/256 + 12/256 > 2.5%, to 0 with 1/256
-    assert "25.0 │ 100.0 │   +75.0 [+25.0, +100.0]" in text
+    assert re.search(r"25.0 +100.0 +\+75.0 \[\+25.0, \+100.0\]", text)
     assert max(map(len, text.splitlines())) <= 80

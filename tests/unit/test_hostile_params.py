@@ -170,7 +170,7 @@ def test_what_is_no_parameter_file(
         ("judge: {select: [e1]}", "judge.select knows no 'e1'; it takes rule"),
         ("judge: {ignore: ['E1 ']}", "judge.ignore knows no 'E1 '"),
         ("judge: {plugins: ['']}", "judge.plugins knows no ''; it takes"),
-        ("base: {model: a/b/c}", "must be smollm2, tiny or OWNER/NAME"),
+        ("base: {model: a/b/c}", "it takes smollm2, tiny or OWNER/NAME on"),
         ("pretrain: {hidden: 96}", "unknown parameter 'pretrain'"),
         ("ppo: {updates: 1000000000000}", "at most 1000000; got 1000000000"),
         ("ppo: {batch_size: 1000000000}", "ppo.batch_size must be at most"),

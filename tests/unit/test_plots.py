@@ -5,7 +5,7 @@ import re
 from xml.etree import ElementTree
 
 from stylerl.report import plots
-from stylerl.report.plots import INKS, SHAPES, Dot, Series
+from stylerl.report.plots import INKS, Series
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -72,7 +72,6 @@ def test_every_word_is_escaped():
     evil = "</title><script>$alert(1)$</script>"
     for figure, times in (
         (plots.line(evil, [0, 1], [0, 1]), 0),  # the title is no word of it
-        (plots.dots(evil, [Dot(0, 0, evil, "ppo")]), 1),
         (plots.bars(evil, [evil], [Series(evil, "ppo", [1])]), 1),
     ):
         assert "<script>" not in figure
@@ -93,14 +92,7 @@ def test_charts_of_one_page_share_no_id():
 def test_every_colour_is_the_style_sheets():
     for figure in (
         plots.line("t", [0, 1], [0, 1], marks=[0], diagonal=True),
-        plots.dots("t", [Dot(0, 0, "a", "sft")]),
         plots.bars("t", ["a"], [Series("s", "human", [1])]),
     ):
         assert not [ink for ink in INKS.values() if ink in figure]
         assert "#000000" not in figure
-
-
-def test_dots_differ_by_shape_and_not_by_colour_alone():
-    figure = plots.dots("t", [Dot(1, 1, style, style) for style in SHAPES])
-    assert len({paths(figure, style)[0] for style in SHAPES}) == 3
-    assert {*SHAPES} <= {*words(figure)}

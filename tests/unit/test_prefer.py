@@ -162,7 +162,8 @@ def test_two_annotators_agree_or_not(
     for name, choices in {"ann": "abb", "bob": "aab"}.items():
         for pair, choice in zip(pairs, choices, strict=True):
             preferences.append(ANSWERS, Answer(name, pair, Choice(choice), 1))
-    assert cli.main(["prefer", "--agreement"]) == 0
+    type_in("")
+    assert command() == 0  # ann has answered all
     out = capsys.readouterr().out
     # alpha: 3 a, 3 b, unlike 2, expected 18/5: 1 - 2 / 3.6 = 0.44.
     assert "ann: 3 answers" in out

@@ -77,10 +77,6 @@ def test_a_form_sent_twice_is_one_answer(
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
-        ({"choice": "c"}, 400, "choice must be one of a, b, tie; got 'c'"),
-        ({"choice": ""}, 400, "choice must be one of a, b, tie; got ''"),
-        ({"sure": "4"}, 400, "sure must be one of 1, 2, 3; got '4'"),
-        ({"sure": "²"}, 400, "sure must be one of 1, 2, 3; got '²'"),
         ({"token": "guess"}, 403, "reload the page"),
         ({"token": "ü"}, 403, "reload the page"),
     ],

@@ -49,7 +49,6 @@ def evidence(**changes):
         "completions": completions,
         "updates": None,
         "calibration": None,
-        "reward": None,
         "provenance": {"judge": "0123456789abcdef"},
         "seconds": {"sft": 41.3},
         "params": "seed: 0\n",
@@ -119,7 +118,6 @@ def test_compliance_by_length_is_shown_where_it_was_measured():
 
     (cells,) = re.findall(r"above 110</th>(.*?)</tr>", text, re.DOTALL)
     assert re.findall(r"<td>(.*?)</td>", cells) == ["50.0"] * 2 + ["25.0"] * 2
-    assert "Bodies above 45 tokens: the authors 15.0%" in text
     assert "By length of the body" not in report.render(evidence())
 
 
@@ -159,7 +157,7 @@ def drawn(monkeypatch):
         given.append((*figures, more))
         return "a chart"
 
-    for kind in ("line", "dots", "bars"):
+    for kind in ("line", "bars"):
         monkeypatch.setattr(plots, kind, keep)
     return given
 
@@ -189,22 +187,6 @@ def test_the_page_opens_with_what_complies_and_with_the_best_rival(drawn):
     names = [each.name for each in series]
     assert not [name for name in names if "4" in name or "class" in name]
     assert "right as well" in title and "right as well" not in without
-
-
-def test_the_frontier_has_the_models_and_the_best_of_n(drawn):
-    """The best of four can have moved by log 4 - 3/4 = 0.636 nats."""
-    numbers = metrics({"compliance": 0.62, "kl": 2.0})
-    numbers |= {"best_of_4": NUMBERS | {"prompts": 6}}
-
-    charts.draw_frontier(numbers)
-
-    ((_, dots, _),) = drawn
-    named = {dot.text: (round(dot.x, 3), round(dot.y, 6)) for dot in dots}
-    assert named == {
-        "SFT": (0, 40),
-        "PPO": (2, 62),
-        "SFT, best of 4 by the classifier": (0.636, 40),
-    }
 
 
 def test_a_curve_has_the_updates_that_measured_it(drawn):
@@ -370,28 +352,3 @@ def test_every_metric_of_the_table_is_shown():
     assert there == set(NUMBERS)
     # Where ruff judges, flake8 stands in its place.
     assert {m.key for m in report.display.TABLE} - there == {"flake8"}
-
-
-def test_the_reward_models_are_shown_by_rule():
-    """A number that is None is a dash."""
-    scores = {"auroc": 0.9, "pairs_right": 0.75, "broken_auroc": None}
-    rule = {"pairs": 4, "classifier": 0.75, "pairwise": 0.5}
-    reward = {
-        "classifier": {**scores, "length_bias": {"compliant": -0.25}},
-        "pairwise": scores,
-        "rules": {"E225": rule},
-    }
-    found = report.render(evidence(reward=reward))
-    cells = [
-        re.findall(r"<td>(.*?)</td>", line)
-        for line in found[found.index("on held-out labels") :].split("<tr>")
-        if re.match(r'<th scope="row">(AUROC|length|E225)', line)
-    ]
-    dash = "–"
-    assert cells == [
-        ["0.900", "0.900"],
-        [dash, dash],
-        ["-0.250", dash],
-        [dash, dash],
-        ["4", "0.750", "0.500"],
-    ]

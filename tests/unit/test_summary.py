@@ -1,11 +1,11 @@
 """The table and its meaning in words."""
 
 import io
-import math
 import re
 
 import pytest
 from rich.console import Console
+from rich.markdown import Markdown
 
 from stylerl.evaluation import display, guards
 from stylerl.evaluation.measurement import standardised
@@ -219,7 +219,6 @@ def test_what_an_evaluation_lacks_has_no_row():
             if not key.startswith(tuple(new))
         }
 
-    assert summary.long_bodies(old) == ""
     assert summary.by_length(old) == []
     labels = {metric.label for metric in display.TABLE if metric.key in new}
     rows = summary.markdown(old).splitlines()
@@ -266,17 +265,10 @@ def test_with_nothing_to_cut_there_is_no_cut():
     assert "non-compliance cut" not in [g.name for g in guards.goals(clean)]
 
 
-def test_long_bodies_are_told_against_the_authors():
-    written = metrics({"long_share": 0.06})
+def test_a_long_body_is_as_long_as_its_label_says():
     label = display.metric_of("long_share").label
 
     assert f"above {standardised.LONG} tokens" in label
-    assert summary.long_bodies(written) == (
-        "Bodies above 45 tokens: SFT 15.0%, PPO 6.0%."
-    )
-    assert summary.long_bodies(written | {"human": {"long_share": 0.35}}) == (
-        "Bodies above 45 tokens: the authors 35.0%, SFT 15.0%, PPO 6.0%."
-    )
 
 
 def test_compliance_is_told_by_length():
@@ -384,7 +376,7 @@ def test_the_terminal_table_fits_80_columns():
 
     console = Console(file=out, width=80)
     whole = metrics({"compliance": 1.0, "reformatted": 1.0}, gain)
-    console.print(summary.rich_table(whole))
+    console.print(Markdown(summary.markdown(whole)))
 
     text = out.getvalue()
     assert "+22.0 [+17.0, +26.0]" in text
@@ -531,10 +523,3 @@ def test_where_ruff_judges_it_alone_may_see_the_gain():
         "Only ruff sees this gain: flake8's findings in 10 lines, of rules "
         "that ruff's lack rose, 1.00 to 1.00, +0.20 [+0.10, +0.30]"
     )
-
-
-def test_the_best_of_n_moves_so_far_at_most():
-    # log 4 - 3/4 = 1.386 - 0.75; the best of one is the model itself.
-    assert summary.kl_bound(1) == 0.0
-    assert summary.kl_bound(4) == pytest.approx(1.3862944 - 0.75)
-    assert summary.kl_bound(16) < math.log(16)

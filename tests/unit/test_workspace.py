@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stylerl.errors import ConfigError, DataError, DiskError
-from stylerl.pipeline import tracking, workspace
+from stylerl.errors import DiskError
+from stylerl.pipeline import workspace
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(
@@ -16,23 +16,3 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
     said = "cannot write .dvc/tmp/stylerl.lock: a file stands where a folder"
     with pytest.raises(DiskError, match=said), workspace.exclusive():
         pass
-
-
-def test_a_folder_in_place_of_the_parameters_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").mkdir()
-    with pytest.raises(ConfigError, match="params.yaml must be a file"):
-        workspace.configure("smoke", None)
-    assert (tmp_path / "params.yaml").is_dir()
-
-
-def test_to_compare_makes_no_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(DataError, match="run typo must be a folder, or in"):
-        tracking.completions("typo")
-    assert not [*tmp_path.iterdir()]
