@@ -99,7 +99,7 @@ class Judge:
         completions: Sequence[str],
         desc: str = "judge",
     ) -> list[Verdict]:
-        """Judge completions, each where its prompt stands; equal ones once.
+        """Judge completions, each where its prompt stands.
 
         Args:
             prompts: those in `places`, and others.
@@ -109,12 +109,9 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        pairs = [*zip(prompts, completions, strict=True)]
-        unique = [*dict.fromkeys(pairs)]
-        items = [(self.places.get(p), p, c) for p, c in unique]
-        judged = self.in_place(items, desc)
-        verdicts = dict(zip(unique, judged, strict=True))
-        return [verdicts[pair] for pair in pairs]
+        pairs = zip(prompts, completions, strict=True)
+        items = [(self.places.get(p), p, c) for p, c in pairs]
+        return self.in_place(items, desc)
 
     @property
     def width(self) -> int:
@@ -125,31 +122,36 @@ class Judge:
 
     def in_place(
         self, items: Sequence[Completed], desc: str = "judge"
-    ) -> Iterator[Verdict]:
+    ) -> list[Verdict]:
         """Judge completions, each at a place; without one, as a file.
 
         Rows and columns are those of prompt and completion, the latter as
-        flake8 counts them (positions.py), whoever judges.
+        flake8 counts them (positions.py), whoever judges.  Equal items are
+        judged once.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
+        unique = [*dict.fromkeys(items)]
         waiting: deque[tuple[Placed | None, bytes]] = deque()
 
         def files() -> Iterator[Source]:
-            for place, prompt, completion in items:
+            for place, prompt, completion in unique:
                 placed = place.put(completion) if place else None
                 alone = Source(_encode(prompt + completion))
                 source = placed.source if placed else alone
                 waiting.append((placed, source.content))
                 yield source
 
+        found = []
         verdicts = self.judge_files(files())
-        for verdict in tqdm(verdicts, desc, len(items), delay=BAR_AFTER):
+        for verdict in tqdm(verdicts, desc, len(unique), delay=BAR_AFTER):
             placed, source = waiting.popleft()
             if self.ruff:
                 verdict = positions.count_as_flake8(source, verdict)
-            yield verdict if placed is None else placed.settle(verdict)
+            found.append(placed.settle(verdict) if placed else verdict)
+        by_item = dict(zip(unique, found, strict=True))
+        return [by_item[item] for item in items]
 
     def judge_files(
         self, files: Iterable[Source], jobs: int = 0
