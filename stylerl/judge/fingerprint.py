@@ -51,10 +51,9 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
 
     They stand for the versions of Python, flake8, its parts and the plugins;
     the options, which of a configuration file are its content and not its
-    path; the environment's variables that pyflakes reads; the code of
-    plugins, local ones too; and, where rules are ignored by a file's name,
-    the folder which that name is relative to.  What else a plugin may read
-    is not in it.
+    path; the code of plugins, local ones too; and, where rules are ignored
+    by a file's name, the folder which that name is relative to.  What else a
+    plugin may read is not in it, nor the variables PYFLAKES_*.
 
     Args:
         config: the style guide.
@@ -63,15 +62,7 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     Raises:
         ConfigError: the configuration file cannot be read.
     """
-    facts: list[object] = [found, *_options(config)]
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("PYFLAKES_")
-    }
-    if variables:
-        facts.append(variables)
-    return digest(facts)
+    return digest([found, *_options(config)])
 
 
 def _options(config: JudgeConfig) -> list[dict[str, object]]:
@@ -86,8 +77,6 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
         ]
     parser = RawConfigParser()
     try:
-        if os.path.exists(config.config) and not os.path.isfile(config.config):
-            raise OSError("it is no regular file")
         text = Path(config.config).read_text(encoding="utf-8")
         parser.read_string(text)
     except (OSError, UnicodeDecodeError, Error) as error:
@@ -105,7 +94,7 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
         {name: dict(parser[name]) for name in sections}
     ]
     if any(PER_FILE & {*parser[name]} for name in sections):
-        found.append({"folder": plugin_code.working_directory()})
+        found.append({"folder": os.getcwd()})
     if LOCAL in parser:
         found.append({**_local_code(parser, Path(config.config).parent)})
     return found

@@ -491,11 +491,6 @@ CHANGES: dict[str, tuple[str, Change, list[list[str]]]] = {
         lambda p, m: (p / "mark.py").write_text("CODE = 'LOC2'\n"),
         [["LOC100"], ["LOC2"]],
     ),
-    "variable": (
-        "mine()\n",
-        lambda p, m: m.setenv("PYFLAKES_BUILTINS", "mine"),
-        [["F821"], []],
-    ),
     "configuration": (
         "mine()\n",
         lambda p, m: (p / "../../tox.ini").write_text(
