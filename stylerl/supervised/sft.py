@@ -233,7 +233,7 @@ def _train(
     from datasets import Dataset
     from trl import SFTConfig as Arguments
 
-    from stylerl.supervised.body_trainer import body_trainer
+    from stylerl.supervised.body_trainer import BodyTrainer
 
     ids, learnt = zip(
         *(snippet.encode(tokenizer, config.context) for snippet in snippets),
@@ -241,7 +241,7 @@ def _train(
     )
     dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
     with tempfile.TemporaryDirectory() as scratch:
-        trainer = body_trainer(
+        trainer: Any = BodyTrainer(
             model=model,
             args=Arguments(
                 **training.training_arguments(config, seed, Path(scratch))
