@@ -46,7 +46,7 @@ def versions(config: JudgeConfig) -> dict[str, str]:
     return found
 
 
-def identify(config: JudgeConfig, found: dict[str, str]) -> str:
+def identify(config: JudgeConfig) -> str:
     """16 hex digits that differ where a verdict may.
 
     They stand for the versions of Python, flake8, its parts and the plugins;
@@ -55,14 +55,11 @@ def identify(config: JudgeConfig, found: dict[str, str]) -> str:
     by a file's name, the folder which that name is relative to.  What else a
     plugin may read is not in it, nor the variables PYFLAKES_*.
 
-    Args:
-        config: the style guide.
-        found: the versions.
-
     Raises:
-        ConfigError: the configuration file cannot be read.
+        ConfigError: a plugin is not installed, or the configuration file
+            cannot be read.
     """
-    return digest([found, *_options(config)])
+    return digest([versions(config), *_options(config)])
 
 
 def _options(config: JudgeConfig) -> list[dict[str, object]]:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
 from stylerl.judge import positions, ruff_engine
-from stylerl.judge.fingerprint import digest, identify, versions
+from stylerl.judge.fingerprint import digest, identify
 from stylerl.judge.place import Place, Placed
 from stylerl.judge.pool import cores, shared_pool
 from stylerl.judge.verdict import SNIPPET, Source, Verdict
@@ -50,14 +50,14 @@ class Judge:
             path = Path(config.config).absolute()
             config = dataclasses.replace(config, config=str(path))
         self.config = config
+        self.places = places or {}
         self.ruff: ruff_engine.Ruff | None = None
+        # What a verdict depends on, in 16 hex digits.
         if config.engine == "ruff":
             self.ruff = ruff_engine.Ruff(config)
-            self.versions = self.ruff.versions
+            self.identity = digest(self.ruff.facts())
         else:
-            self.versions = versions(config)
-            identify(config, self.versions)  # errors before any waiting
-        self.places = places or {}
+            self.identity = identify(config)
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -163,13 +163,6 @@ class Judge:
         """
         pool = self.ruff or shared_pool(self.config, self.identity)
         return pool.judge(files, jobs or cores())
-
-    @property
-    def identity(self) -> str:
-        """What a verdict given now depends on, in 16 hex digits."""
-        if self.ruff:
-            return digest(self.ruff.facts())
-        return identify(self.config, self.versions)
 
 
 def _encode(source: str | bytes) -> bytes:

@@ -57,15 +57,10 @@ class Ruff:
         self._file = os.path.abspath(config.config)  # without `..`
         self._weights = config.weights
         self.folder = os.path.dirname(self._file)
-        self.versions = {"ruff": metadata.version("ruff")}
-        self.settings = self.read_settings()
+        self.settings = self._read_settings()
 
-    def read_settings(self) -> Settings:
-        """What ruff makes of the file now.
-
-        Raises:
-            ConfigError: as `__init__` says.
-        """
+    def _read_settings(self) -> Settings:
+        """What ruff makes of the file."""
         _check_section(self._file)
         words = ["--no-force-exclude", "--show-settings", self._file]
         done = self._run(words)
@@ -105,16 +100,15 @@ class Ruff:
         )
 
     def facts(self) -> list[object]:
-        """What a verdict depends on; the file is read anew.
+        """What a verdict depends on.
 
         Where rules go by a file's name, the folder which that name is
         relative to is among them.
         """
-        self.settings = self.read_settings()
         text = self.settings.text
         if all(f"linter.{rules} = {{}}" in text for rules in BY_NAME):
             text = text.replace(self.folder, ".")
-        return [self.versions, text]
+        return [{"ruff": metadata.version("ruff")}, text]
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
         """The verdicts on sources, in their order.
