@@ -6,6 +6,7 @@ import os
 import platform
 import re
 from configparser import Error, RawConfigParser
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -33,14 +34,16 @@ def versions(config: JudgeConfig) -> dict[str, str]:
     for name in ("flake8", "pycodestyle", "pyflakes", "mccabe"):
         found[name] = metadata.version(name)
     for name in sorted(config.plugins):
-        try:
+        modules = []
+        with suppress(metadata.PackageNotFoundError, ValueError):
             plugin = metadata.distribution(name)
-        except (metadata.PackageNotFoundError, ValueError) as error:
+            points = plugin.entry_points
+            modules = [p.module for p in points if p.group in GROUPS]
+        if not modules:
             raise ConfigError(
                 f"judge.plugins must name installed flake8 plugins; {name!r} "
                 f"is not installed: pip install {name}"
-            ) from error
-        modules = [p.module for p in plugin.entry_points if p.group in GROUPS]
+            )
         code = plugin_code.digests(modules)
         found[name] = f"{plugin.version} {digest(code)}"
     return found
