@@ -16,6 +16,7 @@ the data set.  Three are read, where they are there and not None:
 import ast
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -292,9 +293,9 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     if not own.startswith(prompt.removesuffix("\n") + "\n"):
         raise DataError(
             "a prompt must be the first rows, whole, of the function whose "
-            f"`def` is in row `line` of file_text; row {line} of "
-            f"{path or SNIPPET} and {prompt[:60]!r} differ: correct the "
-            "columns, or leave them out"
+            "`def` is in row `line` of file_text, which must parse; row "
+            f"{line} of {path or SNIPPET} and {prompt[:60]!r} differ: correct "
+            "the columns, or leave them out"
         )
     return Place(file, line, function, prompt)
 
@@ -303,24 +304,18 @@ def _place(prompt: str, origin: Origin) -> Place | None:
 def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
     """A file, and the last row of each function by its first.
 
-    Raises:
-        DataError: it does not parse.
+    Of a file that does not parse, no function.
     """
     text = text.removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    try:
-        tree = parse(text)
+    ends = {}
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         ends = {
             node.lineno: node.end_lineno or node.lineno
-            for node in ast.walk(tree)
+            for node in ast.walk(parse(text))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         }
-        return File(text.split("\n"), path), ends
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise DataError(
-            f"file_text must parse; that of {path} does not ({error}): leave "
-            "the column out, or None in such a row"
-        ) from error
+    return File(text.split("\n"), path), ends
 
 
 @lru_cache
