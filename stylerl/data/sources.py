@@ -396,20 +396,16 @@ def hub_files(
     """
     if limit < 0:
         raise DataError(f"--limit must be 0, for all, or more; got {limit}")
-    counted = Counter() if skipped is None else skipped
-    files = _dataset_files(name, counted)
-    yield from itertools.islice(files, limit or None)
-
-
-def _dataset_files(name: str, skipped: Skipped) -> Iterator[SourceFile]:
     require("pipeline", "datasets")
     import datasets  # 2 s to import, and only this source needs it
 
+    counted = Counter() if skipped is None else skipped
     try:
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
             name, split="train", streaming=True
         )
-        yield from _with_text(rows, name, skipped)
+        files = _with_text(rows, name, counted)
+        yield from itertools.islice(files, limit or None)
     except (
         *(OSError, ValueError, TypeError),  # ValueError: of a parser
         *(StopIteration, datasets.exceptions.DatasetsError),

@@ -75,12 +75,8 @@ def least_sure(
     By Bradley-Terry P(a better) = sigmoid(score a - score b), so there the
     answer tells the model most (uncertainty sampling, Lewis and Gale 1994).
     """
-
-    def doubt(pair: Pair) -> tuple[float, str]:
-        a, b = scores[pair]
-        return abs(a - b), pair.id
-
-    return sorted(pairs, key=doubt)
+    sure = {pair: abs(a - b) for pair, (a, b) in scores.items()}
+    return sorted(pairs, key=lambda pair: (sure[pair], pair.id))
 
 
 def is_swapped(pair: Pair, annotator: str, seed: int) -> bool:
@@ -126,15 +122,11 @@ def append(path: Path, answer: Answer) -> None:
     }
     with storage.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _append_line(path, json.dumps(record))
-
-
-def _append_line(path: Path, line: str) -> None:
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(line.encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps(record).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def repair(path: Path) -> str:
