@@ -12,13 +12,10 @@ break most; those that a snippet seldom has a site for are left out.
 import ast
 import random
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stylerl.corrupt import indent, lines, spacing
 from stylerl.corrupt.tokens import Find, apply, read
-
-if TYPE_CHECKING:
-    from stylerl.judge import Verdict
 
 
 class Corruption(NamedTuple):
@@ -128,11 +125,6 @@ def break_once(
     if corrupted is None or not same_program(text, corrupted):
         return None
     return corrupted
-
-
-def breaks_only(rule: str, verdict: "Verdict") -> bool:
-    """Whether a verdict holds violations of `rule` and of no other."""
-    return verdict.parsed and {v.code for v in verdict.violations} == {rule}
 
 
 def _draw(rng: random.Random) -> list[str]:

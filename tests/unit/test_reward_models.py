@@ -15,7 +15,6 @@ import torch
 from bases import write_distilbert
 
 from stylerl.config import RewardConfig
-from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
@@ -173,7 +172,9 @@ def test_minimal_pairs_are_confirmed_and_balanced(judge: Judge) -> None:
     assert len(found) == 24
     for pair in found:
         assert judge.verdict(pair.chosen).compliant
-        assert breaks_only(pair.rule, judge.verdict(pair.rejected))
+        verdict = judge.verdict(pair.rejected)
+        assert verdict.parsed
+        assert {v.code for v in verdict.violations} == {pair.rule}
     counts = pd.Series([pair.rule for pair in found]).value_counts()
     assert counts.max() - counts.min() <= 2
 
