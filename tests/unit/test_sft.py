@@ -85,10 +85,14 @@ def test_a_whole_file_is_learnt_whole() -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_a_split_without_compliant_snippets_is_an_error(split: str) -> None:
+def test_a_split_without_compliant_snippets_is_an_error(
+    split: str, llama_folder: Path
+) -> None:
     labels = _labels()
-    with pytest.raises(DataError, match=f"in the {split} split"):
-        sft.compliant_snippets(labels[labels["split"] != split])
+    with pytest.raises(DataError, match="and none fits: raise label.snippets"):
+        sft.fine_tune(
+            labels[labels["split"] != split], _config(llama_folder), seed=0
+        )
 
 
 def test_likelihood_of_a_uniform_model(
