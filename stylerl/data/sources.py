@@ -140,13 +140,7 @@ def environment_files(
 
 def _pins(lock: Path) -> list[tuple[str, str]]:
     """Sorted (normalised name, version) of every `name==version` line."""
-    try:
-        lines = lock.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{lock} does not exist; run this in stylerl's own folder, or "
-            "collect from --source path or hub"
-        ) from error
+    lines = lock.read_text(encoding="utf-8").splitlines()
     pins = [re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines]
     return sorted(
         (re.sub(r"[-_.]+", "-", pin[1]).lower(), pin[2]) for pin in pins if pin
@@ -193,7 +187,7 @@ def _verified(
     if raw.decode().rstrip("=") != digest:
         raise DataError(
             f"{file} is not what its wheel recorded; reinstall the package "
-            " (pip install --force-reinstall)"
+            "(pip install --force-reinstall)"
         )
     return content
 
@@ -251,9 +245,7 @@ def _table_files(
         for file in _with_text(rows, path.name.partition(".")[0], skipped):
             texts += 1
             yield file
-    except (
-        *(OSError, EOFError, ValueError, RecursionError, zlib.error),
-    ) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
             f"cannot read {path}: {error}; it must be JSON lines, or a "
             "parquet table"

@@ -128,11 +128,6 @@ def test_an_edited_module_is_refused(site, tmp_path):
         list(sources.environment_files(lock(tmp_path, "alpha==1.0")))
 
 
-def test_a_missing_lock_is_refused(tmp_path):
-    with pytest.raises(DataError, match="collect from --source path"):
-        list(sources.environment_files(tmp_path / "requirements.lock"))
-
-
 # --- path -------------------------------------------------------------------
 
 
