@@ -6,6 +6,7 @@ tried once more in a new one, since the worker may have been killed by
 someone, and then gets a verdict that says how it ended.
 """
 
+import atexit
 import os
 import sys
 from collections import deque
@@ -128,11 +129,17 @@ def _start(config: JudgeConfig) -> Worker:
 
     Raises:
         ConfigError: flake8 refuses the configuration.
-        StylerlError: it dies each time.
+        StylerlError: the machine has no process, file or memory left for it,
+            or it dies each time.
     """
     code = 0
     for _ in range(STARTS):
-        worker = Worker()
+        try:
+            worker = Worker()
+        except OSError as error:
+            raise StylerlError(
+                f"the judge must be able to start a process: {error.strerror}"
+            ) from error
         try:
             worker.greet(config)
             return worker
@@ -154,8 +161,19 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     return WorkerPool(config)
 
 
-# After a fork, the parent's processes are not the child's.
-os.register_at_fork(after_in_child=shared_pool.cache_clear)
+def _forget() -> None:
+    """After a fork, the parent's processes are not the child's."""
+    shared_pool.cache_clear()
+    Worker.living.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _end_workers() -> None:
+    for worker in [*Worker.living]:
+        worker.close()
 
 
 def cores() -> int:
