@@ -1,40 +1,51 @@
-"""TRL's SFTTrainer with a loss on bodies alone, computed in packed passes.
-
-Logits exist for learnt tokens alone, and no padding is computed.  A module
-of its own, since TRL takes seconds to import.
-"""
+"""TRL's SFTTrainer with a loss on bodies alone, computed in packed passes."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
-from trl import SFTTrainer
+from transformers import Trainer
 
 from stylerl.supervised.sft import body_logprobs
 
 
-class BodyTrainer(SFTTrainer):  # type: ignore[misc]
-    """TRL's trainer with another loss."""
+def body_trainer(**options: Any) -> Trainer:
+    """A trainer of answers alone.
 
-    loss_is_scaled_for_ga: Any = True  # by the tokens of all its passes
+    Logits exist for learnt tokens alone, and no padding is computed.
+    `options` are SFTTrainer's.
+    """
+    from trl import SFTTrainer  # takes seconds
 
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Mapping[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Tensor:
-        """What a pass adds to a step's mean nats a learnt token, ()."""
-        columns = ("input_ids", "labels", "attention_mask")
-        rows = [  # without padding, as `Snippet.encode` gives them
-            (ids[seen.bool()].tolist(), learnt[seen.bool()].tolist())
-            for ids, learnt, seen in zip(
-                *(inputs[name] for name in columns), strict=True
-            )
-        ]
-        with self.accelerator.autocast():
-            logprobs = body_logprobs(
-                self.accelerator.unwrap_model(model), rows
-            )
-        return -logprobs.sum() / (num_items_in_batch or len(logprobs))
+    class BodyTrainer(SFTTrainer):  # type: ignore[misc]
+        """TRL's trainer with another loss."""
+
+        loss_is_scaled_for_ga: Any = True  # by the tokens of all its passes
+
+        def compute_loss(
+            self,
+            model: Any,
+            inputs: Mapping[str, Tensor],
+            return_outputs: bool = False,
+            num_items_in_batch: Tensor | int | None = None,
+        ) -> Tensor:
+            """What a pass adds to a step's mean nats a learnt token, ()."""
+            with self.accelerator.autocast():
+                logprobs = body_logprobs(
+                    self.accelerator.unwrap_model(model), _rows(inputs)
+                )
+            return -logprobs.sum() / (num_items_in_batch or len(logprobs))
+
+    trainer: Trainer = BodyTrainer(**options)
+    return trainer
+
+
+def _rows(inputs: Mapping[str, Tensor]) -> list[tuple[list[int], list[int]]]:
+    """The rows of a padded batch, as `Snippet.encode` gives them."""
+    columns = ("input_ids", "labels", "attention_mask")
+    return [
+        (ids[seen.bool()].tolist(), learnt[seen.bool()].tolist())
+        for ids, learnt, seen in zip(
+            *(inputs[name] for name in columns), strict=True
+        )
+    ]

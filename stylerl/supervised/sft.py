@@ -224,7 +224,7 @@ def _train(
     from datasets import Dataset
     from trl import SFTConfig as Arguments
 
-    from stylerl.supervised.body_trainer import BodyTrainer
+    from stylerl.supervised.body_trainer import body_trainer
 
     ids, learnt = zip(
         *(snippet.encode(tokenizer, config.context) for snippet in snippets),
@@ -232,7 +232,7 @@ def _train(
     )
     dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
     with tempfile.TemporaryDirectory() as scratch:
-        trainer: Any = BodyTrainer(
+        trainer = body_trainer(
             model=model,
             args=Arguments(
                 **training.training_arguments(config, seed, Path(scratch))
