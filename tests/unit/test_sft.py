@@ -222,5 +222,5 @@ def test_texts_over_the_limit_are_left_out(llama_folder: Path) -> None:
 
 def test_a_limit_that_nothing_meets_is_an_error(llama_folder: Path) -> None:
     config = dataclasses.replace(_config(llama_folder), max_tokens=8)
-    with pytest.raises(DataError, match="at most 8 tokens"):
+    with pytest.raises(DataError, match="bodies of at most 8;"):
         sft.fine_tune(_labels(), config, seed=0)
