@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,7 @@ from stylerl.errors import DataError, DiskError
 if TYPE_CHECKING:
     import pandas as pd
 
-# Why the system, or SQLite in words of its own, writes no file, and what to
-# do about it.
+# Why the system writes no file, and what to do about it.
 REFUSALS = {
     errno.ENOSPC: "the disk is full; make room, `dvc gc --workspace` drops "
     "the results of earlier parameters",
@@ -38,11 +37,6 @@ REFUSALS = {
     errno.ENOTDIR: "a file stands where a folder must be; move it",
     errno.EISDIR: "a folder stands where a file must be; move it",
     errno.EBUSY: "something is mounted there; take another place",
-}
-SQLITE = {
-    "database or disk is full": errno.ENOSPC,
-    "attempt to write a readonly database": errno.EACCES,
-    "unable to open database file": errno.EACCES,
 }
 
 
@@ -107,18 +101,15 @@ def writing(path: Path) -> Iterator[None]:
         raise DiskError(f"cannot write {path}: {reason}") from error
 
 
-def refusal(said: BaseException | str) -> str | None:
+def refusal(error: BaseException) -> str | None:
     """Why a file could not be written, and the remedy; None: it was not that.
 
-    Args:
-        said: the error, or what a program printed.  Its words count, since
-            safetensors, SQLite and DVC keep no error number.
+    Its words count, since safetensors and pyarrow keep no error number.
     """
-    text = str(said)
-    numbers = [int(n) for n in re.findall(r"(?:Errno|os error) (\d+)", text)]
-    numbers += [n for n in REFUSALS if os.strerror(n) in text]
-    numbers += [n for words, n in SQLITE.items() if words in text]
-    return next((REFUSALS[n] for n in numbers if n in REFUSALS), None)
+    numbers = re.findall(r"(?:Errno|os error) (\d+)", str(error))
+    return next(
+        (REFUSALS[n] for n in map(int, numbers) if n in REFUSALS), None
+    )
 
 
 def write_text(path: Path, text: str) -> None:
@@ -146,62 +137,6 @@ def read_json(path: Path) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not valid JSON: {error}") from error
-
-
-def read_json_lines(
-    path: Path,
-    kinds: Mapping[str, type],
-    remedy: str,
-    aliases: Mapping[str, str] | None = None,
-) -> list[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON lines file, each after "FILE, line N".
-
-    Blank lines are passed over: a file may be committed with one, since DVC
-    warns of an empty one.
-
-    Args:
-        path: the file.
-        kinds: keys that every object must have, and the types of the values.
-        remedy: what to do where the file is not as it must be.
-        aliases: what other programs call some of the keys.
-
-    Raises:
-        DataError: it cannot be read, or a line is no such object.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist; {remedy}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} must be readable UTF-8 text ({error}); {remedy}"
-        ) from error
-    found = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise DataError(
-                f"{where} must be a JSON object; got {line[:60]!r}; {remedy}"
-            )
-        for alias, name in (aliases or {}).items():
-            if alias in row:
-                row[name] = row[alias]
-        for name, kind in kinds.items():
-            if not isinstance(row.get(name), kind):
-                called = {v: k for k, v in (aliases or {}).items() if k in row}
-                raise DataError(
-                    f"{where} must have {', '.join(kinds)}; its "
-                    f"{called.get(name, name)} must be a {kind.__name__}, and "
-                    f"is {row.get(name)!r:.80}: {remedy}"
-                )
-        found.append((where, row))
-    return found
 
 
 def write_table(path: Path, table: "pd.DataFrame") -> None:

@@ -17,7 +17,7 @@ def main() -> None:
     params = config.load()
     with stage_runs.stage_run("filter", config.to_dict(params.filter)) as run:
         snippets, counts = corpus.filter_corpus(CORPUS, params.filter)
-        for remark in corpus.remarks(counts, params.filter):
+        for remark in corpus.remarks(counts):
             print(f"filter: {remark}")
         storage.write_table(SNIPPETS, snippets)
         storage.write_table(FILES, places.files(CORPUS, snippets))

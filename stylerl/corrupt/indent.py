@@ -6,13 +6,7 @@ As in spacing.py, each function yields the sites of one rule.
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stylerl.corrupt.tokens import (
-    Code,
-    Edit,
-    Line,
-    Site,
-    with_options,
-)
+from stylerl.corrupt.tokens import Code, Edit, Line, Site
 
 
 def _physical(code: Code) -> Iterator[tuple[Line, int, str]]:
@@ -46,7 +40,6 @@ def _moved(start: int, blank: str, columns: int) -> Edit:
     return Edit(start, start + len(blank), " " * max(len(blank) + columns, 0))
 
 
-@with_options
 def reindent(code: Code, width: int) -> Iterator[Site]:
     """E111: the whole body indented by `width` columns a level."""
     fixed = _fixed_width(code)

@@ -11,14 +11,12 @@ break most; those that a snippet seldom has a site for are left out.
 
 import ast
 import random
-import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from stylerl.corrupt import indent, lines, spacing
-from stylerl.corrupt.tokens import Find, apply, read
-
-if TYPE_CHECKING:
-    from stylerl.judge import Verdict
+from stylerl.corrupt.tokens import Find, apply, gaps, read
+from stylerl.judge.names import parse
 
 
 class Corruption(NamedTuple):
@@ -53,25 +51,31 @@ def _rule(weight: float, *sites: Find) -> Corruption:
 
 RULES: dict[str, Corruption] = {
     "E111": _rule(
-        4, indent.reindent(2), indent.reindent(3), indent.shallow_block
+        4,
+        partial(indent.reindent, width=2),
+        partial(indent.reindent, width=3),
+        indent.shallow_block,
     ),
     "W191": _rule(4, indent.tabs),
-    "E201": _rule(3, spacing.after_opening(" ")),
-    "E202": _rule(3, spacing.before_closing(" ")),
-    "E203": _rule(2, spacing.before_punctuation(" ")),
-    "E211": _rule(2, spacing.before_call(" ")),
-    "E221": _rule(2, spacing.before_operator("  ")),
-    "E222": _rule(1, spacing.after_operator("  ")),
+    "E201": _rule(3, gaps(spacing.after_opening, "", " ")),
+    "E202": _rule(3, gaps(spacing.before_closing, "", " ")),
+    "E203": _rule(2, gaps(spacing.before_punctuation, "", " ")),
+    "E211": _rule(2, gaps(spacing.before_call, "", " ")),
+    "E221": _rule(2, gaps(spacing.before_operator, " ", "  ")),
+    "E222": _rule(1, gaps(spacing.after_operator, " ", "  ")),
     "E225": _rule(
-        8, spacing.unspaced(spacing.COMPARISONS | spacing.ASSIGNMENTS)
+        8,
+        partial(
+            spacing.unspaced, words=spacing.COMPARISONS | spacing.ASSIGNMENTS
+        ),
     ),
-    "E226": _rule(3, spacing.unspaced(spacing.ARITHMETIC)),
-    "E231": _rule(8, spacing.after_punctuation("")),
-    "E241": _rule(1, spacing.after_punctuation("  ")),
+    "E226": _rule(3, partial(spacing.unspaced, words=spacing.ARITHMETIC)),
+    "E231": _rule(8, gaps(spacing.after_punctuation, " ", "")),
+    "E241": _rule(1, gaps(spacing.after_punctuation, " ", "  ")),
     "E251": _rule(4, spacing.keyword_equals),
     "E265": _rule(4, spacing.comment_start),
-    "E271": _rule(1, spacing.after_keyword("  ")),
-    "E272": _rule(1, spacing.before_keyword("  ")),
+    "E271": _rule(1, gaps(spacing.after_keyword, " ", "  ")),
+    "E272": _rule(1, gaps(spacing.before_keyword, " ", "  ")),
     "E275": _rule(3, spacing.keyword_bracket),
     "E303": _rule(3, lines.blank_lines),
     "E501": _rule(6, lines.long_lines),
@@ -130,11 +134,6 @@ def break_once(
     return corrupted
 
 
-def breaks_only(rule: str, verdict: "Verdict") -> bool:
-    """Whether a verdict holds violations of `rule` and of no other."""
-    return verdict.parsed and {v.code for v in verdict.violations} == {rule}
-
-
 def _draw(rng: random.Random) -> list[str]:
     """All rules in a random order, those of larger weight earlier.
 
@@ -147,12 +146,8 @@ def _draw(rng: random.Random) -> list[str]:
 
 def same_program(before: str, after: str) -> bool:
     """Whether `after` parses, to the tree of `before` unless that is ""."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            tree = ast.parse(after)
-            if not before:
-                return True
-            return ast.dump(ast.parse(before)) == ast.dump(tree)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
+    try:
+        tree = parse(after)
+        return not before or ast.dump(parse(before)) == ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False

@@ -16,10 +16,8 @@ from stylerl.corrupt.tokens import (
     Site,
     Token,
     ends_operand,
-    gaps,
     insert,
     replace,
-    with_options,
 )
 
 COMPARISONS = frozenset(("==", "!=", "<", ">", "<=", ">=", ":="))
@@ -42,7 +40,6 @@ def _is_binary(token: Token, words: frozenset[str]) -> bool:
     )
 
 
-@with_options
 def unspaced(code: Code, words: frozenset[str]) -> Iterator[Site]:
     """E225, E226: no space around a binary operator."""
     for token in code.tokens:
@@ -53,19 +50,16 @@ def unspaced(code: Code, words: frozenset[str]) -> Iterator[Site]:
             )
 
 
-@gaps(" ")
 def before_operator(token: Token) -> bool:
     """E221: several spaces before an operator."""
     return _is_binary(token, ALIGNED)
 
 
-@gaps(" ")
 def after_operator(token: Token) -> bool:
     """E222: several spaces after an operator."""
     return _is_binary(token.before, ALIGNED)
 
 
-@gaps("")
 def after_opening(token: Token) -> bool:
     """E201: a space after an opening bracket."""
     return (
@@ -75,13 +69,11 @@ def after_opening(token: Token) -> bool:
     )
 
 
-@gaps("")
 def before_closing(token: Token) -> bool:
     """E202: a space before a closing bracket."""
     return token.text in CLOSING and token.before.text not in OPENING | {","}
 
 
-@gaps("")
 def before_punctuation(token: Token) -> bool:
     """E203: a space before a comma or colon."""
     return (
@@ -91,7 +83,6 @@ def before_punctuation(token: Token) -> bool:
     )
 
 
-@gaps(" ")
 def after_punctuation(token: Token) -> bool:
     """E231, E241: none or several spaces after a comma, colon."""
     return (
@@ -106,7 +97,6 @@ def _in_subscript(token: Token) -> bool:
     return token.text == ":" and opener is not None and opener.text == "["
 
 
-@gaps("")
 def before_call(token: Token) -> bool:
     """E211: a space between a name and its bracket."""
     before = token.before
@@ -135,14 +125,12 @@ def comment_start(code: Code) -> Iterator[Site]:
             yield replace(token.start, token.start + 2, "#")
 
 
-@gaps(" ")
 def after_keyword(token: Token) -> bool:
     """E271: several spaces after a keyword."""
     blank = token.kind in ("comment", "backslash")
     return token.before.text in KEYWORDS and not blank
 
 
-@gaps(" ")
 def before_keyword(token: Token) -> bool:
     """E272: several spaces before a keyword."""
     return token.text in KEYWORDS and ends_operand(token.before)

@@ -12,7 +12,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Concatenate, NamedTuple, ParamSpec
+from typing import NamedTuple
 
 OPENING = frozenset("([{")
 CLOSING = frozenset(")]}")
@@ -88,35 +88,20 @@ Site = tuple[Edit, ...]  # the edits that together make one violation
 
 
 Find = Callable[[Code], Iterator[Site]]  # the sites of a rule
-Options = ParamSpec("Options")
 
 
-def with_options(
-    find: Callable[Concatenate[Code, Options], Iterator[Site]],
-) -> Callable[Options, Find]:
-    """Options first and code later: find(code, x) becomes find(x)(code)."""
-    return lambda *args, **named: lambda code: find(code, *args, **named)
+def gaps(holds: Callable[[Token], bool], old: str, new: str) -> Find:
+    """The rule that makes the gap `old` before some tokens `new`.
 
-
-def gaps(
-    old: str,
-) -> Callable[[Callable[[Token], bool]], Callable[[str], Find]]:
-    """Make a rule of a function that tells tokens: their gap is changed.
-
-    The rule finds the tokens after a gap of `old` of which the function
-    holds; the argument of the rule is the new gap.
+    The tokens are those of which `holds` does.
     """
 
-    def decorate(holds: Callable[[Token], bool]) -> Callable[[str], Find]:
-        @with_options
-        def find(code: Code, new: str) -> Iterator[Site]:
-            for token in code.tokens:
-                if token.gap == old and holds(token):
-                    yield replace(token.start - len(old), token.start, new)
+    def find(code: Code) -> Iterator[Site]:
+        for token in code.tokens:
+            if token.gap == old and holds(token):
+                yield replace(token.start - len(old), token.start, new)
 
-        return find
-
-    return decorate
+    return find
 
 
 def insert(place: int, new: str) -> Site:

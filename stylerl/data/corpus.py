@@ -13,10 +13,8 @@ text that two files share, whitespace and comments aside, is kept once.
 
 import ast
 import hashlib
-import io
 import multiprocessing
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -28,6 +26,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stylerl.config import FilterConfig
+from stylerl.data.places import decode
 from stylerl.errors import DataError
 from stylerl.judge.names import parse
 
@@ -68,13 +67,20 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
     A file that is huge, generated, undecodable or unparsable gives none and
     counts once under its reason (`file: ...`).
     """
+    if len(content) > HUGE_BYTES:
+        return _nothing("huge")
+    if GENERATED.search(content[:1000]):
+        return _nothing("generated")
     try:
-        source = _decode(content)
+        source, _ = decode(content)
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        return _nothing("undecodable")
+    if "\0" in source:
+        return _nothing("undecodable")
+    try:
         tree = parse(source)
-    except _Unusable as unusable:
-        return Extraction([], Counter([f"file: {unusable}"]))
     except (ValueError, RecursionError, MemoryError, SyntaxError):
-        return Extraction([], Counter(["file: unparsable"]))
+        return _nothing("unparsable")
     if config.unit == "file":
         found: list[Snippet | None] = [
             Snippet(source.rstrip("\n") + "\n", -1, 1)
@@ -92,24 +98,8 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
     return Extraction(kept, dropped)
 
 
-class _Unusable(Exception):
-    """The reason why a file gives no snippet."""
-
-
-def _decode(content: bytes) -> str:
-    """Text of a source file by its declared encoding, with Unix line ends."""
-    if len(content) > HUGE_BYTES:
-        raise _Unusable("huge")
-    if GENERATED.search(content[:1000]):
-        raise _Unusable("generated")
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        text = content.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise _Unusable("undecodable") from error
-    if "\0" in text:
-        raise _Unusable("undecodable")
-    return text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+def _nothing(reason: str) -> Extraction:
+    return Extraction([], Counter([f"file: {reason}"]))
 
 
 def _functions(
@@ -265,32 +255,20 @@ def filter_corpus(
     return table, counts
 
 
-def remarks(counts: Mapping[str, Any], config: FilterConfig) -> list[str]:
-    """What took a large part of the corpus, and which parameter holds it.
-
-    Args:
-        counts: of `filter_corpus`.
-        config: the parameters it was called with.
-    """
+def remarks(counts: Mapping[str, Any]) -> list[str]:
+    """What took a large part of the corpus, by the counts of the filter."""
     said = []
-    for unit, whole in (("file", "files"), ("snippet", f"{config.unit}s")):
-        lost = {
-            reason.removeprefix(f"{unit}: "): number
-            for reason, number in counts["dropped"].items()
-            if reason.startswith(unit)
-        }
+    dropped = counts["dropped"]
+    for reason, number in dropped.items():
+        unit, _, fault = reason.partition(": ")
         total = counts["files"]
         if unit == "snippet":
-            total = counts["kept"] + sum(lost.values())
-        for reason, number in lost.items():
-            if number > LARGE_SHARE * total:
-                held = "no parameter holds them"
-                if reason == "too long":
-                    held = f"filter.max_chars is {config.max_chars}"
-                said.append(
-                    f"{number:,} of {total:,} {whole} were left out: "
-                    f"{reason}; {held}"
-                )
+            lost = (n for r, n in dropped.items() if r.startswith(unit))
+            total = counts["kept"] + sum(lost)
+        if number > LARGE_SHARE * total:
+            said.append(
+                f"{number:,} of {total:,} {unit}s were left out: {fault}"
+            )
     return said
 
 

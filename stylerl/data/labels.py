@@ -49,7 +49,7 @@ def label(
     """
     drawn = draw(snippets, config.snippets, seed).to_dict("records")
     corrupted = [
-        _corrupted(row, CORRUPT_SHARE, seed)
+        _corrupted(row, seed)
         for row in tqdm(drawn, desc="corrupt_style", unit=" snippets")
     ]
     table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)
@@ -137,13 +137,11 @@ def summary(labels: pd.DataFrame, identity: str) -> dict[str, Any]:
     }
 
 
-def _corrupted(
-    row: Mapping[Any, Any], share: float, seed: int
-) -> dict[str, Any]:
-    """One row before judging; its body is corrupted with chance `share`."""
+def _corrupted(row: Mapping[Any, Any], seed: int) -> dict[str, Any]:
+    """One row before judging; of CORRUPT_SHARE the body is corrupted."""
     rng = random.Random(f"{seed}:{row['id']}")
     text, rules = row["text"], list[str]()
-    if rng.random() < share:
+    if rng.random() < CORRUPT_SHARE:
         text, rules = corrupt_style(text, row["body_start"], rng)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {

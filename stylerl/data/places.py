@@ -38,21 +38,24 @@ def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
         batch_size=256, columns=[*KEY, "content"]
     ):
         for row in batch.to_pylist():
-            key, text = (row["distribution"], row["path"]), None
+            key = (row["distribution"], row["path"])
             if key in wanted:
-                text = text_of(row["content"])
-            if text is not None:
-                rows.append((*key, text))
+                text, encoding = decode(row["content"])
+                if encoding in ("utf-8", "utf-8-sig"):
+                    rows.append((*key, text))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def text_of(content: bytes) -> str | None:
-    """A file's text with Unix line ends; None if it is not in UTF-8."""
+def decode(content: bytes) -> tuple[str, str]:
+    """A source file's text with Unix line ends, and its encoding.
+
+    Raises:
+        SyntaxError, UnicodeDecodeError, LookupError: it has none.
+    """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    if encoding not in ("utf-8", "utf-8-sig"):
-        return None
-    text = content.decode(encoding).lstrip("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = content.decode(encoding)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.lstrip("\ufeff"), encoding
 
 
 def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
@@ -87,6 +90,9 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
 def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
     """The places of the labelled functions' prompts, by prompt.
 
+    Of functions with the same prompt, the first one's; of those that comply,
+    none is asked for (data/prompts.py).
+
     Args:
         folder: what the stage filter has written, artifacts/filter.
         labels: rows of artifacts/label/labels.parquet.
@@ -94,8 +100,14 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
     Raises:
         DataError: a table of the folder is missing.
     """
-    asked = labels[~labels["compliant"]]  # data/prompts.py
-    return places_of_prompts(_places_of(folder, asked), labels)
+    asked = labels[~labels["compliant"] & (labels["body_start"] > 0)]
+    by_id = _places_of(folder, asked)
+    found: dict[str, Place] = {}
+    rows: Any = asked.to_dict("records")
+    for row in rows:
+        if place := by_id.get(row["source_id"]):
+            found.setdefault(_head(row), place)
+    return found
 
 
 def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
@@ -118,25 +130,6 @@ def _places_of(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
     snippets = storage.read_table(folder / "snippets.parquet")
     cut = snippets[snippets["id"].isin(labels["source_id"])]
     return places(folder / "files.parquet", cut)
-
-
-def places_of_prompts(
-    by_id: Mapping[str, Place], labels: pd.DataFrame
-) -> dict[str, Place]:
-    """The places of the labelled functions' prompts, by prompt.
-
-    Of functions with the same prompt, the first one's.
-
-    Args:
-        by_id: the snippets' places.
-        labels: rows of artifacts/label/labels.parquet.
-    """
-    found: dict[str, Place] = {}
-    rows: Any = labels[~labels["compliant"] & (labels["body_start"] > 0)]
-    for row in rows.to_dict("records"):
-        if place := by_id.get(row["source_id"]):
-            found.setdefault(_head(row), place)
-    return found
 
 
 def _head(row: Mapping[str, Any]) -> str:

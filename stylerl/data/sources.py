@@ -19,7 +19,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +36,6 @@ ROWS_A_GROUP = 512
 HUB_DATASET = "codeparrot/codeparrot-clean"
 TEXT_COLUMNS = ("content", "text", "code")
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "venv"}
-MAX_BYTES = 2**26  # of a file; filter takes none above a megabyte
 Skipped = Counter[str]  # files by the reason why they were left out
 
 
@@ -142,13 +140,7 @@ def environment_files(
 
 def _pins(lock: Path) -> list[tuple[str, str]]:
     """Sorted (normalised name, version) of every `name==version` line."""
-    try:
-        lines = lock.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{lock} does not exist; run this in stylerl's own folder, or "
-            "collect from --source path or hub"
-        ) from error
+    lines = lock.read_text(encoding="utf-8").splitlines()
     pins = [re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line) for line in lines]
     return sorted(
         (re.sub(r"[-_.]+", "-", pin[1]).lower(), pin[2]) for pin in pins if pin
@@ -190,17 +182,12 @@ def _verified(
     distribution: importlib.metadata.Distribution, path: str, digest: str
 ) -> bytes:
     file = Path(str(distribution.locate_file(path)))
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"cannot read {file}: {error.strerror}; reinstall its package"
-        ) from error
+    content = file.read_bytes() if file.is_file() else b""
     raw = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
     if raw.decode().rstrip("=") != digest:
         raise DataError(
-            f"{file} differs from what its wheel recorded; reinstall the "
-            "package (pip install --force-reinstall)"
+            f"{file} is not what its wheel recorded; reinstall the package "
+            "(pip install --force-reinstall)"
         )
     return content
 
@@ -240,15 +227,13 @@ def path_files(
     name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
         yield from _folder_files(path, counted)
-    elif path.suffix == ".py" and path.is_file():
-        yield SourceFile(path.stem, "", "", path.name, path.read_bytes())
     elif name.endswith((".jsonl", ".json", ".parquet")) and path.is_file():
         rows = _parquet_rows if name.endswith(".parquet") else _json_rows
         yield from _table_files(rows(path), path, counted)
     else:
         raise DataError(
-            f"{path} must be a folder, or a .jsonl, .jsonl.gz, .parquet or "
-            ".py file that exists"
+            f"{path} must be a folder, or a .jsonl, .jsonl.gz or .parquet "
+            "file that exists"
         )
 
 
@@ -260,9 +245,7 @@ def _table_files(
         for file in _with_text(rows, path.name.partition(".")[0], skipped):
             texts += 1
             yield file
-    except (
-        *(OSError, EOFError, ValueError, RecursionError, zlib.error),
-    ) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
             f"cannot read {path}: {error}; it must be JSON lines, or a "
             "parquet table"
@@ -270,7 +253,8 @@ def _table_files(
     if not texts:
         raise DataError(
             f"{path} must hold texts in one of the columns "
-            f"{', '.join(TEXT_COLUMNS)}; no row does: rename a column"
+            f"{', '.join(TEXT_COLUMNS)}; no row does: rename a column, or "
+            "write one object a line"
         )
 
 
@@ -286,29 +270,14 @@ def _with_text(
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
-    """The values of JSON lines, or of one list; None for a line that is no
-    JSON."""
+    """The values of JSON lines; None for a line that is no JSON."""
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with opened(path, "rb") as lines:
-        first = next(filter(bytes.strip, lines), b"").lstrip(b"\xef\xbb\xbf")
-        lines.seek(0)
-        if first.lstrip().startswith(b"[") and not _rows_of_lists(first):
-            yield from json.loads(lines.read())
-            return
         for line in filter(bytes.strip, lines):
             try:
                 yield json.loads(line)  # in UTF-8, with a BOM or none
             except (ValueError, RecursionError):
                 yield None
-
-
-def _rows_of_lists(line: bytes) -> bool:
-    """Whether a line is a list, and none of objects: a row, not the table."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return False
-    return not any(isinstance(each, dict) for each in row)
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:
@@ -342,29 +311,13 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         skipped[foreign] += len(found) - len(names)
     root = folder.resolve()
     for name in sorted(names):
-        content = _content(folder / name, root)
-        if isinstance(content, str):
-            skipped[content] += 1
-        else:
+        file = folder / name
+        # A link may lead to what is not the project's.
+        if file.is_file() and file.resolve().is_relative_to(root):
             origin = (root.name, commit or "", "")
-            yield SourceFile(*origin, name, content)
-
-
-def _content(file: Path, root: Path) -> bytes | str:
-    """A file's bytes, or the reason to leave it out."""
-    try:
-        str(file).encode()
-        if not file.resolve().is_relative_to(root):
-            return "a link that leads out of the folder"
-        if not file.is_file():
-            return "no regular file"
-        if file.stat().st_size > MAX_BYTES:
-            return f"larger than {MAX_BYTES >> 20} MiB"
-        return file.read_bytes()
-    except UnicodeEncodeError:
-        return "of a name that is no Unicode"
-    except (OSError, RuntimeError):  # a loop of links is the latter
-        return "not readable"
+            yield SourceFile(*origin, name, file.read_bytes())
+        else:
+            skipped["no regular file of the folder"] += 1
 
 
 def _listed(folder: Path, *options: str) -> list[str]:
@@ -433,33 +386,21 @@ def hub_files(
     Raises:
         DataError: the hub cannot be reached, or `limit` is out of range.
     """
-    if not 0 <= limit <= sys.maxsize:
-        raise DataError(
-            "--limit must be 0, for all, or more, and at most "
-            f"{sys.maxsize}; got {limit}"
-        )
-    counted = Counter() if skipped is None else skipped
-    files = _dataset_files(name, counted)
-    yield from itertools.islice(files, limit or None)
-
-
-def _dataset_files(name: str, skipped: Skipped) -> Iterator[SourceFile]:
+    if limit < 0:
+        raise DataError(f"--limit must be 0, for all, or more; got {limit}")
     require("pipeline", "datasets")
     import datasets  # 2 s to import, and only this source needs it
 
+    counted = Counter() if skipped is None else skipped
     try:
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
             name, split="train", streaming=True
         )
-        yield from _with_text(rows, name, skipped)
-    except StopIteration as error:
-        raise DataError(
-            f"the data set {name!r} must have a row; it is empty"
-        ) from error
-    # ValueError: of a parser
+        files = _with_text(rows, name, counted)
+        yield from itertools.islice(files, limit or None)
     except (
-        *(OSError, ValueError, TypeError),
-        datasets.exceptions.DatasetsError,
+        *(OSError, ValueError, TypeError),  # ValueError: of a parser
+        *(StopIteration, datasets.exceptions.DatasetsError),
     ) as error:
         raise DataError(
             f"cannot read the data set {name!r}: {error}; check the name and "
@@ -478,16 +419,9 @@ def _from_row(row: Any, origin: str, number: int) -> SourceFile | None:
     if isinstance(text, str):
         text = text.encode("utf-8", errors="surrogatepass")
     return SourceFile(
-        _name(row.get("repo_name")) or origin,
+        str(row.get("repo_name") or origin),
         "",
-        _name(row.get("license")),
-        _name(row.get("path")) or f"{number:09d}.py",
+        str(row.get("license") or ""),
+        str(row.get("path") or f"{number:09d}.py"),
         text,
     )
-
-
-def _name(value: Any) -> str:
-    """A row's value as text that can be written; "" for none."""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value or "").encode(errors="replace").decode()

@@ -18,15 +18,12 @@ import io
 import os
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from configparser import RawConfigParser
+from typing import TYPE_CHECKING
 
-import flake8
 from flake8.exceptions import PluginExecutionFailed
 from flake8.formatting.base import BaseFormatter
-from flake8.main.options import register_default_options, stage1_arg_parser
-from flake8.options.aggregator import aggregate_options
-from flake8.options.config import load_config
-from flake8.options.manager import OptionManager
+from flake8.options.parse_args import parse_args
 from flake8.plugins import finder
 from flake8.style_guide import Decision, StyleGuideManager
 from flake8.utils import normalize_pypi_name
@@ -156,67 +153,40 @@ def _load(
     argv: list[str], named: Sequence[str]
 ) -> tuple[finder.Plugins, Namespace, list[finder.Plugin]]:
     """flake8's own start-up, with the plugins we name instead of all."""
-    first_parser = stage1_arg_parser()
-    first, rest = first_parser.parse_known_args(argv)
-    settings, folder = load_config(
-        first.config, first.append_config, isolated=first.isolated
-    )
-    wanted = finder.parse_plugin_options(
-        settings, folder, enable_extensions=None, require_plugins=None
-    )
-    installed = finder.find_plugins(settings, wanted)
-    chosen = _chosen(installed, named)
-    used = {normalize_pypi_name(plugin.package) for plugin in chosen}
-    required = {*map(normalize_pypi_name, wanted.require_plugins)}
-    if missing := sorted(required - used):
-        raise ConfigError(
-            "the plugins must have what the configuration requires; add "
-            f"{', '.join(missing)} to the plugins"
-        )
-    plugins = finder.load_plugins(chosen, wanted)
-    manager = OptionManager(
-        version=flake8.__version__,
-        plugin_versions=plugins.versions_str(),
-        parents=[first_parser],
-        formatter_names=list(plugins.reporters),
-    )
-    register_default_options(manager)
-    manager.register_plugins(plugins)
-    options = aggregate_options(manager, settings, folder, rest)
-    for plugin in plugins.all_plugins():
-        _hand_options(plugin.obj, manager, options)
+    find = finder.find_plugins
+    installed: list[finder.Plugin] = []
+
+    def find_named(
+        settings: RawConfigParser, options: finder.PluginOptions
+    ) -> list[finder.Plugin]:
+        installed.extend(find(settings, options))
+        return _chosen(installed, named, options.require_plugins)
+
+    finder.find_plugins = find_named
+    try:
+        plugins, options = parse_args(argv)
+    finally:
+        finder.find_plugins = find
     return plugins, options, installed
 
 
 def _chosen(
-    installed: list[finder.Plugin], named: Sequence[str]
+    installed: list[finder.Plugin],
+    named: Sequence[str],
+    required: Sequence[str],
 ) -> list[finder.Plugin]:
     """flake8's own plugins, those named, and a configuration's local ones."""
-    wanted = {normalize_pypi_name(name) for name in named}
-    found = {normalize_pypi_name(plugin.package) for plugin in installed}
-    if missing := sorted(wanted - found):
+    allowed = {*map(normalize_pypi_name, named), *OWN_PLUGINS, "local"}
+    if missing := {*map(normalize_pypi_name, required)} - allowed:
         raise ConfigError(
-            "judge.plugins must name installed flake8 plugins; not "
-            f"installed: {', '.join(missing)}"
+            "the plugins must have what the configuration requires; add "
+            f"{', '.join(sorted(missing))} to the plugins"
         )
-    allowed = wanted | OWN_PLUGINS | {"local"}
     return [
         plugin
         for plugin in installed
         if normalize_pypi_name(plugin.package) in allowed
     ]
-
-
-def _hand_options(
-    plugin: Any, manager: OptionManager, options: Namespace
-) -> None:
-    """Let a plugin read its options, by either of flake8's signatures."""
-    if not hasattr(plugin, "parse_options"):
-        return
-    try:
-        plugin.parse_options(manager, options, options.filenames)
-    except TypeError:
-        plugin.parse_options(options)
 
 
 def _crash(error: Exception) -> Verdict:

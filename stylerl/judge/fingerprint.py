@@ -6,6 +6,7 @@ import os
 import platform
 import re
 from configparser import Error, RawConfigParser
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -33,45 +34,35 @@ def versions(config: JudgeConfig) -> dict[str, str]:
     for name in ("flake8", "pycodestyle", "pyflakes", "mccabe"):
         found[name] = metadata.version(name)
     for name in sorted(config.plugins):
-        try:
+        modules = []
+        with suppress(metadata.PackageNotFoundError, ValueError):
             plugin = metadata.distribution(name)
-        except (metadata.PackageNotFoundError, ValueError) as error:
+            points = plugin.entry_points
+            modules = [p.module for p in points if p.group in GROUPS]
+        if not modules:
             raise ConfigError(
                 f"judge.plugins must name installed flake8 plugins; {name!r} "
                 f"is not installed: pip install {name}"
-            ) from error
-        modules = [p.module for p in plugin.entry_points if p.group in GROUPS]
+            )
         code = plugin_code.digests(modules)
         found[name] = f"{plugin.version} {digest(code)}"
     return found
 
 
-def identify(config: JudgeConfig, found: dict[str, str]) -> str:
+def identify(config: JudgeConfig) -> str:
     """16 hex digits that differ where a verdict may.
 
     They stand for the versions of Python, flake8, its parts and the plugins;
     the options, which of a configuration file are its content and not its
-    path; the environment's variables that pyflakes reads; the code of
-    plugins, local ones too; and, where rules are ignored by a file's name,
-    the folder which that name is relative to.  What else a plugin may read
-    is not in it.
-
-    Args:
-        config: the style guide.
-        found: the versions.
+    path; the code of plugins, local ones too; and, where rules are ignored
+    by a file's name, the folder which that name is relative to.  What else a
+    plugin may read is not in it, nor the variables PYFLAKES_*.
 
     Raises:
-        ConfigError: the configuration file cannot be read.
+        ConfigError: a plugin is not installed, or the configuration file
+            cannot be read.
     """
-    facts: list[object] = [found, *_options(config)]
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("PYFLAKES_")
-    }
-    if variables:
-        facts.append(variables)
-    return digest(facts)
+    return digest([versions(config), *_options(config)])
 
 
 def _options(config: JudgeConfig) -> list[dict[str, object]]:
@@ -86,8 +77,6 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
         ]
     parser = RawConfigParser()
     try:
-        if os.path.exists(config.config) and not os.path.isfile(config.config):
-            raise OSError("it is no regular file")
         text = Path(config.config).read_text(encoding="utf-8")
         parser.read_string(text)
     except (OSError, UnicodeDecodeError, Error) as error:
@@ -105,7 +94,7 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
         {name: dict(parser[name]) for name in sections}
     ]
     if any(PER_FILE & {*parser[name]} for name in sections):
-        found.append({"folder": plugin_code.working_directory()})
+        found.append({"folder": os.getcwd()})
     if LOCAL in parser:
         found.append({**_local_code(parser, Path(config.config).parent)})
     return found

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from stylerl.config import JudgeConfig
 from stylerl.judge import positions, ruff_engine
-from stylerl.judge.fingerprint import digest, identify, versions
+from stylerl.judge.fingerprint import digest, identify
 from stylerl.judge.place import Place, Placed
 from stylerl.judge.pool import cores, shared_pool
 from stylerl.judge.verdict import SNIPPET, Source, Verdict
@@ -50,14 +50,14 @@ class Judge:
             path = Path(config.config).absolute()
             config = dataclasses.replace(config, config=str(path))
         self.config = config
+        self.places = places or {}
         self.ruff: ruff_engine.Ruff | None = None
+        # What a verdict depends on, in 16 hex digits.
         if config.engine == "ruff":
             self.ruff = ruff_engine.Ruff(config)
-            self.versions = self.ruff.versions
+            self.identity = digest(self.ruff.facts())
         else:
-            self.versions = versions(config)
-            identify(config, self.versions)  # errors before any waiting
-        self.places = places or {}
+            self.identity = identify(config)
 
     def verdict(self, source: str | bytes, path: str = SNIPPET) -> Verdict:
         """Judge one source, as flake8 would a file that holds it.
@@ -99,7 +99,7 @@ class Judge:
         completions: Sequence[str],
         desc: str = "judge",
     ) -> list[Verdict]:
-        """Judge completions, each where its prompt stands; equal ones once.
+        """Judge completions, each where its prompt stands.
 
         Args:
             prompts: those in `places`, and others.
@@ -109,12 +109,9 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        pairs = [*zip(prompts, completions, strict=True)]
-        unique = [*dict.fromkeys(pairs)]
-        items = [(self.places.get(p), p, c) for p, c in unique]
-        judged = self.in_place(items, desc)
-        verdicts = dict(zip(unique, judged, strict=True))
-        return [verdicts[pair] for pair in pairs]
+        pairs = zip(prompts, completions, strict=True)
+        items = [(self.places.get(p), p, c) for p, c in pairs]
+        return self.in_place(items, desc)
 
     @property
     def width(self) -> int:
@@ -125,31 +122,36 @@ class Judge:
 
     def in_place(
         self, items: Sequence[Completed], desc: str = "judge"
-    ) -> Iterator[Verdict]:
+    ) -> list[Verdict]:
         """Judge completions, each at a place; without one, as a file.
 
         Rows and columns are those of prompt and completion, the latter as
-        flake8 counts them (positions.py), whoever judges.
+        flake8 counts them (positions.py), whoever judges.  Equal items are
+        judged once.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
+        unique = [*dict.fromkeys(items)]
         waiting: deque[tuple[Placed | None, bytes]] = deque()
 
         def files() -> Iterator[Source]:
-            for place, prompt, completion in items:
+            for place, prompt, completion in unique:
                 placed = place.put(completion) if place else None
                 alone = Source(_encode(prompt + completion))
                 source = placed.source if placed else alone
                 waiting.append((placed, source.content))
                 yield source
 
+        found = []
         verdicts = self.judge_files(files())
-        for verdict in tqdm(verdicts, desc, len(items), delay=BAR_AFTER):
+        for verdict in tqdm(verdicts, desc, len(unique), delay=BAR_AFTER):
             placed, source = waiting.popleft()
             if self.ruff:
                 verdict = positions.count_as_flake8(source, verdict)
-            yield verdict if placed is None else placed.settle(verdict)
+            found.append(placed.settle(verdict) if placed else verdict)
+        by_item = dict(zip(unique, found, strict=True))
+        return [by_item[item] for item in items]
 
     def judge_files(
         self, files: Iterable[Source], jobs: int = 0
@@ -161,13 +163,6 @@ class Judge:
         """
         pool = self.ruff or shared_pool(self.config, self.identity)
         return pool.judge(files, jobs or cores())
-
-    @property
-    def identity(self) -> str:
-        """What a verdict given now depends on, in 16 hex digits."""
-        if self.ruff:
-            return digest(self.ruff.facts())
-        return identify(self.config, self.versions)
 
 
 def _encode(source: str | bytes) -> bytes:

@@ -46,15 +46,9 @@ class File:
 class Placed(NamedTuple):
     """A source to judge, and how its rows become the function's."""
 
-    content: bytes
-    path: str
-    extent: Extent
+    source: Source  # what the judge is asked about
+    extent: Extent  # the function's rows in it
     indent: int  # characters before each of its rows
-
-    @property
-    def source(self) -> Source:
-        """What the judge is asked about."""
-        return Source(self.content, self.path, self.extent)
 
     def settle(self, found: Verdict) -> Verdict:
         """What of the file's verdict is the function's."""
@@ -112,7 +106,7 @@ class Place:
     @property
     def above(self) -> str:
         """The text of its file above the function, its decorators last."""
-        return "".join(f"{line}\n" for line in self._before)
+        return "".join(f"{line}\n" for line in self.file.lines[: self._start])
 
     @property
     def known(self) -> frozenset[str] | None:
@@ -130,33 +124,23 @@ class Place:
         """
         body = self._lead + completion.removesuffix("\n")
         ends_blank = not body.rpartition("\n")[2].strip(" \t\f")
-        source = "\n".join([*self._before, *self._head])
-        source += _indented(body, self.indent) + "\n"
-        source += "\n".join(self._after)
+        lines = self.file.lines
+        text = "\n".join(lines[: self._body])
+        text += _indented(body, self.indent) + "\n"
+        text += "\n".join(lines[self._end :])
         extent = Extent(
-            len(self._before),
-            len(self._head) + len(LINE_END.findall(body)),
+            self._start,
+            self._body - self._start + len(LINE_END.findall(body)),
             self._joint if ends_blank else 0,
         )
-        content = source.encode("utf-8", "surrogatepass")
-        return Placed(content, self.file.path, extent, len(self.indent))
-
-    @property
-    def _before(self) -> list[str]:
-        return self.file.lines[: self._start]
-
-    @property
-    def _head(self) -> list[str]:
-        return self.file.lines[self._start : self._body]
-
-    @property
-    def _after(self) -> list[str]:
-        return self.file.lines[self._end :]
+        content = text.encode("utf-8", "surrogatepass")
+        source = Source(content, self.file.path, extent)
+        return Placed(source, extent, len(self.indent))
 
     @cached_property
     def _joint(self) -> int:
         """How many rows lie below, to the first row of a statement."""
-        after = self._after
+        after = self.file.lines[self._end :]
         for number, row in enumerate(after):
             code = row.lstrip(" \t\f")
             if code and not code.startswith("#"):

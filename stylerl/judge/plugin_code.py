@@ -10,8 +10,6 @@ from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from stylerl.errors import ConfigError
-
 INSTALLED = {"site-packages", "dist-packages"}  # pip's folders
 
 
@@ -59,23 +57,9 @@ def module_path() -> list[str]:
     A file in the working directory that is called like one of flake8's
     modules must not be taken for it.
     """
-    folder = working_directory()
+    folder = os.getcwd()
     here = {"", folder}
     return [*(p for p in sys.path if p not in here), folder]
-
-
-def working_directory() -> str:
-    """The folder that relative names are relative to.
-
-    Raises:
-        ConfigError: it was deleted.
-    """
-    try:
-        return os.getcwd()
-    except OSError as error:
-        raise ConfigError(
-            f"the working directory must exist: {error.strerror}"
-        ) from error
 
 
 def _find(name: str, path: list[str]) -> ModuleSpec | None:

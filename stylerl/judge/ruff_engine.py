@@ -19,6 +19,7 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
 from stylerl.judge import worker_process
 from stylerl.judge.pool import in_order
+from stylerl.judge.rule_check import check_weights
 from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
@@ -57,15 +58,10 @@ class Ruff:
         self._file = os.path.abspath(config.config)  # without `..`
         self._weights = config.weights
         self.folder = os.path.dirname(self._file)
-        self.versions = {"ruff": metadata.version("ruff")}
-        self.settings = self.read_settings()
+        self.settings = self._read_settings()
 
-    def read_settings(self) -> Settings:
-        """What ruff makes of the file now.
-
-        Raises:
-            ConfigError: as `__init__` says.
-        """
+    def _read_settings(self) -> Settings:
+        """What ruff makes of the file."""
         _check_section(self._file)
         words = ["--no-force-exclude", "--show-settings", self._file]
         done = self._run(words)
@@ -88,13 +84,7 @@ class Ruff:
                 "judge.config must leave a rule that can be broken; "
                 f"{self._file} selects none: select some"
             )
-        for rule in self._weights:
-            if not any(each.startswith(rule) for each in rules):
-                raise ConfigError(
-                    "judge.weights must name rules that can be reported; "
-                    f"{self._file} selects none that begins with {rule}: "
-                    "leave it out, or select it"
-                )
+        check_weights(self._weights, rules)
         width = re.search(r"^linter\.line_length = (\d+)$", text, re.MULTILINE)
         return Settings(
             text,
@@ -105,16 +95,15 @@ class Ruff:
         )
 
     def facts(self) -> list[object]:
-        """What a verdict depends on; the file is read anew.
+        """What a verdict depends on.
 
         Where rules go by a file's name, the folder which that name is
         relative to is among them.
         """
-        self.settings = self.read_settings()
         text = self.settings.text
         if all(f"linter.{rules} = {{}}" in text for rules in BY_NAME):
             text = text.replace(self.folder, ".")
-        return [self.versions, text]
+        return [{"ruff": metadata.version("ruff")}, text]
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
         """The verdicts on sources, in their order.
@@ -197,18 +186,13 @@ def _start(
         for name, value in os.environ.items()
         if not name.startswith("RUFF_")
     }
-    try:
-        return subprocess.run(
-            [find_ruff_bin(), *words],
-            env=variables | {"RAYON_NUM_THREADS": "1"},
-            capture_output=True,
-            check=False,
-            **options,
-        )
-    except OSError as error:
-        raise StylerlError(
-            f"the judge must be able to start ruff: {error}"
-        ) from error
+    return subprocess.run(
+        [find_ruff_bin(), *words],
+        env=variables | {"RAYON_NUM_THREADS": "1"},
+        capture_output=True,
+        check=False,
+        **options,
+    )
 
 
 def run(words: Sequence[str], ends: Sequence[int] = (0,)) -> str:

@@ -61,16 +61,32 @@ def check(
             "select and ignore must leave a rule that can be broken; "
             + ("; ".join(wrong) or "none is left")
         )
-    left = [rule for rule in known if reported(rule)]
+    check_weights(weights, filter(reported, known), plugins)
+    return wrong
+
+
+def check_weights(
+    weights: Iterable[str], rules: Iterable[str], plugins: Iterable[str] = ()
+) -> None:
+    """Check that the weighed rule prefixes are of rules that are reported.
+
+    Args:
+        weights: the prefixes.
+        rules: those that are reported.
+        plugins: what the names of other rules begin with.
+
+    Raises:
+        ConfigError: none begins with one of them.
+    """
+    rules = [*rules]
     for weighed in weights:
         if not _related(weighed, plugins) and not any(
-            rule.startswith(weighed) for rule in left
+            rule.startswith(weighed) for rule in rules
         ):
             raise ConfigError(
                 "judge.weights must name rules that can be reported; none "
                 f"begins with {weighed}: leave it out, or select it"
             )
-    return wrong
 
 
 def _known() -> set[str]:

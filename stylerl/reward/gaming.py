@@ -63,18 +63,14 @@ def used_arguments(prompt: str, completion: str) -> float:
     named += filter(None, (given.vararg, given.kwarg))
     own = {arg.arg for arg in named if not arg.arg.startswith("_")}
     own -= {"self", "cls"}
+    nodes = [node for each in opened.body for node in ast.walk(each)]
     read = {
         node.id
-        for statement in opened.body
-        for node in ast.walk(statement)
+        for node in nodes
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    } | {
-        node.target.id
-        for statement in opened.body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.AugAssign)
-        and isinstance(node.target, ast.Name)
     }
+    changed = [n.target for n in nodes if isinstance(n, ast.AugAssign)]
+    read |= {name.id for name in changed if isinstance(name, ast.Name)}
     return len(own & read) / len(own) if own else math.nan
 
 
@@ -189,16 +185,12 @@ def _string_rows(source: str) -> set[int]:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
+    nodes: Any = filter(_is_prose, ast.walk(tree))
     return {
         row
-        for node in ast.walk(tree)
-        if _is_prose(node)
-        for row in _rows_of(node)
+        for node in nodes
+        for row in range(node.lineno, node.end_lineno + 1)
     }
-
-
-def _rows_of(node: Any) -> range:
-    return range(node.lineno, node.end_lineno + 1)
 
 
 def _is_prose(node: ast.AST) -> bool:

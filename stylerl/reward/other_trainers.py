@@ -16,6 +16,7 @@ the data set.  Three are read, where they are there and not None:
 import ast
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,7 @@ from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.names import parse
 from stylerl.judge.place import File, Place
+from stylerl.judge.positions import indent_of
 from stylerl.judge.verdict import SNIPPET
 from stylerl.lm.cut import whole_lines
 from stylerl.reward import functions, grader, scorers
@@ -161,27 +163,21 @@ class TextReward:
     ) -> functions.Feedback:
         """The grader's, of completions in their files, as if they ended."""
         judge = Judge(self.params.judge)
-        rows = [*zip(prompts, origins, judged, strict=True)]
-        places = {
-            key: _place(*key)
-            for key in dict.fromkeys(zip(prompts, origins, strict=True))
-        }
-        distinct = [*dict.fromkeys(rows)]
-        verdicts = dict(
-            zip(
-                distinct,
-                judge.in_place([(places[p, o], p, c) for p, o, c in distinct]),
-                strict=True,
-            )
+        keys = [*zip(prompts, origins, strict=True)]
+        places = {key: _place(*key) for key in dict.fromkeys(keys)}
+        verdicts = judge.in_place(
+            [
+                (places[key], key[0], completion)
+                for key, completion in zip(keys, judged, strict=True)
+            ]
         )
+        rows = zip(prompts, judged, verdicts, strict=True)
         return grader.style_grader(
             judge,
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
-        ).feedback(
-            [grade_of(row[0], row[2], True, verdicts[row]) for row in rows]
-        )
+        ).feedback([grade_of(p, c, True, verdict) for p, c, verdict in rows])
 
 
 def trl_reward(
@@ -289,22 +285,17 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     text, line, path = origin
     if text is None or line is None:
         return None
-    if not isinstance(line, int):
-        raise DataError(
-            f"line must be the row of a `def`, from 1; got {line!r}: correct "
-            "the column, or leave it out"
-        )
     file, ends = _file(text, path or SNIPPET)
-    function = "\n".join(file.lines[line - 1 : ends.get(line, 0)]) + "\n"
-    indent = function[: len(function) - len(function.lstrip(" \t"))]
-    own = re.sub(f"^{indent}", "", function, flags=re.MULTILINE)
-    rows = prompt.removesuffix("\n") + "\n"
-    if line not in ends or not own.startswith(rows):
+    # Of a row that begins no function there are none.
+    lines = file.lines[line - 1 : ends[line]] if line in ends else []
+    function = "".join(f"{each}\n" for each in lines)
+    own = re.sub(f"^{indent_of(function)}", "", function, flags=re.MULTILINE)
+    if not own.startswith(prompt.removesuffix("\n") + "\n"):
         raise DataError(
             "a prompt must be the first rows, whole, of the function whose "
-            f"`def` is in row `line` of file_text; row {line} of "
-            f"{path or SNIPPET} and {prompt[:60]!r} differ: correct the "
-            "columns, or leave them out"
+            "`def` is in row `line` of file_text, which must parse; row "
+            f"{line} of {path or SNIPPET} and {prompt[:60]!r} differ: correct "
+            "the columns, or leave them out"
         )
     return Place(file, line, function, prompt)
 
@@ -313,24 +304,18 @@ def _place(prompt: str, origin: Origin) -> Place | None:
 def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
     """A file, and the last row of each function by its first.
 
-    Raises:
-        DataError: it does not parse.
+    Of a file that does not parse, no function.
     """
     text = text.removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    try:
-        tree = parse(text)
+    ends = {}
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         ends = {
             node.lineno: node.end_lineno or node.lineno
-            for node in ast.walk(tree)
+            for node in ast.walk(parse(text))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         }
-        return File(text.split("\n"), path), ends
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise DataError(
-            f"file_text must parse; that of {path} does not ({error}): leave "
-            "the column out, or None in such a row"
-        ) from error
+    return File(text.split("\n"), path), ends
 
 
 @lru_cache

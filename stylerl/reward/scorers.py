@@ -70,16 +70,10 @@ def score_texts(
     rows = encode_texts(tokenizer, texts, limit)
     scores = np.empty(len(rows))
     batches = batching.batches_by_length(rows, batch_size)
-    total = math.ceil(len(rows) / batch_size)
-    bar = tqdm(
-        batches,
-        "reward model",
-        total,
-        leave=False,
-        delay=BAR_AFTER,
-        disable=total < 2,  # a rollout's, under PPO's own bar
-    )
-    for batch in bar:
+    count = math.ceil(len(rows) / batch_size)
+    for batch in tqdm(
+        batches, "reward model", count, leave=False, delay=BAR_AFTER
+    ):
         ids, mask = batching.padded(
             [rows[i] for i in batch], tokenizer.pad_token_id
         )

@@ -10,21 +10,19 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from stylerl.corrupt import RULES, break_once, corrupt_style
-from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
 from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 
 if TYPE_CHECKING:
-    from stylerl.judge import Judge, Verdict
+    from stylerl.judge import Judge
 
 # Names that the file of a snippet would define, and it alone does not.
-OF_THE_FILE = ("F821", "F822")
+OF_THE_FILE = {"F821", "F822"}
 SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
 
 
@@ -58,8 +56,8 @@ def minimal(
     drafts = _balanced(clean_rows(labels), SPARE * count, rng)
     confirmed = [
         draft
-        for draft, verdict in _judged(drafts, judge)
-        if breaks_only(draft.rule, verdict)
+        for draft, parsed, codes in _judged(drafts, judge)
+        if parsed and codes == {draft.rule}
     ]
     return confirmed[:count]
 
@@ -75,8 +73,8 @@ def corrupted(
     changed = [draft for draft in drafts if draft.rejected != draft.chosen]
     return [
         draft
-        for draft, verdict in _judged(changed, judge)
-        if verdict.parsed and verdict.violations
+        for draft, parsed, codes in _judged(changed, judge)
+        if parsed and codes
     ]
 
 
@@ -93,27 +91,19 @@ def unparsable(
         changed = break_syntax(text, start, rng)
         if changed is not None:
             drafts.append(Preference(UNPARSABLE, text, changed))
-    return [
-        draft
-        for draft, verdict in _judged(drafts, judge)
-        if not verdict.parsed
-    ]
+    return [draft for draft, parsed, _ in _judged(drafts, judge) if not parsed]
 
 
 def _judged(
     drafts: Sequence[Preference], judge: "Judge"
-) -> Iterator[tuple[Preference, "Verdict"]]:
-    """Each draft with the verdict on its worse text, but for OF_THE_FILE."""
+) -> Iterator[tuple[Preference, bool, set[str]]]:
+    """Each draft, and of its worse text whether it parses and the rules that
+    it breaks, but for OF_THE_FILE."""
     texts = [draft.rejected for draft in drafts]
-    for draft, found in zip(
-        drafts, judge.verdicts(texts, desc="reward: pairs"), strict=True
-    ):
-        violations = tuple(
-            violation
-            for violation in found.violations
-            if violation.code not in OF_THE_FILE
-        )
-        yield draft, replace(found, violations=violations)
+    verdicts = judge.verdicts(texts, desc="reward: pairs")
+    for draft, found in zip(drafts, verdicts, strict=True):
+        codes = {violation.code for violation in found.violations}
+        yield draft, found.parsed, codes - OF_THE_FILE
 
 
 def _balanced(

@@ -23,7 +23,7 @@ from stylerl.reward_models.preference_pair import Preference
 
 FILE = Path("preferences.jsonl")  # a dependency of the stage `reward`
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
-TEXTS = {"prompt": str, "a": str, "b": str}
+TEXTS = ("prompt", "a", "b")
 TRL = {"chosen": "a", "rejected": "b"}  # as its preference data calls them
 
 
@@ -75,12 +75,8 @@ def least_sure(
     By Bradley-Terry P(a better) = sigmoid(score a - score b), so there the
     answer tells the model most (uncertainty sampling, Lewis and Gale 1994).
     """
-
-    def doubt(pair: Pair) -> tuple[float, str]:
-        a, b = scores[pair]
-        return abs(a - b), pair.id
-
-    return sorted(pairs, key=doubt)
+    sure = {pair: abs(a - b) for pair, (a, b) in scores.items()}
+    return sorted(pairs, key=lambda pair: (sure[pair], pair.id))
 
 
 def is_swapped(pair: Pair, annotator: str, seed: int) -> bool:
@@ -103,8 +99,7 @@ def read_pairs(path: Path) -> list[Pair]:
     Raises:
         DataError: the file is missing, or a line is not such an object.
     """
-    remedy = "write one object a line, with prompt, a and b"
-    rows = storage.read_json_lines(path, TEXTS, remedy, TRL)
+    rows = _read(path, "write one object a line, with prompt, a and b")
     pairs = dict.fromkeys(Pair.of(*_pair(row)) for _, row in rows)
     return [pair for pair in pairs if pair.a != pair.b]
 
@@ -127,15 +122,11 @@ def append(path: Path, answer: Answer) -> None:
     }
     with storage.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _append_line(path, json.dumps(record))
-
-
-def _append_line(path: Path, line: str) -> None:
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(line.encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps(record).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def repair(path: Path) -> str:
@@ -156,12 +147,9 @@ def repair(path: Path) -> str:
             json.loads(last)
         except ValueError:
             file.truncate(start)
-        else:
-            file.write(b"\n")
-            last = b""
-        file.flush()
-        os.fsync(file.fileno())
-        return last.decode(errors="replace")
+            return last.decode(errors="replace")
+        file.write(b"\n")
+        return ""
 
 
 def load(path: Path) -> list[Answer]:
@@ -177,8 +165,7 @@ def load(path: Path) -> list[Answer]:
         "`stylerl prefer` writes it and takes off a "
         f"last line that was cut short; `echo > {path}` makes one for none"
     )
-    rows = storage.read_json_lines(path, TEXTS, remedy, TRL)
-    answers = [_answer(*row) for row in rows]
+    answers = [_answer(*row) for row in _read(path, remedy)]
     answers = [a for a in answers if a.pair.a != a.pair.b]
     return list({(a.annotator, a.pair.id): a for a in answers}.values())
 
@@ -248,6 +235,41 @@ def _unlike(counts: Counter[Choice]) -> int:
 # ---- Reading lines ---------------------------------------------------------
 
 
+def _read(path: Path, remedy: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of JSON lines, each after "FILE, line N".
+
+    Blank lines are passed over: a file may be committed with one, since DVC
+    warns of an empty one.
+
+    Raises:
+        DataError: it cannot be read, or a line lacks one of the TEXTS.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} must be readable UTF-8 text ({error}); {remedy}"
+        ) from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+            row |= {name: row[key] for key, name in TRL.items() if key in row}
+            texts = [row[name] for name in TEXTS]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            texts = [None]
+        if not all(isinstance(text, str) for text in texts):
+            raise DataError(
+                f"{where} must be a JSON object with the texts prompt, a and "
+                f"b; got {line[:60]!r}; {remedy}"
+            )
+        found.append((where, row))
+    return found
+
+
 def _answer(where: str, record: Mapping[str, Any]) -> Answer:
     pair = _pair(record)
     if "chosen" in record:
@@ -259,18 +281,19 @@ def _answer(where: str, record: Mapping[str, Any]) -> Answer:
             max(CONFIDENCE),
         )
     name, choice, sure = map(record.get, ("annotator", "choice", "confidence"))
-    rules = (
-        ("pair", record.get("pair") == pair.id, "the digest of the texts"),
-        ("annotator", isinstance(name, str) and bool(name), "a name"),
-        ("choice", choice in list(Choice), "a, b or tie"),
-        ("confidence", sure in list(CONFIDENCE), "1, 2 or 3"),
-    )
-    for key, holds, rule in rules:
-        if not holds:
-            raise DataError(
-                f"{where}: {key} must be {rule}; got {record.get(key)!r}"
-            )
-    return Answer(str(name), pair, Choice(str(choice)), record["confidence"])
+    if not (
+        record.get("pair") == pair.id
+        and name
+        and isinstance(name, str)
+        and choice in list(Choice)
+        and sure in list(CONFIDENCE)
+    ):
+        raise DataError(
+            f"{where} must have the digest of its texts as pair, a name as "
+            "annotator, the choice a, b or tie and the confidence 1, 2 or 3; "
+            f"got {record!r:.200}"
+        )
+    return Answer(name, pair, Choice(choice), sure)
 
 
 def _pair(record: Mapping[str, Any]) -> Pair:

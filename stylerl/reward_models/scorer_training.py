@@ -178,7 +178,8 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
     """The base model's first LAYERS under a fresh head of one output.
 
     Raises:
-        ModelError: the base cannot be loaded, or has no linear head.
+        ModelError: the base cannot be loaded or cut, or has no linear
+            head.
     """
     tokenizer = load_tokenizer(config.base)
     model = load_scorer(config.base, tokenizer=tokenizer)
@@ -193,15 +194,27 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
 
 
 def _cut(model: PreTrainedModel) -> None:
-    """Leave out what is above the first LAYERS, in model and config."""
+    """Leave out what is above the first LAYERS, in model and config.
+
+    Raises:
+        ModelError: the model is deeper, and its layers are in no list.
+    """
     depth = model.config.num_hidden_layers
-    for module in [*model.modules()]:
+    if depth <= LAYERS:
+        return
+    for module in model.modules():
         for name, layers in module.named_children():
             if isinstance(layers, nn.ModuleList) and len(layers) == depth:
                 setattr(module, name, layers[:LAYERS])
-    model.config.num_hidden_layers = min(depth, LAYERS)
-    if kinds := getattr(model.config, "layer_types", None):
-        model.config.layer_types = kinds[:LAYERS]
+                model.config.num_hidden_layers = LAYERS
+                if kinds := getattr(model.config, "layer_types", None):
+                    model.config.layer_types = kinds[:LAYERS]
+                return
+    raise ModelError(
+        f"a reward model is the first {LAYERS} layers of its base; "
+        f"{type(model).__name__} has {depth}, and no list of them to cut: "
+        "choose a GPT-2, Llama, BERT or similar base"
+    )
 
 
 def _head(model: PreTrainedModel) -> nn.Linear:

@@ -122,9 +122,6 @@ def compliant_snippets(
     """The compliant snippets of each split, in the table's order.
 
     `above` is what stands above them, by their text.
-
-    Raises:
-        DataError: a split has none.
     """
     snippets: dict[str, list[Snippet]] = {"train": [], "valid": []}
     columns = ("split", "text", "body_start")
@@ -133,13 +130,6 @@ def compliant_snippets(
         at = max(at, 0)  # a file has no body: all of it is learnt
         before = (above or {}).get(text, "")
         snippets[split].append(Snippet(text[:at], text[at:], before))
-    for split, found in snippets.items():
-        if not found:
-            raise DataError(
-                f"fine-tuning needs compliant snippets in the {split} "
-                f"split; got none among {len(labels)} labels: raise "
-                "label.snippets"
-            )
     return snippets
 
 
@@ -212,9 +202,10 @@ def _fitting(
             fitting.append(snippet)
     if not fitting:
         raise DataError(
-            f"fine-tuning needs bodies of at most {limit} tokens in snippets "
-            f"of at most {room}; all {len(snippets)} compliant ones are "
-            "longer: raise sft.max_tokens, or lower filter.max_chars"
+            "fine-tuning needs, in each split, compliant snippets of at most "
+            f"{room} tokens with bodies of at most {limit}; in one there are "
+            f"{len(snippets)}, and none fits: raise label.snippets or "
+            "sft.max_tokens, or lower filter.max_chars"
         )
     return fitting, too_long
 

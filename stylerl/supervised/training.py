@@ -101,10 +101,11 @@ def train_with_progress(
     if not torch.cuda.is_available():  # a quarter faster on short texts
         model.set_attn_implementation("eager")
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_Progress(stage, log))
     if adapters is not None:
         trainer.add_callback(MergeAdapters(adapters))
-    loss = float(trainer.train().training_loss)
+    with tqdm(desc=stage, unit=" steps") as bar:
+        trainer.add_callback(_Progress(stage, log, bar))
+        loss = float(trainer.train().training_loss)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss
 
@@ -121,22 +122,17 @@ class MergeAdapters(TrainerCallback):
 
 
 class _Progress(TrainerCallback):
-    """A bar named after the stage; stops a run whose loss is not finite."""
+    """Moves the stage's bar; stops a run whose loss is not finite."""
 
-    def __init__(self, stage: str, log: Log | None) -> None:
+    def __init__(self, stage: str, log: Log | None, bar: "tqdm[Any]") -> None:
         self.stage = stage
         self.log = log
-        self.bar: tqdm[Any] | None = None
-
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, **_: Any
-    ) -> None:
-        self.bar = tqdm(total=state.max_steps, desc=self.stage, unit=" steps")
+        self.bar = bar
 
     def on_step_end(
         self, args: Any, state: Any, control: Any, **_: Any
     ) -> None:
-        assert self.bar is not None
+        self.bar.total = state.max_steps
         self.bar.update(state.global_step - self.bar.n)
 
     def on_log(
@@ -150,15 +146,8 @@ class _Progress(TrainerCallback):
                 f"{self.stage}: the loss must stay finite; it is {loss} at "
                 f"step {state.global_step}: lower {self.stage}.learning_rate"
             )
-        if self.bar is not None:
-            self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         if self.log:
             kept = ("loss", "learning_rate", "grad_norm", "accuracy")
             metrics = {k: float(logs[k]) for k in kept if k in logs}
             self.log(metrics, state.global_step)
-
-    def on_train_end(
-        self, args: Any, state: Any, control: Any, **_: Any
-    ) -> None:
-        if self.bar is not None:
-            self.bar.close()

@@ -102,11 +102,7 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
         (["collect", "nowhere"], "environment takes no path; got 'nowhere'"),
         (
             ["collect", "--source", "hub", "--limit", "-5"],
-            "--limit must be 0, for all, or more, and at most",
-        ),
-        (
-            ["collect", "--source", "hub", "--limit", "9" * 30],
-            f"got {'9' * 30}",
+            "--limit must be 0, for all, or more; got",
         ),
         (["run"], "params.yaml must be a readable file"),
         (["report"], "artifacts/report/report.html does not exist"),

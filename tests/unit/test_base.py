@@ -29,7 +29,6 @@ from stylerl.lm.models import load_causal_lm
 from stylerl.pipeline.process import from_network
 
 MEMBER = "toy_base/toy.gguf"
-CARD = "# A card\n"
 CODE = "def f(x):\n\tif x:\n\t\treturn  12 \n\n\n    # é 漢\r\n\x0c  "
 
 
@@ -71,7 +70,9 @@ def look_in(monkeypatch, shelf):
 
 
 def write(source, where):
-    folder.write_from_wheel(source, CARD, where / "base", where / "scratch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "SMOLLM2", source)
+        folder.write(BaseConfig(), 0, where / "base", where / "scratch")
 
 
 def names(path):
@@ -84,7 +85,7 @@ def test_a_wheels_model_becomes_a_folder(source, llama, tokenizer, tmp_path):
         "README.md", "config.json", "generation_config.json",
         "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
-    assert (tmp_path / "base/README.md").read_text() == CARD
+    assert (tmp_path / "base/README.md").read_text() == folder.CARD
     config = json.loads((tmp_path / "base/config.json").read_text())
     assert config["dtype"] == "bfloat16"
     assert not config.keys() & {"quantization_config", "_model_name_or_path"}
@@ -166,6 +167,7 @@ def test_a_killed_run_goes_on_without_the_index(source, tmp_path, monkeypatch):
 import os, signal
 from pathlib import Path
 from stylerl.base import dequantised, folder, wheel
+from stylerl.config import BaseConfig
 
 def half(file, scratch):
     scratch.mkdir()
@@ -174,9 +176,8 @@ def half(file, scratch):
 
 dequantised.write = half
 where = Path({str(tmp_path)!r})
-folder.write_from_wheel(
-    wheel.Wheel(*{tuple(source)!r}), "", where / "base", where / "scratch"
-)
+folder.SMOLLM2 = wheel.Wheel(*{tuple(source)!r})
+folder.write(BaseConfig(), 0, where / "base", where / "scratch")
 """
     done = subprocess.run([sys.executable, "-c", script], env=os.environ)
     assert done.returncode == -signal.SIGKILL

@@ -204,21 +204,20 @@ def test_a_corpus_that_is_missing_or_of_no_use_says_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("unit", "dropped", "said"),
+    ("dropped", "said"),
     [
         # 2,204 are kept of 3,188; a quarter of those is 797
-        ("function", {"snippet: too long": 984},
-         ["984 of 3,188 functions were left out: too long; "
-          "filter.max_chars is 1000"]),
-        ("function", {"snippet: too long": 700}, []),
-        ("file", {"snippet: too short": 9999},
-         ["9,999 of 12,203 files were left out: too short; no parameter "
-          "holds them"]),
-        ("function", {"file: generated": 80},  # of 100
-         ["80 of 100 files were left out: generated; no parameter holds "
-          "them"]),
+        (
+            {"snippet: too long": 984},
+            ["984 of 3,188 snippets were left out: too long"],
+        ),
+        ({"snippet: too long": 700}, []),
+        (
+            {"file: generated": 80, "snippet: too short": 9},
+            ["80 of 100 files were left out: generated"],
+        ),
     ],
-)  # fmt: skip
-def test_what_most_of_a_corpus_fell_to_is_said(unit, dropped, said):
+)
+def test_what_most_of_a_corpus_fell_to_is_said(dropped, said):
     counts = {"files": 100, "kept": 2204, "dropped": dropped}
-    assert corpus.remarks(counts, FilterConfig(unit=unit)) == said
+    assert corpus.remarks(counts) == said

@@ -89,7 +89,6 @@ def test_a_stream_that_no_one_has(
         (["run", "--set", "judge.plugins=[x]"], "'x' is not installed"),
         (["run", "--set", "ppo.reward={'absent:f': 1}"], "named 'absent'"),
         (["run", "--set", "ppo.reward={'code:f': 1}"], "code:f is not"),
-        (["judge", ".", "--config", "/dev/zero"], "it is no regular file"),
         (["judge", ".", "--config", "code.py"], "no section headers"),
         (["run", "--set", "seed=-1"], "seed must be at least 0"),
         (["run", "--set", "sft.base=a/b"], "hub's name of a model goes into"),

@@ -351,20 +351,25 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
     files.to_parquet(tmp_path / "files.parquet")
 
     by_id = places.places(tmp_path / "files.parquet", cut)
-    by_prompt = places.places_of_prompts(by_id, cut)
+    cut.to_parquet(tmp_path / "snippets.parquet")
+    by_prompt = places.places_of_labels(tmp_path, cut)
 
     # the first of a prompt that SFT has not read
-    assert by_prompt == {heads[0]: by_id["b"], heads[2]: by_id["c"]}
+    assert {prompt: place.file for prompt, place in by_prompt.items()} == {
+        heads[0]: by_id["b"].file,
+        heads[2]: by_id["c"].file,
+    }
     for head, body, name in zip(heads, bodies, "abc", strict=True):
         placed = by_id[name].put(body)
         assert placed.source.content.decode().endswith(head + body)
     assert by_id["a"].known == {"f"}
 
 
-def test_a_file_in_another_encoding_has_no_text() -> None:
+def test_a_text_has_unix_line_ends_and_no_mark() -> None:
     content = "# coding: latin-1\nx = 'é'\n"
-    assert places.text_of(content.encode("latin-1")) is None
-    assert places.text_of("\ufeffx = 'é'\r\n".encode()) == "x = 'é'\n"
+    assert places.decode(content.encode("latin-1"))[1] == "iso-8859-1"
+    text = "\ufeffx = 'é'\r\n".encode()
+    assert places.decode(text) == ("x = 'é'\n", "utf-8-sig")
 
 
 def test_known_names() -> None:

@@ -174,7 +174,7 @@ def test_two_annotators_agree_or_not(
     ("arguments", "message"),
     [
         ([], "its input must be a terminal"),
-        (["--from", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
+        (["--from", "nowhere.jsonl"], "nowhere.jsonl must be readable"),
     ],
 )
 def test_what_is_refused(

@@ -77,12 +77,12 @@ def test_pairs_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "line 1 must be a JSON object; got '{'"),
-        ("[1]", r"line 1 must be a JSON object; got '\[1\]'"),
-        ('{"prompt": "p", "a": "x"}', "its b must be a str, and is None"),
+        ("{", "line 1 must be a JSON object with the texts prompt, a and b;"),
+        ("[1]", r"line 1 must be .* got '\[1\]'"),
+        ('{"prompt": "p", "a": "x"}', "line 1 must be a JSON object"),
         (
             '{"prompt": "p", "a": "x", "b": "y"}\n{"prompt": 1}',
-            "line 2 must have prompt, a, b; its prompt .* is 1",
+            "line 2 must be .* got '{\"prompt\": 1}'; write one object a line",
         ),
     ],
 )
@@ -151,24 +151,24 @@ def test_nothing_to_repair(tmp_path: Path, content: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"pair": "0"}, "line 1: pair must be the digest of the texts"),
-        ({"a": "other"}, "line 1: pair must be the digest of the texts"),
-        ({"annotator": ""}, "annotator must be a name; got ''"),
-        ({"choice": "c"}, "choice must be a, b or tie; got 'c'"),
-        ({"confidence": 4}, "confidence must be 1, 2 or 3; got 4"),
-        ({"confidence": [1]}, r"confidence must be 1, 2 or 3; got \[1\]"),
+        {"pair": "0"},
+        {"a": "other"},  # its digest is another
+        {"annotator": ""},
+        {"choice": "c"},
+        {"confidence": 4},
+        {"confidence": [1]},
     ],
 )
 def test_a_line_that_is_no_answer(
-    tmp_path: Path, change: dict[str, object], message: str
+    tmp_path: Path, change: dict[str, object]
 ) -> None:
     file = tmp_path / "answers.jsonl"
     preferences.append(file, Answer("ann", PAIR, A, 3))
     record = json.loads(file.read_text())
     file.write_text(json.dumps(record | change))
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match="line 1 must have the digest of its"):
         preferences.load(file)
 
 
@@ -188,12 +188,12 @@ def test_preferences_of_trl_are_answers(tmp_path: Path) -> None:
     assert [pair.chosen for pair in learnt] == ["py", "qx"]
     assert preferences.read_pairs(file) == [answer.pair for answer in answers]
     file.write_text('{"chosen": "py", "rejected": "px"}\n')
-    with pytest.raises(DataError, match="must have prompt, a, b; its prompt"):
+    with pytest.raises(DataError, match="line 1 must be a JSON object with"):
         preferences.load(file)
 
 
 def test_no_file_of_answers(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent\.jsonl does not exist"):
+    with pytest.raises(DataError, match=r"absent\.jsonl must be readable"):
         preferences.load(tmp_path / "absent.jsonl")
 
 

@@ -15,9 +15,8 @@ import torch
 from bases import write_distilbert
 
 from stylerl.config import RewardConfig
-from stylerl.corrupt.rules import breaks_only
 from stylerl.corrupt.syntax_errors import break_syntax
-from stylerl.errors import DataError
+from stylerl.errors import DataError, ModelError
 from stylerl.judge import Judge
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.models import load_scorer
@@ -173,7 +172,9 @@ def test_minimal_pairs_are_confirmed_and_balanced(judge: Judge) -> None:
     assert len(found) == 24
     for pair in found:
         assert judge.verdict(pair.chosen).compliant
-        assert breaks_only(pair.rule, judge.verdict(pair.rejected))
+        verdict = judge.verdict(pair.rejected)
+        assert verdict.parsed
+        assert {v.code for v in verdict.violations} == {pair.rule}
     counts = pd.Series([pair.rule for pair in found]).value_counts()
     assert counts.max() - counts.min() <= 2
 
@@ -310,6 +311,26 @@ def test_a_scorer_is_the_first_layers_of_its_base(
     loaded = load_scorer(tmp_path / "scorer", tokenizer=scorer.tokenizer)
     again = score_texts(loaded, scorer.tokenizer, TEXTS)
     assert again == pytest.approx(score_texts(*scorer, TEXTS), abs=1e-6)
+
+
+def test_one_list_of_layers_is_cut_and_none_is_an_error(
+    config: RewardConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = load_scorer(
+        config.base, tokenizer=load_tokenizer(config.base)
+    )
+    # After the layers, another list of as many.
+    depth = model.config.num_hidden_layers
+    model.model.others = torch.nn.ModuleList(
+        [torch.nn.Identity() for _ in range(depth)]
+    )
+    monkeypatch.setattr(scorer_training, "LAYERS", 1)
+    monkeypatch.setattr(scorer_training, "load_scorer", lambda *_, **__: model)
+    scorer_training.new_scorer(config, seed=0)
+    assert (len(model.model.layers), len(model.model.others)) == (1, depth)
+    model.config.num_hidden_layers = 99
+    with pytest.raises(ModelError, match="has 99, and no list of them to cut"):
+        scorer_training.new_scorer(config, seed=0)
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_a_configuration_must_be_named_and_there(tmp_path: Path) -> None:
 def test_weights_are_of_rules_that_ruff_reports(tmp_path: Path) -> None:
     (tmp_path / "ruff.toml").write_text('lint.select = ["E5", "N"]\n')
     assert of(tmp_path, "ruff.toml", weights={"N": 2, "E501": 0.5})
-    with pytest.raises(ConfigError, match="none that begins with PLR09"):
+    with pytest.raises(ConfigError, match="none begins with PLR09"):
         of(tmp_path, "ruff.toml", weights={"PLR09": 2})
 
 
@@ -285,13 +285,12 @@ def test_the_identity_is_what_ruff_makes_of_the_file(tmp_path: Path) -> None:
     # The folder is no part of it, nor how the file is laid out.
     assert written(two, f"# words\n{rules}").identity == before
     assert first.width == 70
-    # What the file extends is, and the same judge sees it change.
+    # What the file extends is.
     (one / "base.toml").write_text("line-length = 71\n")
-    assert first.identity != before
+    assert written(one, rules).identity != before
     # Rules by a file's name are relative to the folder.
     rules += 'lint.per-file-ignores = {"tests/*" = ["E501"]}\n'
     assert written(one, rules).identity != written(two, rules).identity
-    assert first.versions == {"ruff": ruff_engine.metadata.version("ruff")}
 
 
 def test_columns_are_counted_as_offset_takes_them() -> None:

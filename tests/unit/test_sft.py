@@ -85,10 +85,14 @@ def test_a_whole_file_is_learnt_whole() -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_a_split_without_compliant_snippets_is_an_error(split: str) -> None:
+def test_a_split_without_compliant_snippets_is_an_error(
+    split: str, llama_folder: Path
+) -> None:
     labels = _labels()
-    with pytest.raises(DataError, match=f"in the {split} split"):
-        sft.compliant_snippets(labels[labels["split"] != split])
+    with pytest.raises(DataError, match="and none fits: raise label.snippets"):
+        sft.fine_tune(
+            labels[labels["split"] != split], _config(llama_folder), seed=0
+        )
 
 
 def test_likelihood_of_a_uniform_model(
@@ -218,5 +222,5 @@ def test_texts_over_the_limit_are_left_out(llama_folder: Path) -> None:
 
 def test_a_limit_that_nothing_meets_is_an_error(llama_folder: Path) -> None:
     config = dataclasses.replace(_config(llama_folder), max_tokens=8)
-    with pytest.raises(DataError, match="at most 8 tokens"):
+    with pytest.raises(DataError, match="bodies of at most 8;"):
         sft.fine_tune(_labels(), config, seed=0)

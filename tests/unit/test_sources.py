@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -17,7 +16,7 @@ from stylerl import storage
 from stylerl.data import sources
 from stylerl.errors import DataError
 
-NAMES = {"000000000.py", "000000001.py", "b.py", "?"}
+NAMES = {"000000000.py", "000000001.py"}
 DAMAGED = bytearray(gzip.compress(b'{"code": "x"}\n' * 9, mtime=0))
 DAMAGED[15] ^= 255
 DAMAGED = bytes(DAMAGED)
@@ -125,13 +124,8 @@ def test_an_environment_that_is_not_the_lock_is_refused(
 def test_an_edited_module_is_refused(site, tmp_path):
     install(site, "alpha", WHEELS["alpha"])
     (site / "alpha" / "a.py").write_text("a = 2\n")
-    with pytest.raises(DataError, match="differs from what its wheel"):
+    with pytest.raises(DataError, match="is not what its wheel recorded"):
         list(sources.environment_files(lock(tmp_path, "alpha==1.0")))
-
-
-def test_a_missing_lock_is_refused(tmp_path):
-    with pytest.raises(DataError, match="collect from --source path"):
-        list(sources.environment_files(tmp_path / "requirements.lock"))
 
 
 # --- path -------------------------------------------------------------------
@@ -146,9 +140,6 @@ def test_a_folder_gives_its_modules_and_what_it_does_not_is_counted(tmp_path):
     (folder / "loop.py").symlink_to(folder / "loop.py")
     (folder / "folder.py").mkdir()
     os.mkfifo(folder / "pipe.py")
-    (folder / "huge.py").touch()
-    os.truncate(folder / "huge.py", 2**26 + 1)
-    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py")).touch()
     skipped = sources.Skipped()
     assert names(sources.path_files(folder, skipped)) == [
         ("project", "a/c.py"),
@@ -156,11 +147,7 @@ def test_a_folder_gives_its_modules_and_what_it_does_not_is_counted(tmp_path):
     ]
     assert skipped == {
         "hidden, or in __pycache__, node_modules, site-packages, venv": 2,
-        "a link that leads out of the folder": 1,
-        "not readable": 1,
-        "no regular file": 2,
-        "larger than 64 MiB": 1,
-        "of a name that is no Unicode": 1,
+        "no regular file of the folder": 4,
     }
 
 
@@ -291,22 +278,17 @@ JUNK = "x" * 11_000_000  # what `datasets` reads before it fixes the types
         # rows without a text, and one that is no JSON
         ("a.jsonl", [{"code": "a"}, {"code": None}, {}, 3, "{"], [b"a"], 4),
         ("a.parquet", [{"text": b"a"}, {"text": None}], [b"a"], 1),
-        ("list.json", [{"code": "a"}, {"code": "b"}], [b"a", b"b"], 0),
-        # a first row that is no object, an empty text beside another, a name
-        # that is no Unicode, and bytes that are no UTF-8
+        # a first row that is no object, an empty text beside another, and
+        # bytes that are no UTF-8
         ("a.jsonl", [[], {"code": "a"}], [b"a"], 1),
         ("a.jsonl", [{"content": "", "code": "a"}], [b"a"], 0),
-        ("a.jsonl", [{"code": "a", "path": "\ud800"}], [b"a"], 0),
         ("a.jsonl", [b'{"code": "\xe9"}', {"code": "a"}], [b"a"], 1),
-        ("a.parquet", [{"text": "a", "path": b"b.py"}], [b"a"], 0),
     ],
 )
 def test_rows_as_they_come(tmp_path, name, rows, expected, skipped):
     path, counted = tmp_path / name, sources.Skipped()
     if name.endswith("parquet"):
         pd.DataFrame(rows).to_parquet(path)
-    elif name == "list.json":
-        path.write_text(json.dumps(rows, indent=1))
     else:
         lines = [
             row if isinstance(row, bytes) else json.dumps(row).encode()
@@ -317,14 +299,13 @@ def test_rows_as_they_come(tmp_path, name, rows, expected, skipped):
     files = list(sources.path_files(path, counted))
     assert [file.content for file in files] == expected
     assert counted["rows without text"] == skipped
-    assert all(file.path.encode().decode() in NAMES for file in files)
+    assert {file.path for file in files} <= NAMES
 
 
-@pytest.mark.parametrize("name", ["absent", "notes.txt", "a.py", "a.jsonl"])
+@pytest.mark.parametrize("name", ["absent", "notes.txt", "a.jsonl"])
 def test_a_path_that_cannot_be_read_is_refused(tmp_path, name):
     (tmp_path / "notes.txt").write_text("hello")
-    for pipe in ("a.py", "a.jsonl"):
-        os.mkfifo(tmp_path / pipe)
+    os.mkfifo(tmp_path / "a.jsonl")
     with pytest.raises(DataError, match="must be a folder, or a .jsonl"):
         list(sources.path_files(tmp_path / name))
 
@@ -366,7 +347,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
     ("name", "content", "message"),
     [
         ("a.jsonl", "", "must hold texts"),
-        ("a.json", '[{"code": "x"}, {oops]\n', "it must be JSON lines"),
+        ("a.json", '[{"code": "x"}]\n', "must hold texts"),  # one list
         ("a.parquet", "hello", "or a parquet table"),
         ("a.jsonl.gz", "hello", "it must be JSON lines"),
         ("a.jsonl.gz", DAMAGED, "it must be JSON lines"),
