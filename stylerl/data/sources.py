@@ -314,8 +314,9 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         file = folder / name
         # A link may lead to what is not the project's.
         if file.is_file() and file.resolve().is_relative_to(root):
+            said = name.encode(errors="backslashreplace").decode()
             origin = (root.name, commit or "", "")
-            yield SourceFile(*origin, name, file.read_bytes())
+            yield SourceFile(*origin, said, file.read_bytes())
         else:
             skipped["no regular file of the folder"] += 1
 

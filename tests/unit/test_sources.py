@@ -187,6 +187,12 @@ def moved_worktree(folder):
     (folder / ".git").write_text("gitdir: /gone/.git/worktrees/mine\n")
 
 
+def test_a_name_that_is_no_unicode_is_escaped(tmp_path):
+    (tmp_path / os.fsdecode(b"\xff.py")).write_text("x = 1\n")
+    (file,) = sources.path_files(tmp_path)
+    assert file.path == "\\udcff.py"
+
+
 def test_a_repository_without_a_commit_is_a_folder(tmp_path):
     checkout(tmp_path / "mine", "x = 1\n")
     shutil.rmtree(tmp_path / "mine/.git")
