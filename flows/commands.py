@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> None:
 
         metrics = rlhf(options.preset, values)
     console = Console()
-    console.print(Markdown(summary.markdown(metrics)))
+    console.print(Markdown(summary.before_after(metrics)))
     if metrics["promotion"]:
         console.print(metrics["promotion"], highlight=False, markup=False)
     console.print(f"\nReport   {summary.REPORT.resolve()}  (stylerl report)")

@@ -244,19 +244,23 @@ def gain_table(
 
 
 def markdown(metrics: Metrics) -> str:
-    """Headline, table, goals, guards, lengths and baselines as Markdown."""
+    """What `before_after` says, then lengths and baselines."""
+    parts = [before_after(metrics)]
+    for rows in (by_length(metrics), baselines(metrics)):
+        if rows:
+            parts.append(rename(markdown_table(rows), metrics))
+    return "\n\n".join(parts) + "\n"
+
+
+def before_after(metrics: Metrics) -> str:
+    """Headline, table, goals and guards as Markdown."""
     columns = [(MODELS[role], metrics[role]) for role in labels(metrics)]
     table = gain_table(columns, "PPO - SFT (95% interval)", metrics["gain"])
     parts = [bold_headline(metrics), external_linters(metrics)]
     parts += [basis(metrics), table]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))
-    if lengths := by_length(metrics):
-        parts.append(markdown_table(lengths))
-    if found := baselines(metrics):
-        parts.append(markdown_table(found))
-    parts = [part for part in parts if part]
-    return rename("\n\n".join(parts) + "\n", metrics)
+    return rename("\n\n".join(filter(None, parts)), metrics)
 
 
 def contest(alone: Mapping[str, Metrics], compared: Mapping[str, Any]) -> str:
