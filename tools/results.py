@@ -11,7 +11,7 @@ kept, or from the first table of benchmarks/results/NAME.md.
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-EARLIER = RUNS / "seed-0-earlier.json"  # with the labels of c1b8287
+AS_NOW = "seed-[0-9].json"  # runs with the settings of now
+LINTER = RUNS / "seed-0-linter.json"  # the reward is the linter alone
+EARLIER = RUNS / "seed-0-earlier.json"  # the same, with c1b8287's labels
 STRICT = RUNS / "strict-0.json"  # by the stages' commands
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (  # the first ROWS of them that a run has
@@ -123,21 +125,29 @@ def short_table(metrics: Mapping[str, Any]) -> str:
 def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
     metrics, pooled = measured(), storage.read_json(RUNS / "h100.json")
-    many = f"{len(pooled['by_seed'])} seeds on an H100"
+    many = f"{len(pooled['by_seed'])} seeds on an H100, paid by the linter"
 
     def change(key: str) -> str:
         if key not in metrics["gain"]:
             return "not measured"
-        return _change(metrics, key, {many: pooled["less_sft"]}, gains)
+        return _change(metrics, key, others | {many: pooled["less_sft"]})
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
         return display.show_gain(metric, pooled["less_last_token"])
 
-    gains = [
-        storage.read_json(path)["evaluate"]["gain"]
-        for path in sorted(RUNS.glob("seed-*.json"))
-    ]
+    seeds, earlier = (
+        {
+            path.stem.replace("-", " "): storage.read_json(path)["evaluate"]
+            for path in sorted(RUNS.glob(pattern))
+        }
+        for pattern in (AS_NOW, "seed-[0-9]-*.json")
+    )
+    others = {
+        name: run["gain"] for name, run in seeds.items() if run != metrics
+    }
+    by_linter = [run["gain"] for run in earlier.values()]
+    by_linter += pooled["by_seed"].values()
     arguments, authors = display.metric_of("used_arguments"), ""
     if arguments.key in metrics["human"]:
         read = display.show(arguments, metrics["human"][arguments.key])
@@ -156,8 +166,10 @@ def questions() -> str:
         f"after it: {change('residual_compliance')}. What is left, ruff "
         "does not mend ([rule by rule](metrics/rules.csv)).\n"
         "- **Did the model get worse at its job?** "
-        f"{_lost_skill([*gains, *pooled['by_seed'].values()])}Each finishes "
-        "HumanEval's "
+        f"**Clearly in "
+        f"{_lost_skill(run['gain'] for run in seeds.values())}** paid for "
+        f"arguments too, in {_lost_skill(by_linter)} paid by the linter "
+        "alone. Each finishes HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
         f"tests decide. Right: {change('skill')}; right and compliant: "
         f"{change('joint')}. Arguments of their functions that "
@@ -218,13 +230,19 @@ def strict() -> str:
 
 
 def arguments() -> str:
-    """Runs whose guide asks that arguments are read, beside the default."""
+    """Runs paid for arguments that are read, or whose guide asks for them,
+    beside the linter alone."""
     runs = {
-        "PEP 8 alone, earlier": storage.read_json(EARLIER),
-        "PEP 8 alone": storage.read_json(RUNS / "seed-0.json"),
+        "the linter alone, earlier": storage.read_json(EARLIER),
+        "the linter alone": storage.read_json(LINTER),
     }
-    for path in sorted(RUNS.glob("arguments-*.json")):
-        runs[f"U100 too, seed {path.stem[-1]}"] = storage.read_json(path)
+    for words, pattern in (
+        ("and arguments", AS_NOW),
+        ("U100 in the guide", "arguments-*.json"),
+    ):
+        for path in sorted(RUNS.glob(pattern)):
+            seed = path.stem.rpartition("-")[2]
+            runs[f"{words}, seed {seed}"] = storage.read_json(path)
     found = {name: run["evaluate"] for name, run in runs.items()}
     rows = [["PPO less SFT", *found]]
     for key in ARGUMENTS_METRICS:
@@ -245,27 +263,17 @@ def _change(
     metrics: Mapping[str, Any],
     key: str,
     others: Mapping[str, Mapping[str, float]],
-    runs: Sequence[Mapping[str, float]] = (),
 ) -> str:
     """SFT's value, PPO's, and the difference with its interval.
 
-    Those of others that measured it follow, by their names; of single `runs`
-    from the lowest to the highest.
+    Those of others that measured it follow, by their names.
     """
     metric = display.metric_of(key)
     before, after = (
         display.show(metric, metrics[model][key]) for model in ("sft", "ppo")
     )
     gain = display.show_gain(metric, metrics["gain"])
-    said = []
-    known = sorted(each[key] for each in runs if key in each)
-    if len(known) > 1:
-        low, high = (
-            display.show(metric, end, signed=True)
-            for end in (known[0], known[-1])
-        )
-        said.append(f"{len(known)} runs on CPUs: {low} to {high}")
-    said += [
+    said = [
         f"{name}: {display.show_gain(metric, each)}"
         for name, each in others.items()
         if key in each
@@ -274,11 +282,10 @@ def _change(
     return f"of SFT's {before}%, of PPO's {after}%, {gain} points{more}"
 
 
-def _lost_skill(gains: Sequence[Mapping[str, float]]) -> str:
-    """In how many runs that measured skill it is clearly worse; "" in none."""
+def _lost_skill(gains: Iterable[Mapping[str, float]]) -> str:
+    """In how many runs that measured skill it is clearly worse."""
     highs = [each["skill_high"] for each in gains if "skill_high" in each]
-    worse = sum(high < 0 for high in highs)
-    return f"**Clearly in {worse} of {len(highs)} runs.** " if worse else ""
+    return f"{sum(high < 0 for high in highs)} of {len(highs)} runs"
 
 
 def unmeasured(metrics: Mapping[str, Any]) -> str:
