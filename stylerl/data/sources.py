@@ -227,7 +227,7 @@ def path_files(
     name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
         yield from _folder_files(path, counted)
-    elif name.endswith((".jsonl", ".json", ".parquet")) and path.is_file():
+    elif name.endswith((".jsonl", ".parquet")) and path.is_file():
         rows = _parquet_rows if name.endswith(".parquet") else _json_rows
         yield from _table_files(rows(path), path, counted)
     else:
@@ -310,15 +310,17 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         foreign = f"hidden, or in {', '.join(sorted(SKIPPED_FOLDERS))}"
         skipped[foreign] += len(found) - len(names)
     root = folder.resolve()
+    origin = _name(root.name)
     for name in sorted(names):
         file = folder / name
         # A link may lead to what is not the project's.
-        if file.is_file() and file.resolve().is_relative_to(root):
-            said = name.encode(errors="backslashreplace").decode()
-            origin = (root.name, commit or "", "")
-            yield SourceFile(*origin, said, file.read_bytes())
-        else:
+        if not (file.is_file() and file.resolve().is_relative_to(root)):
             skipped["no regular file of the folder"] += 1
+        elif not os.access(file, os.R_OK):
+            skipped["not readable"] += 1
+        else:
+            content = file.read_bytes()
+            yield SourceFile(origin, commit or "", "", _name(name), content)
 
 
 def _listed(folder: Path, *options: str) -> list[str]:
@@ -420,9 +422,16 @@ def _from_row(row: Any, origin: str, number: int) -> SourceFile | None:
     if isinstance(text, str):
         text = text.encode("utf-8", errors="surrogatepass")
     return SourceFile(
-        str(row.get("repo_name") or origin),
+        _name(row.get("repo_name")) or origin,
         "",
-        str(row.get("license") or ""),
-        str(row.get("path") or f"{number:09d}.py"),
+        _name(row.get("license")),
+        _name(row.get("path")) or f"{number:09d}.py",
         text,
     )
+
+
+def _name(value: Any) -> str:
+    """A value as text that can be written; "" for none."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return str(value or "").encode(errors="backslashreplace").decode()

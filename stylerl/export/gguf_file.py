@@ -88,7 +88,7 @@ def write(
                 chosen = "q8_0"  # it is the output as well
             writer.add_tensor(
                 name,
-                _data(tensor, chosen),
+                _data(name, tensor, chosen),
                 raw_dtype=GGMLQuantizationType[chosen.upper()],
             )
         writer.write_header_to_file()
@@ -149,13 +149,23 @@ def exact_kind(weights: Any) -> str:
     )
 
 
-def _data(tensor: Tensor, kind: str) -> Any:
-    """A tensor's bytes in a kind, as an array."""
+def _data(name: str, tensor: Tensor, kind: str) -> Any:
+    """A tensor's bytes in a kind, as an array.
+
+    Raises:
+        ModelError: it cannot be cut into the kind's blocks.
+    """
     from gguf import GGMLQuantizationType, quants
 
     if kind not in EXACT:
         chosen = GGMLQuantizationType[kind.upper()]
-        return quants.quantize(tensor.numpy(), chosen)
+        try:
+            return quants.quantize(tensor.numpy(), chosen)
+        except quants.QuantError as error:
+            raise ModelError(
+                f"each row of a matrix must be of whole blocks for {kind}; "
+                f"{name} is not ({error}): take --dtype bf16"
+            ) from error
     return tensor.to(EXACT[kind]).contiguous().view(torch.uint8).numpy()
 
 

@@ -42,7 +42,7 @@ def versions(config: JudgeConfig) -> dict[str, str]:
         if not modules:
             raise ConfigError(
                 f"judge.plugins must name installed flake8 plugins; {name!r} "
-                f"is not installed: pip install {name}"
+                f"is none: pip install {name}"
             )
         code = plugin_code.digests(modules)
         found[name] = f"{plugin.version} {digest(code)}"

@@ -74,8 +74,15 @@ def connected_stages(root: Path = Path()) -> list[Stage]:
 
 
 def find_stage(name: str, root: Path = Path()) -> Stage:
-    """The stage called `name`."""
-    return next(s for s in load_stages(root) if s.name == name)
+    """The stage called `name`.
+
+    Raises:
+        ConfigError: dvc.yaml has no such stage.
+    """
+    for stage in load_stages(root):
+        if stage.name == name:
+            return stage
+    raise ConfigError(f"dvc.yaml must have the stage {name}; it has none")
 
 
 def stage_key(stage: Stage, root: Path = Path()) -> str:

@@ -72,10 +72,15 @@ def _gpu() -> str:
 
 
 def _output(*command: str) -> str:
-    """What a command prints; empty when it fails or does not exist."""
+    """What a command prints; empty when it fails or does not exist.
+
+    In a hook of git, variables name another repository.
+    """
+    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
         done = subprocess.run(
             command,
+            env=own,
             capture_output=True,
             text=True,
             timeout=10,

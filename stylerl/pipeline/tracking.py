@@ -195,6 +195,12 @@ def completions(run: str) -> "pd.DataFrame":
     require("pipeline", "mlflow")
     from mlflow.exceptions import MlflowException
 
+    local = store_folder() / "mlflow.db"
+    if store() == reach.sqlite(local) and not local.exists():
+        raise DataError(
+            f"run {run} must be a folder, or in MLflow's store; there is "
+            f"neither: `stylerl run` makes {local}"
+        )
     try:
         client = connect()
         found = _find_run(client, run)

@@ -15,6 +15,10 @@ from stylerl.judge.names import parse
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+NAMING = (
+    *(ast.Expr, ast.Tuple, ast.List, ast.Set, ast.Starred, ast.Attribute),
+    *(ast.Name, ast.Constant, ast.expr_context),
+)  # nodes of a value that is named and not used
 TRIVIAL = (ast.Pass, ast.Expr, ast.Return, ast.Raise)
 
 
@@ -53,7 +57,8 @@ def used_arguments(prompt: str, completion: str) -> float:
 
     NaN where there are none, or the text does not parse.  `self`, `cls` and
     names that begin with an underscore are no arguments here; a name that the
-    body binds anew, and then reads, counts as read.
+    body binds anew, and then reads, counts as read; a line `a, b`, which does
+    nothing with its names, reads none.
     """
     opened = _opened(prompt, completion)
     if not isinstance(opened, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -64,6 +69,8 @@ def used_arguments(prompt: str, completion: str) -> float:
     own = {arg.arg for arg in named if not arg.arg.startswith("_")}
     own -= {"self", "cls"}
     nodes = [node for each in opened.body for node in ast.walk(each)]
+    idle = {id(n) for each in nodes if _is_idle(each) for n in ast.walk(each)}
+    nodes = [node for node in nodes if id(node) not in idle]
     read = {
         node.id
         for node in nodes
@@ -72,6 +79,13 @@ def used_arguments(prompt: str, completion: str) -> float:
     changed = [n.target for n in nodes if isinstance(n, ast.AugAssign)]
     read |= {name.id for name in changed if isinstance(name, ast.Name)}
     return len(own & read) / len(own) if own else math.nan
+
+
+def _is_idle(node: ast.AST) -> bool:
+    """Whether a node is a statement that names things, and no more."""
+    return isinstance(node, ast.Expr) and all(
+        isinstance(each, NAMING) for each in ast.walk(node)
+    )
 
 
 def _opened(prompt: str, completion: str) -> Any:

@@ -71,7 +71,7 @@ def grade_of(
         body is not None,
         gaming.count_statements(body or []),
         body is not None and gaming.is_trivial(body),
-        0.0 if body is None else _arguments(prompt, completion),
+        _arguments(prompt, completion) if body else 0.0,
     )
 
 

@@ -86,7 +86,7 @@ def test_a_stream_that_no_one_has(
         (["complete", "x", "--model", "."], ". has no config.json"),
         (["run", "--set", "preset=huge"], "preset must be one of default"),
         (["run", "--set", "judge.config=x.cfg"], "judge.config must be a con"),
-        (["run", "--set", "judge.plugins=[x]"], "'x' is not installed"),
+        (["run", "--set", "judge.plugins=[x]"], "'x' is none"),
         (["run", "--set", "ppo.reward={'absent:f': 1}"], "named 'absent'"),
         (["run", "--set", "ppo.reward={'code:f': 1}"], "code:f is not"),
         (["judge", ".", "--config", "code.py"], "no section headers"),

@@ -353,7 +353,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
     ("name", "content", "message"),
     [
         ("a.jsonl", "", "must hold texts"),
-        ("a.json", '[{"code": "x"}]\n', "must hold texts"),  # one list
+        ("a.json", "[]\n", "must be a folder, or a .jsonl"),
         ("a.parquet", "hello", "or a parquet table"),
         ("a.jsonl.gz", "hello", "it must be JSON lines"),
         ("a.jsonl.gz", DAMAGED, "it must be JSON lines"),
