@@ -62,8 +62,8 @@ def generator_of(*texts):
 
 
 def test_a_violations_token_is_charged_where_skyrl_reads_it(asked):
-    """`a+ b`: -5.5 at the `+` and 2.5 at the end, as under veRL; `a + b` has
-    2.5 at its end alone.  SkyRL's own checks let them pass, and its trainer
+    """`a+ b`: -5.5 at the `+` and 3.5 at the end, as under veRL; `a + b` has
+    3.5 at its end alone.  SkyRL's own checks let them pass, and its trainer
     keeps rewards that are a token's."""
     texts = ("    return a+ b\n", "    return a + b\n")
     generator, ids = generator_of(*texts)
@@ -76,7 +76,7 @@ def test_a_violations_token_is_charged_where_skyrl_reads_it(asked):
     (plus, last) = first.nonzero().flatten().tolist()
     assert "+" in generator.tokenizer.decode(ids[0][plus : plus + 1])
     assert last == len(ids[0]) - 1
-    assert first[[plus, last]].tolist() == pytest.approx([-5.5, 2.5])
+    assert first[[plus, last]].tolist() == pytest.approx([-5.5, 3.5])
     assert second.nonzero().flatten().tolist() == [len(ids[1]) - 1]
 
 

@@ -68,7 +68,7 @@ def test_a_violations_token_is_charged_where_verl_reads_it(
     """`a+ b` is one E225, at the `+`, and its line's only one: its score is
     0.9 and style 0.45, of which the weight 2.5 makes 1.125.  The 1.375 that
     are missed are charged there four times; the last token gets the rest,
-    1.125 + 1.375."""
+    1.125 + 1.375, and 1 for both arguments, which are read."""
     text = "    return a+ b\n"
     loop, tokenizer, ids, asked = loop_that_writes(text, monkeypatch, folder)
     row = {"raw_prompt": [{"content": "import os\n"}, {"content": PROMPT}]}
@@ -81,7 +81,7 @@ def test_a_violations_token_is_charged_where_verl_reads_it(
     charged = scores.nonzero().flatten().tolist()
     assert "+" in tokenizer.decode(ids[charged[0] : charged[0] + 1])
     assert charged[1:] == [len(ids) - 1]
-    assert scores[charged].tolist() == pytest.approx([-5.5, 2.5])
+    assert scores[charged].tolist() == pytest.approx([-5.5, 3.5])
 
 
 def test_what_stands_in_its_file_is_judged_there(folder, monkeypatch):
