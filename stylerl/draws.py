@@ -33,11 +33,11 @@ def positions(start: int, count: int, size: int, seed: int) -> list[int]:
     `size` items are read over and over, each pass in an order of its own;
     within a pass no item comes twice.
     """
-    found = []
+    drawn = []
     while count > 0:
         turn, first = divmod(start, size)
         order = permutation(size, seed, "pass", turn).tolist()
         taken = order[first : first + count]
-        found += taken
+        drawn += taken
         start, count = start + len(taken), count - len(taken)
-    return found
+    return drawn

@@ -47,8 +47,8 @@ def require(extra: str, *packages: str) -> None:
         MissingExtra: one of them cannot be imported.
     """
     for package in packages:
-        found = find_spec(package)
-        if found is None or found.origin is None:  # a folder of that name
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:  # a folder of that name
             raise MissingExtra(
                 f"this needs {package}, which is not installed: "
                 f"pip install 'stylerl[{extra}]'"

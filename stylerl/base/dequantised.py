@@ -43,10 +43,10 @@ def write(file: Path, folder: Path) -> None:
 
 def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
     """The file's byte-level BPE, its digits split, without a chat template."""
-    found: Any = AutoTokenizer.from_pretrained(
+    tokenizer: Any = AutoTokenizer.from_pretrained(
         file.parent, gguf_file=file.name
     )
-    backend = found.backend_tokenizer
+    backend = tokenizer.backend_tokenizer
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),
@@ -55,8 +55,8 @@ def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        bos_token=found.bos_token,
-        eos_token=found.eos_token,
+        bos_token=tokenizer.bos_token,
+        eos_token=tokenizer.eos_token,
         pad_token=PAD_TOKEN,
         padding_side="left",
     )
@@ -65,16 +65,16 @@ def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:
 def load_model(file: Path) -> PreTrainedModel:
     """The file's weights in fp32, in a model that was never quantised."""
     with pretrained.quiet():
-        found = AutoModelForCausalLM.from_pretrained(
+        quantised = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, dtype=torch.float32
         )
-    config = type(found.config).from_dict(
+    config = type(quantised.config).from_dict(
         {
             key: value
-            for key, value in found.config.to_dict().items()
+            for key, value in quantised.config.to_dict().items()
             if key not in ("quantization_config", "_model_name_or_path")
         }
     )
-    model: PreTrainedModel = type(found)(config)
-    model.load_state_dict(found.state_dict())
+    model: PreTrainedModel = type(quantised)(config)
+    model.load_state_dict(quantised.state_dict())
     return model.eval()

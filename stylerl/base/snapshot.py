@@ -27,10 +27,10 @@ def download(model: str, revision: str, folder: Path) -> None:
     except Exception as error:  # of the network, the hub, or the disk
         if refusal(error):
             raise
-        said = str(error).strip() or type(error).__name__
+        reason = str(error).strip() or type(error).__name__
         raise ModelError(
             f"cannot download {model} at revision {revision} from the hub "
-            f"({said.splitlines()[0][:300]}): check base.model and "
+            f"({reason.splitlines()[0][:300]}): check base.model and "
             "base.revision, connect to the hub, or set sft.base to a model "
             "folder of yours"
         ) from error

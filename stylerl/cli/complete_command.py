@@ -120,10 +120,10 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
                 "a model must be a folder as the hub has them, or a GGUF "
                 f"file; {folder} has no config.json, or is not there"
             )
-    found = {folder.resolve().name: str(folder) for folder in folders}
-    if len(found) < len(folders):
-        found = {str(folder): str(folder) for folder in folders}
-    return found
+    by_label = {folder.resolve().name: str(folder) for folder in folders}
+    if len(by_label) < len(folders):
+        by_label = {str(folder): str(folder) for folder in folders}
+    return by_label
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def growing(console: Console) -> Iterator[Callable[[str, str], None]]:
 def show(answers: Sequence[Answer], console: Console) -> None:
     """Print the answers, side by side where the terminal is wide."""
     columns = _columns(console, len(answers))
-    console.print(side_by_side([_panel(each) for each in answers], columns))
+    console.print(side_by_side([*map(_panel, answers)], columns))
 
 
 def _columns(console: Console, panels: int) -> int:

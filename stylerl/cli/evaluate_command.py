@@ -82,13 +82,15 @@ def run(
     basis = evaluation.basis(judge, SNIPPETS, params)
     metrics = {"models": sources, "basis": basis, "metrics": alone}
     storage.write_json(out / "metrics.json", metrics)
-    for folder, each in zip(
+    for folder, result in zip(
         folder_names(compared), compared.values(), strict=True
     ):
-        each.completions.attrs = dict(basis)
-        _write(out / folder, each, sources, params)
+        result.completions.attrs = dict(basis)
+        _write(out / folder, result, sources, params)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
-    tables += [summary.markdown(each.metrics) for each in compared.values()]
+    tables += [
+        summary.markdown(result.metrics) for result in compared.values()
+    ]
     text = "\n".join(tables)
     storage.write_text(out / "evaluation.md", text)
     return text
@@ -125,51 +127,51 @@ def _add_skill(
 ) -> None:
     """Measure skill too: of each model, and of each beside the first."""
     table, why = measure.finish(sources, params, judge, scratch)
-    for name, each in compared.items():
-        roles = {each.metrics["labels"]["sft"]: "sft", name: "ppo"}
+    for name, result in compared.items():
+        roles = {result.metrics["labels"]["sft"]: "sft", name: "ppo"}
         pair = table
         if not why:
             pair = table[table["model"].isin(roles)]
             pair = pair.assign(model=pair["model"].map(roles))
         skill = measure.summary(pair, why, params)
-        evaluation.add_skill(each.metrics, skill)
+        evaluation.add_skill(result.metrics, skill)
     if not why:
         every = measure.summary(table, why, params)
-        for name, own in alone.items():
-            own |= every.get(name, {})
+        for name, of_model in alone.items():
+            of_model |= every.get(name, {})
 
 
 def folder_names(names: Iterable[str]) -> list[str]:
     """Models' labels, which may be paths, as different names of folders."""
-    found: list[str] = []
+    folders: list[str] = []
     for name in names:
         plain = name.replace("/", "-").strip(".-")
         again = (f"{plain}-{n}" for n in itertools.count(2))
         free = itertools.chain([plain], again)
-        found.append(next(each for each in free if each not in found))
-    return found
+        folders.append(next(label for label in free if label not in folders))
+    return folders
 
 
 def _write(
     out: Path,
-    found: Evaluation,
+    result: Evaluation,
     sources: Mapping[str, str],
     params: Params,
 ) -> None:
     """What a run leaves of its evaluation."""
-    storage.write_json(out / "evaluate.json", found.metrics)
-    storage.write_text(out / "rules.csv", found.rules.to_csv(index=False))
-    storage.write_table(out / "completions.parquet", found.completions)
-    labels, chosen = found.metrics["labels"].values(), config.to_dict(params)
+    storage.write_json(out / "evaluate.json", result.metrics)
+    storage.write_text(out / "rules.csv", result.rules.to_csv(index=False))
+    storage.write_table(out / "completions.parquet", result.completions)
+    labels, chosen = result.metrics["labels"].values(), config.to_dict(params)
     evidence = page.Evidence(
-        metrics=found.metrics,
-        rules=found.rules,
-        completions=found.completions,
+        metrics=result.metrics,
+        rules=result.rules,
+        completions=result.completions,
         updates=None,
         calibration=None,
         provenance={
-            "judge": found.completions.attrs["judge"],
-            "snippets, SHA-256": found.completions.attrs["snippets"],
+            "judge": result.completions.attrs["judge"],
+            "snippets, SHA-256": result.completions.attrs["snippets"],
             "seed": str(params.seed),
             **{
                 f"model {name}": page.identify(sources[name])

@@ -69,8 +69,8 @@ def configuration(args: argparse.Namespace) -> JudgeConfig:
         ConfigError: an option is out of range or contradicts another.
     """
     plugins = tuple((args.plugins or "").replace(",", " ").split())
-    own = args.select is not None or args.max_line_length is not None
-    if args.config is not None and own:
+    changed = args.select is not None or args.max_line_length is not None
+    if args.config is not None and changed:
         raise ConfigError(
             "--config brings its own rules and width; write --select "
             "and --max-line-length into the file, or leave it out"
@@ -117,7 +117,7 @@ def list_files(paths: Sequence[str], judge: Judge) -> list[str]:
     if judge.ruff:
         for warning in judge.ruff.settings.warnings:
             say(warning)
-        found = judge.ruff.list_files(paths)
+        listed = judge.ruff.list_files(paths)
     else:
         options = shared_pool(judge.config, judge.identity).options()
         for warning in options["warnings"]:
@@ -128,13 +128,13 @@ def list_files(paths: Sequence[str], judge: Judge) -> list[str]:
             filename_patterns=options["filename"],
             exclude=options["exclude"],
         )
-        found = sorted(set(files))
-    if not found:
+        listed = sorted(set(files))
+    if not listed:
         raise DataError(
             "there must be a Python file to judge; found none below "
             f"{', '.join(paths)}"
         )
-    return found
+    return listed
 
 
 def read(path: str) -> bytes:
@@ -159,7 +159,7 @@ def as_json(path: str, verdict: Verdict) -> str:
             "reason": verdict.reason,
             "compliant": verdict.compliant,
             "score": verdict.score,
-            "violations": [found._asdict() for found in verdict.violations],
+            "violations": [v._asdict() for v in verdict.violations],
         }
     )
 
@@ -178,16 +178,16 @@ def table(judged: Sequence[tuple[str, Verdict]]) -> str:
     """The rules, the most frequent first, and the totals."""
     if not judged:
         return "0 files judged"
-    found: dict[str, list[tuple[str, Violation]]] = defaultdict(list)
+    by_rule: dict[str, list[tuple[str, Violation]]] = defaultdict(list)
     for path, verdict in judged:
-        for each in verdict.violations:
-            found[each.code].append((path, each))
+        for violation in verdict.violations:
+            by_rule[violation.code].append((path, violation))
     lines = []
-    wide = max([5, *map(len, found)]) + 2
-    if found:
+    wide = max([5, *map(len, by_rule)]) + 2
+    if by_rule:
         lines.append(f"{'rule':<{wide}}{'count':>7}{'files':>7}  first found")
     for code, places in sorted(
-        found.items(), key=lambda item: (-len(item[1]), item[0])
+        by_rule.items(), key=lambda item: (-len(item[1]), item[0])
     ):
         path, first = places[0]
         files = len({path for path, _ in places})
@@ -206,7 +206,7 @@ def table(judged: Sequence[tuple[str, Verdict]]) -> str:
             f"{len(judged)} {'file' if len(judged) == 1 else 'files'}: "
             f"{compliant} compliant ({compliant / len(judged):.1%}), "
             f"{len(unparsed)} not parsed, "
-            f"{sum(map(len, found.values()))} violations, mean score "
+            f"{sum(map(len, by_rule.values()))} violations, mean score "
             f"{score:.3f}",
         ]
     )

@@ -30,12 +30,12 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, run, options in COMMANDS:
         summary, _, text = (inspect.getdoc(run) or "").partition("\n\n")
-        description, found, examples = text.partition(EXAMPLES)
+        description, marker, examples = text.partition(EXAMPLES)
         command = commands.add_parser(
             name,
             help=summary[0].lower() + summary[1:].rstrip("."),
             description=description,
-            epilog=(found + examples).strip(),
+            epilog=(marker + examples).strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         for flag, settings in options:

@@ -66,8 +66,8 @@ class Session:
         if self._swapped():
             side = {"a": "b", "b": "a"}.get(side, side)
         pair = self.waiting[0]
-        said = Answer(self.annotator, pair, SIDES[side], int(sure))
-        preferences.append(self.path, said)
+        answer = Answer(self.annotator, pair, SIDES[side], int(sure))
+        preferences.append(self.path, answer)
         self.waiting.popleft()
         self.given += 1
 

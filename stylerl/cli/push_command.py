@@ -44,26 +44,26 @@ def evidence(folder: Path) -> card.Run | None:
     Raises:
         StylerlError: it is the run's, and not evaluated as it is now.
     """
-    found = [
+    files = [
         role
         for role in ROLES
         if folder.resolve() == Path("artifacts", role).resolve()
     ]
-    if not found:
+    if not files:
         return None
-    said = subprocess.run(
+    tracked = subprocess.run(
         [sys.executable, "-m", "dvc", "status", "--json", "ppo", "evaluate"],
         capture_output=True,
         text=True,
     )
-    if said.returncode or said.stdout.strip() != "{}":
+    if tracked.returncode or tracked.stdout.strip() != "{}":
         raise StylerlError(
             f"a card has the scores of its run; DVC says that those in "
             f"metrics/ are not of {folder} as it is: run `stylerl run`, or "
             "push a copy of the folder, without scores"
         )
     return card.Run(
-        role=found[0],
+        role=files[0],
         metrics=storage.read_json(METRICS),
         updates=pd.read_csv(UPDATES),
         judge=storage.read_json(JUDGE)["judge"],

@@ -97,9 +97,9 @@ def build(cls: type[Any], content: Any, prefix: str, base: Any = None) -> Any:
     for key, value in content.items():
         if key not in fields:
             raise unknown(prefix, key, fields)
-        own = fields[key].default
-        if dataclasses.is_dataclass(own):
-            value = build(type(own), value, f"{prefix}{key}.", own)
+        default = fields[key].default
+        if dataclasses.is_dataclass(default):
+            value = build(type(default), value, f"{prefix}{key}.", default)
         values[key] = value
     return dataclasses.replace(base, **values) if base else cls(**values)
 
@@ -156,7 +156,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         return float(value)
     if type(value) in allowed:  # isinstance would take True for an int
         return value
-    names = [each.__name__.replace("NoneType", "null") for each in allowed]
+    names = [kind.__name__.replace("NoneType", "null") for kind in allowed]
     remedy = ""
     if str in allowed and not isinstance(value, list | dict):
         remedy = ": quote it in params.yaml (DVC's -S drops quotes)"

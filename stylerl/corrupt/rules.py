@@ -33,13 +33,13 @@ class Corruption(NamedTuple):
         Every site is changed with probability `share`, and always one.
         """
         code = read(text, start)
-        found = list(rng.choice(self.sites)(code))
-        if not found:
+        edits = list(rng.choice(self.sites)(code))
+        if not edits:
             return None
-        certain = rng.randrange(len(found))  # so that at least one changes
+        certain = rng.randrange(len(edits))  # so that at least one changes
         chosen = [
             site
-            for i, site in enumerate(found)
+            for i, site in enumerate(edits)
             if i == certain or rng.random() < share
         ]
         return apply(text, chosen)

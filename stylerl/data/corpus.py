@@ -82,20 +82,20 @@ def extract(content: bytes, config: FilterConfig) -> Extraction:
     except (ValueError, RecursionError, MemoryError, SyntaxError):
         return _nothing("unparsable")
     if config.unit == "file":
-        found: list[Snippet | None] = [
+        snippets: list[Snippet | None] = [
             Snippet(source.rstrip("\n") + "\n", -1, 1)
         ]
     else:
         lines = source.split("\n")
-        found = [_cut(lines, node) for node in _functions(tree)]
-    kept = []
+        snippets = [_cut(lines, node) for node in _functions(tree)]
+    chosen = []
     dropped: Counter[str] = Counter()
-    for snippet in found:
+    for snippet in snippets:
         if reason := _fault(snippet, config):
             dropped[reason] += 1
         elif snippet is not None:
-            kept.append(snippet)
-    return Extraction(kept, dropped)
+            chosen.append(snippet)
+    return Extraction(chosen, dropped)
 
 
 def _nothing(reason: str) -> Extraction:
@@ -124,7 +124,7 @@ def _cut(
     indent = lines[first][: node.col_offset]
     if indent.strip():  # another statement before it on the line
         return None
-    own = [line.removeprefix(indent) for line in lines[first:last]]
+    dedented = [line.removeprefix(indent) for line in lines[first:last]]
     # The body starts after the docstring, or with the comments and blank
     # lines above its first statement.
     body = node.body
@@ -133,17 +133,17 @@ def _cut(
         body = body[1:]
     else:
         start = body[0].lineno - node.lineno
-        while start > 0 and _is_filler(own[start - 1]):
+        while start > 0 and _is_filler(dedented[start - 1]):
             start -= 1
     if start <= 0 or not _has_substance(body):
         return None
     # A body that shares a line with the header has no prompt of its own.
     column = body[0].col_offset - node.col_offset
-    head = own[body[0].lineno - node.lineno][: max(0, column)]
+    head = dedented[body[0].lineno - node.lineno][: max(0, column)]
     if body[0].lineno - node.lineno < start or head.strip():
         return None
-    text = "\n".join(own) + "\n"
-    return Snippet(text, len("\n".join(own[:start])), node.lineno)
+    text = "\n".join(dedented) + "\n"
+    return Snippet(text, len("\n".join(dedented[:start])), node.lineno)
 
 
 def _has_substance(body: list[ast.stmt]) -> bool:
@@ -236,8 +236,8 @@ def filter_corpus(
                 dropped["snippet: duplicate"] += 1
                 continue
             seen.add(key)
-            own = {"id": digest(snippet.text), "split": split}
-            rows.append(own | snippet._asdict() | origin)
+            row = {"id": digest(snippet.text), "split": split}
+            rows.append(row | snippet._asdict() | origin)
     if not rows:
         raise DataError(
             f"no snippet of {corpus} is left ({dict(dropped)}); raise "
@@ -257,7 +257,7 @@ def filter_corpus(
 
 def remarks(counts: Mapping[str, Any]) -> list[str]:
     """What took a large part of the corpus, by the counts of the filter."""
-    said = []
+    lines = []
     dropped = counts["dropped"]
     for reason, number in dropped.items():
         unit, _, fault = reason.partition(": ")
@@ -266,10 +266,10 @@ def remarks(counts: Mapping[str, Any]) -> list[str]:
             lost = (n for r, n in dropped.items() if r.startswith(unit))
             total = counts["kept"] + sum(lost)
         if number > LARGE_SHARE * total:
-            said.append(
+            lines.append(
                 f"{number:,} of {total:,} {unit}s were left out: {fault}"
             )
-    return said
+    return lines
 
 
 def _chosen_files(corpus: Path, config: FilterConfig) -> pd.DataFrame:

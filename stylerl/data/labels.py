@@ -53,7 +53,7 @@ def label(
         for row in tqdm(drawn, desc="corrupt_style", unit=" snippets")
     ]
     table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)
-    found = pd.DataFrame(
+    judged = pd.DataFrame(
         {
             "codes": [violation.code for violation in verdict.violations],
             "score": verdict.score,
@@ -62,7 +62,7 @@ def label(
         }
         for verdict in judge.in_place(_completed(table, places or {}))
     )
-    labels = pd.concat([table, found], axis=1)
+    labels = pd.concat([table, judged], axis=1)
     labels.attrs["judge"] = judge.identity  # parquet keeps it
     return labels
 

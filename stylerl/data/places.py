@@ -73,7 +73,7 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
         return {}
     wanted = sorted(set(cut["path"]))
     table = pd.read_parquet(files, filters=[("path", "in", wanted)])
-    found = {
+    by_prompt = {
         (row["distribution"], row["path"]): File(
             row["text"].split("\n"), row["path"]
         )
@@ -83,7 +83,7 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
     return {
         row["id"]: Place(file, row["line"], row["text"], _head(row))
         for row in rows
-        if (file := found.get((row["distribution"], row["path"])))
+        if (file := by_prompt.get((row["distribution"], row["path"])))
     }
 
 
@@ -102,12 +102,12 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
     """
     asked = labels[~labels["compliant"] & (labels["body_start"] > 0)]
     by_id = _places_of(folder, asked)
-    found: dict[str, Place] = {}
+    by_prompt: dict[str, Place] = {}
     rows: Any = asked.to_dict("records")
     for row in rows:
         if place := by_id.get(row["source_id"]):
-            found.setdefault(_head(row), place)
-    return found
+            by_prompt.setdefault(_head(row), place)
+    return by_prompt
 
 
 def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
@@ -120,9 +120,9 @@ def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
     Raises:
         DataError: a table of the folder is missing.
     """
-    found = _places_of(folder, labels)
+    places = _places_of(folder, labels)
     pairs = zip(labels["source_id"], labels["text"], strict=True)
-    return {text: found[name].above for name, text in pairs if name in found}
+    return {text: places[name].above for name, text in pairs if name in places}
 
 
 def _places_of(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:

@@ -150,14 +150,15 @@ def _pins(lock: Path) -> list[tuple[str, str]]:
 def _installed(
     name: str, version: str, lock: Path
 ) -> importlib.metadata.Distribution:
-    found = next(iter(importlib.metadata.distributions(name=name)), None)
+    installed = next(iter(importlib.metadata.distributions(name=name)), None)
     # A local build, such as torch's 2.13.0+cpu, counts as its version.
-    if found is None or found.version.partition("+")[0] != version:
+    if installed is None or installed.version.partition("+")[0] != version:
         raise DataError(
             f"{lock} pins {name}=={version}; installed is "
-            f"{found.version if found else 'none'}: pip install -r {lock}"
+            f"{installed.version if installed else 'none'}: pip install -r "
+            f"{lock}"
         )
-    return found
+    return installed
 
 
 def _is_pure(distribution: importlib.metadata.Distribution) -> bool:
@@ -300,15 +301,15 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         untracked = _listed(folder, "--others", "--exclude-standard")
         skipped["not tracked by git"] += len(untracked)
     else:
-        found = [f.relative_to(folder) for f in folder.rglob("*.py")]
+        files = [f.relative_to(folder) for f in folder.rglob("*.py")]
         names = [
             file.as_posix()
-            for file in found
+            for file in files
             if not SKIPPED_FOLDERS.intersection(file.parts)
             if not any(part.startswith(".") for part in file.parts)
         ]
         foreign = f"hidden, or in {', '.join(sorted(SKIPPED_FOLDERS))}"
-        skipped[foreign] += len(found) - len(names)
+        skipped[foreign] += len(files) - len(names)
     root = folder.resolve()
     origin = _name(root.name)
     for name in sorted(names):
@@ -348,12 +349,12 @@ def _git(folder: Path, *arguments: str, quiet: bool = False) -> str | None:
         (place / ".git").is_file() or (place / ".git/HEAD").exists()
         for place in places
     )
-    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     safe = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
     try:
         done = subprocess.run(
             ["git", *safe, "-C", str(folder), *arguments],
-            env=own,
+            env=env,
             capture_output=True,
             text=True,
             errors="surrogateescape",
@@ -367,9 +368,9 @@ def _git(folder: Path, *arguments: str, quiet: bool = False) -> str | None:
             ) from error
         return None
     if done.returncode and checkout and not quiet:
-        *_, said = done.stderr.strip().splitlines() or ["it gives no reason"]
+        *_, reason = done.stderr.strip().splitlines() or ["it gives no reason"]
         raise DataError(
-            f"{folder} is a git checkout, and git cannot read it ({said}): "
+            f"{folder} is a git checkout, and git cannot read it ({reason}): "
             "mend it, or copy the files elsewhere"
         )
     return done.stdout if done.returncode == 0 else None

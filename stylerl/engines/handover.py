@@ -96,10 +96,10 @@ def _with_own_configuration(params: Params, out: Path) -> Params:
     """The parameters, with the judge's configuration copied beside them."""
     if not params.judge.config:
         return params
-    own = out / Path(params.judge.config).name
-    with storage.writing(own):
-        shutil.copyfile(params.judge.config, own)
-    return config.override(params, {"judge.config": str(own)})
+    copied = out / Path(params.judge.config).name
+    with storage.writing(copied):
+        shutil.copyfile(params.judge.config, copied)
+    return config.override(params, {"judge.config": str(copied)})
 
 
 def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
@@ -179,6 +179,6 @@ def _row(
 
 def _size(row: Mapping[str, Any], tokenizer: Any) -> int:
     """A row's prompt in tokens, with its context."""
-    context, prompt = (each["content"] for each in row["prompt"])
+    context, prompt = (message["content"] for message in row["prompt"])
     above = encoding.encode_code(tokenizer, context)
     return len(encoding.encode_prompt(tokenizer, prompt, above))

@@ -56,8 +56,8 @@ def sampled_ids(trace: Any) -> list[int]:
     return [
         token
         for node in trace.nodes
-        for token, own in zip(node.token_ids, node.mask, strict=True)
-        if own
+        for token, sampled in zip(node.token_ids, node.mask, strict=True)
+        if sampled
     ]
 
 

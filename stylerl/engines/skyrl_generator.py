@@ -51,15 +51,15 @@ class StyleGenerator(base.GeneratorInterface):  # type: ignore[misc]
         # 2. Score.
         extras = batch["env_extras"] or [{}] * len(ids)
         jobs = [
-            rewards_of(self.tokenizer, prompt, own, extra.get("extra_info"))
-            for (prompt, _), own, extra in zip(asked, ids, extras, strict=True)
+            rewards_of(self.tokenizer, prompt, row, extra.get("extra_info"))
+            for (prompt, _), row, extra in zip(asked, ids, extras, strict=True)
         ]
         rewards = await asyncio.gather(*jobs)
         return base.GeneratorOutput(
             prompt_token_ids=given,
             response_ids=ids,
             rewards=rewards,
-            loss_masks=[[1] * len(own) for own in ids],
+            loss_masks=[[1] * len(row) for row in ids],
             stop_reasons=sampled["stop_reasons"],
             rollout_metrics=get_rollout_metrics(ids, rewards),
             rollout_logprobs=sampled.get("response_logprobs"),

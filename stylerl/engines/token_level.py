@@ -54,10 +54,10 @@ def token_rewards(
     """
     located = assign_to_tokens(tokenizer, ids, [row.tokens for row in scored])
     rewards = []
-    for row, charged, own in zip(scored, located, ids, strict=True):
-        each = credit_weight * charged[: len(own)]
-        each[-1] += row.score - charged.sum()
-        rewards.append(each)
+    for row, charged, response in zip(scored, located, ids, strict=True):
+        of_tokens = credit_weight * charged[: len(response)]
+        of_tokens[-1] += row.score - charged.sum()
+        rewards.append(of_tokens)
     return rewards
 
 

@@ -61,13 +61,13 @@ def check_comparable(before: pd.DataFrame, after: pd.DataFrame) -> None:
     Raises:
         DataError: the first difference, and what to do about it.
     """
-    found = [*_differences(before.attrs, after.attrs)]
-    if not found and _prompts(before) != _prompts(after):
-        found = ["the prompts"]
-    if found:
+    differing = [*_differences(before.attrs, after.attrs)]
+    if not differing and _prompts(before) != _prompts(after):
+        differing = ["the prompts"]
+    if differing:
         raise DataError(
             "two runs are compared on the same prompts, by the same judge; "
-            f"these differ in {'; '.join(found)}: evaluate both alike"
+            f"these differ in {'; '.join(differing)}: evaluate both alike"
         )
 
 

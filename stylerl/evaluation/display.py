@@ -68,7 +68,7 @@ TABLE = (
 def measured(metrics: Metrics) -> list[Metric]:
     """The metrics of TABLE that an evaluation has; an older one lacks some."""
     models = [metrics[name] for name in (*labels(metrics), "gain")]
-    return [m for m in TABLE if any(m.key in own for own in models)]
+    return [m for m in TABLE if any(m.key in model for model in models)]
 
 
 def labels(metrics: Metrics) -> Mapping[str, str]:
@@ -104,16 +104,16 @@ def show_models(metric: Metric, metrics: Metrics) -> list[str]:
     return [show_own(metric, metrics[model]) for model in labels(metrics)]
 
 
-def show_own(metric: Metric, own: Metrics) -> str:
+def show_own(metric: Metric, metrics: Metrics) -> str:
     """A model's value, as the tables show it.
 
     Of one that ends few of its bodies nothing is said at SFT's lengths, where
     it wrote next to nothing.
     """
-    few = own.get("finished_rate", 1.0) < FEW_ENDED
+    few = metrics.get("finished_rate", 1.0) < FEW_ENDED
     if few and metric.key.startswith("standardised"):
         return show(metric, None)
-    return show(metric, own.get(metric.key))
+    return show(metric, metrics.get(metric.key))
 
 
 def show_gain(metric: Metric, gain: Metrics) -> str:

@@ -48,10 +48,10 @@ class Guard(NamedTuple):
 def goals(metrics: Metrics) -> list[Guard]:
     """What a run sets out to reach, as far as its evaluation measured it."""
     gain = metrics["gain"]
-    found: list[Guard] = []
+    checked: list[Guard] = []
 
     def add(name: str, reached: bool, text: str) -> None:
-        found.append(Guard(name, reached, text, ("reached", "missed")))
+        checked.append(Guard(name, reached, text, ("reached", "missed")))
 
     if CUT.key in gain:  # else SFT left nothing to cut
         add(
@@ -78,7 +78,7 @@ def goals(metrics: Metrics) -> list[Guard]:
             f"{show_gain(RUFF, gain)} findings in 10 lines; the goal is that "
             "it is not clearly worse",
         )
-    return found
+    return checked
 
 
 def guards(metrics: Metrics) -> list[Guard]:
@@ -94,7 +94,7 @@ def guards(metrics: Metrics) -> list[Guard]:
             f"{show_gain(metric, gain)} points; it must not be clearly worse",
         )
 
-    found = [
+    checked = [
         not_worse("parse rate", "parse_rate"),
         not_worse("finished", "finished_rate"),
         not_worse("trivial bodies", "trivial_share"),
@@ -105,19 +105,19 @@ def guards(metrics: Metrics) -> list[Guard]:
     if "kl" in ppo:  # there is none between two vocabularies
         limit = f"nats a response; the limit is {KL_LIMIT:g}"
         text = f"{show_gain(metric_of('kl'), gain)} {limit}"
-        found.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
-    found.append(_forgotten(sft, ppo))
+        checked.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
+    checked.append(_forgotten(sft, ppo))
     if "used_arguments" in gain:  # some prompt has arguments
-        found.append(not_worse("arguments used", "used_arguments"))
+        checked.append(not_worse("arguments used", "used_arguments"))
     if "resolved_names" in gain:  # not of literal prompts
-        found.append(not_worse("names that resolve", "resolved_names"))
+        checked.append(not_worse("names that resolve", "resolved_names"))
     if why := metrics.get("skill", {}).get("why_not"):
         unknown = ("not measured", "not measured")
-        found.append(Guard("skill", True, str(why), unknown))
+        checked.append(Guard("skill", True, str(why), unknown))
     elif "skill" in gain:
-        found.append(not_worse("skill", "skill"))
+        checked.append(not_worse("skill", "skill"))
     return [
-        *found,
+        *checked,
         not_worse("repeated lines", "repeated_lines"),
         not_worse("comment lines", "comment_share"),
         not_worse("noqa", "noqa_share"),

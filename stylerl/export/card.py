@@ -97,11 +97,11 @@ def training(params: Params, judge: str) -> str:
 
 def alarms(updates: pd.DataFrame) -> str:
     """In how many updates each alarm of PPO was raised, as a sentence."""
-    found = charts.find_alarms(updates)
-    said = [f"{name} in {len(steps)}" for name, steps in found.items()]
+    updates_of = charts.find_alarms(updates)
+    words = [f"{name} in {len(steps)}" for name, steps in updates_of.items()]
     return (
         f"Alarms during PPO's {len(updates)} updates: "
-        f"{', '.join(said) or 'none'}."
+        f"{', '.join(words) or 'none'}."
     )
 
 

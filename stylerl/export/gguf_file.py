@@ -177,10 +177,10 @@ def _check(config: Any) -> None:
         "hidden_act": (config.hidden_act, "silu"),
         "rope_type": (rope, "default"),
     }
-    for name, (found, wanted) in facts.items():
-        if found != wanted:
+    for name, (value, wanted) in facts.items():
+        if value != wanted:
             raise ModelError(
-                f"a GGUF file needs {name} {wanted}; the model has {found}: "
+                f"a GGUF file needs {name} {wanted}; the model has {value}: "
                 "use llama.cpp's own converter"
             )
 

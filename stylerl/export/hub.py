@@ -27,7 +27,7 @@ def model_files(folder: Path) -> list[Path]:
             "a model folder must hold config.json and safetensors; "
             f"{folder} does not: run the stage that writes it"
         )
-    return sorted({file for each in FILES for file in folder.glob(each)})
+    return sorted({file for pattern in FILES for file in folder.glob(pattern)})
 
 
 def is_folder(target: str) -> bool:
@@ -90,10 +90,10 @@ def _upload(folder: Path, name: str, public: bool) -> str:
             repo_id=name, folder_path=folder, commit_message="stylerl push"
         )
     except Exception as error:  # offline, no token, no such owner, ...
-        said = str(error).strip() or type(error).__name__
+        reason = str(error).strip() or type(error).__name__
         raise StylerlError(
             f"cannot push to {name} on {hub.endpoint}: "
-            f"{said.splitlines()[0][:200]}: check the network, "
+            f"{reason.splitlines()[0][:200]}: check the network, "
             f"`hf auth login` and the name, or push to ./{name}"
         ) from error
     return str(made)

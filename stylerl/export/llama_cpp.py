@@ -60,8 +60,8 @@ def complete(
             text += part["content"]
             listen(text)
     except HTTPError as error:
-        said = error.read().decode(errors="replace")
-        raise ModelError(f"llama.cpp refuses the prompt: {said}") from error
+        reason = error.read().decode(errors="replace")
+        raise ModelError(f"llama.cpp refuses the prompt: {reason}") from error
     except RuntimeError as error:
         raise ModelError(
             f"llama.cpp must be able to load a model; it cannot load {file}: "

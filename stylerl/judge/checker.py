@@ -24,9 +24,9 @@ class Processor(FileProcessor):
         """The file's tree; other functions are empty where that will do."""
         tree: ast.Module = super().build_ast()
         if self.extent:
-            own = excerpt.find(tree, self.lines, self.extent)
-            if own:
-                excerpt.prune(tree, self.lines, own)
+            statement = excerpt.find(tree, self.lines, self.extent)
+            if statement:
+                excerpt.prune(tree, self.lines, statement)
                 self.window = excerpt.window(self.lines, self.extent)
         return tree
 

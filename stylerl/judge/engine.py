@@ -49,13 +49,15 @@ class Engine:
             ConfigError: flake8 refuses the options or the configuration
                 file, or a plugin is missing or does not load.
         """
-        said = io.StringIO()
+        errors = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(errors):
                 loaded = _load(arguments(config), config.plugins)
             plugins, self.options, installed = loaded
             self._checkers = plugins.checkers
-            used = {each.plugin.package for each in plugins.all_plugins()}
+            used = {
+                checker.plugin.package for checker in plugins.all_plugins()
+            }
             self._takes_excerpts = used <= OWN_PLUGINS
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
@@ -76,7 +78,7 @@ class Engine:
         except (Exception, SystemExit) as error:
             last = str(error)
             if isinstance(error, SystemExit):  # argparse has said why
-                *_, last = said.getvalue().splitlines() or [last]
+                *_, last = errors.getvalue().splitlines() or [last]
             raise ConfigError(
                 f"flake8 refuses the judge's options: {last}"
             ) from error
@@ -128,12 +130,12 @@ class Engine:
         """What select and ignore let through, sorted."""
         decide = self._guides.style_guide_for(path).should_report_error
         # flake8 counts columns from 0, and from 1 when it prints them.
-        found = [
+        violations = [
             Violation(row, (col or 0) + 1, code, text)
             for code, row, col, text, _ in checker.results
             if decide(code) is Decision.Selected
         ]
-        return tuple(sorted(found))
+        return tuple(sorted(violations))
 
 
 def arguments(config: "JudgeConfig") -> list[str]:

@@ -49,19 +49,19 @@ def find(
     return None
 
 
-def prune(tree: ast.Module, lines: Sequence[str], own: ast.stmt) -> None:
+def prune(tree: ast.Module, lines: Sequence[str], statement: ast.stmt) -> None:
     """Empty the functions that do not matter to one of them."""
     if any(map(DECLARED.search, lines)):
         return
     others, imported = [], set()
-    for node in _statements(tree, own.lineno):
+    for node in _statements(tree, statement.lineno):
         if isinstance(node, ast.Import | ast.ImportFrom):
             imported |= {_bound(alias) for alias in node.names}
         elif isinstance(node, FUNCTIONS) and not (
-            node.lineno <= own.lineno <= (node.end_lineno or 0)
+            node.lineno <= statement.lineno <= (node.end_lineno or 0)
         ):
             others.append(node)
-    if imported.isdisjoint(map(_bound, ast.walk(own))):
+    if imported.isdisjoint(map(_bound, ast.walk(statement))):
         for function in others:
             function.body = [ast.Pass(lineno=function.lineno, col_offset=0)]
 

@@ -30,9 +30,9 @@ def versions(config: JudgeConfig) -> dict[str, str]:
     Raises:
         ConfigError: a plugin is not installed.
     """
-    found = {"python": platform.python_version()}
+    by_name = {"python": platform.python_version()}
     for name in ("flake8", "pycodestyle", "pyflakes", "mccabe"):
-        found[name] = metadata.version(name)
+        by_name[name] = metadata.version(name)
     for name in sorted(config.plugins):
         modules = []
         with suppress(metadata.PackageNotFoundError, ValueError):
@@ -45,8 +45,8 @@ def versions(config: JudgeConfig) -> dict[str, str]:
                 f"is none: pip install {name}"
             )
         code = plugin_code.digests(modules)
-        found[name] = f"{plugin.version} {digest(code)}"
-    return found
+        by_name[name] = f"{plugin.version} {digest(code)}"
+    return by_name
 
 
 def identify(config: JudgeConfig) -> str:
@@ -90,14 +90,14 @@ def _options(config: JudgeConfig) -> list[dict[str, object]]:
             "judge.config must be a file with a [flake8] section; "
             f"{config.config} has none"
         )
-    found: list[dict[str, object]] = [
+    options: list[dict[str, object]] = [
         {name: dict(parser[name]) for name in sections}
     ]
     if any(PER_FILE & {*parser[name]} for name in sections):
-        found.append({"folder": os.getcwd()})
+        options.append({"folder": os.getcwd()})
     if LOCAL in parser:
-        found.append({**_local_code(parser, Path(config.config).parent)})
-    return found
+        options.append({**_local_code(parser, Path(config.config).parent)})
+    return options
 
 
 def _local_code(parser: RawConfigParser, folder: Path) -> dict[str, str]:

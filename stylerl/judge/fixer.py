@@ -39,7 +39,7 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
     by_indent: dict[int, list[int]] = defaultdict(list)
     for number, (place, _, _) in enumerate(items):
         by_indent[len(place.indent) if place else 0].append(number)
-    found = [completion for _, _, completion in items]
+    fixed = [completion for _, _, completion in items]
     for indent, numbers in by_indent.items():
         with tempfile.TemporaryDirectory() as folder:
             paths = {n: Path(folder, f"{n}.py") for n in numbers}
@@ -52,8 +52,8 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
             for n, path in paths.items():
                 text = path.read_text(encoding="utf-8")
                 body = body_of(text, items[n][1])
-                found[n] = found[n] if body is None else body
-    return found
+                fixed[n] = fixed[n] if body is None else body
+    return fixed
 
 
 def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
@@ -66,12 +66,12 @@ def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
     """
 
     def count(items: Sequence[Item]) -> Counter[str]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         verdicts = judge.in_place(items, desc="judge: fixer")
         for (_, prompt, _), verdict in zip(items, verdicts, strict=True):
-            own = attribute(prompt, True, verdict.violations).completion
-            found.update(violation.code for violation in own)
-        return found
+            charged = attribute(prompt, True, verdict.violations).completion
+            counts.update(violation.code for violation in charged)
+        return counts
 
     fixed = [
         (place, prompt, body)

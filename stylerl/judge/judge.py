@@ -143,14 +143,14 @@ class Judge:
                 waiting.append((placed, source.content))
                 yield source
 
-        found = []
+        settled = []
         verdicts = self.judge_files(files())
         for verdict in tqdm(verdicts, desc, len(unique), delay=BAR_AFTER):
             placed, source = waiting.popleft()
             if self.ruff:
                 verdict = positions.count_as_flake8(source, verdict)
-            found.append(placed.settle(verdict) if placed else verdict)
-        by_item = dict(zip(unique, found, strict=True))
+            settled.append(placed.settle(verdict) if placed else verdict)
+        by_item = dict(zip(unique, settled, strict=True))
         return [by_item[item] for item in items]
 
     def judge_files(

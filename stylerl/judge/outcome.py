@@ -83,7 +83,7 @@ def attribute(
         violations: of prompt and completion together.
     """
     header = _header_rows(prompt)
-    opened = max([0, *(each.start() for each in DEF.finditer(prompt))])
+    opened = max([0, *(match.start() for match in DEF.finditer(prompt))])
     function = prompt.count("\n", 0, opened) + 1  # its first row
 
     def owner(violation: Violation) -> str:
@@ -99,10 +99,10 @@ def attribute(
             return "prompt"
         return "cut" if late else "completion"
 
-    found: dict[str, list[Violation]] = {n: [] for n in Attribution._fields}
+    parts: dict[str, list[Violation]] = {n: [] for n in Attribution._fields}
     for violation in violations:
-        found[owner(violation)].append(violation)
-    return Attribution(*map(tuple, found.values()))
+        parts[owner(violation)].append(violation)
+    return Attribution(*map(tuple, parts.values()))
 
 
 def _header_rows(prompt: str) -> range:

@@ -50,13 +50,15 @@ class Placed(NamedTuple):
     extent: Extent  # the function's rows in it
     indent: int  # characters before each of its rows
 
-    def settle(self, found: Verdict) -> Verdict:
+    def settle(self, verdict: Verdict) -> Verdict:
         """What of the file's verdict is the function's."""
-        own = filter(None, map(self._own, found.violations))
-        return Verdict(tuple(sorted(own)), found.parsed, found.reason)
+        violations = filter(None, map(self._moved, verdict.violations))
+        return Verdict(
+            tuple(sorted(violations)), verdict.parsed, verdict.reason
+        )
 
-    def _own(self, found: Violation) -> Violation | None:
-        row, col, code, text = found
+    def _moved(self, violation: Violation) -> Violation | None:
+        row, col, code, text = violation
         above, rows, joint = self.extent
         row, col = row - above, max(1, col - self.indent)
         if not 1 <= row <= rows:
@@ -73,8 +75,8 @@ class Placed(NamedTuple):
     def _line(self, named: re.Match[str]) -> str:
         """A row of the function, by its number there, or another."""
         row = int(named[1]) - self.extent.above
-        own = 1 <= row <= self.extent.rows
-        return f"line {row}" if own else "another line"
+        inside = 1 <= row <= self.extent.rows
+        return f"line {row}" if inside else "another line"
 
 
 class Place:

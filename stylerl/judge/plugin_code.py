@@ -26,13 +26,13 @@ def digests(
         folders: where it looks for modules after sys.path.
     """
     path = [*module_path(), *folders]
-    found: dict[str, str] = {}
+    by_plugin: dict[str, str] = {}
     for name in {module.partition(".")[0] for module in modules}:
         for number, file in enumerate(_files(_find(name, path))):
             with suppress(OSError):  # flake8 will say so
                 content = hashlib.sha256(file.read_bytes())
-                found[f"{name} {number} {file.name}"] = content.hexdigest()
-    return found
+                by_plugin[f"{name} {number} {file.name}"] = content.hexdigest()
+    return by_plugin
 
 
 def _files(spec: ModuleSpec | None) -> list[Path]:

@@ -44,11 +44,11 @@ def count_as_flake8(source: bytes, verdict: Verdict) -> Verdict:
         return verdict
     text = source.decode(errors="replace")
 
-    def counted(found: Violation) -> Violation:
-        if found.code.startswith(IN_CHARACTERS):
-            return found
-        head = _line(text, found.row)[1][: found.col - 1]
-        return found._replace(col=len(head.encode()) + 1)
+    def counted(violation: Violation) -> Violation:
+        if violation.code.startswith(IN_CHARACTERS):
+            return violation
+        head = _line(text, violation.row)[1][: violation.col - 1]
+        return violation._replace(col=len(head.encode()) + 1)
 
     return dataclasses.replace(
         verdict, violations=tuple(map(counted, verdict.violations))

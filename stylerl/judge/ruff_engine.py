@@ -65,11 +65,11 @@ class Ruff:
         _check_section(self._file)
         words = ["--no-force-exclude", "--show-settings", self._file]
         done = self._run(words)
-        said = done.stderr.decode(errors="replace")
+        log = done.stderr.decode(errors="replace")
         if done.returncode != 0:
             raise ConfigError(
                 f"judge.config must be what ruff takes; {self._file}: "
-                f"{' '.join(' '.join(said.split('Cause: ')[-2:]).split())}"
+                f"{' '.join(' '.join(log.split('Cause: ')[-2:]).split())}"
             )
         shown = done.stdout.decode(errors="replace")
         text = shown.partition("# Linter Settings")[2]
@@ -91,7 +91,7 @@ class Ruff:
             rules,
             int(width[1]) if width else 88,
             re.findall(r'"(.*)"', _block(text, "exclude")),
-            [line for line in said.splitlines() if line.startswith("warning")],
+            [line for line in log.splitlines() if line.startswith("warning")],
         )
 
     def facts(self) -> list[object]:
@@ -124,13 +124,13 @@ class Ruff:
         words = ["--show-files", "--no-force-exclude"]
         done = self._run([*words, *exclude, *there])
         here = os.getcwd()
-        found = {
+        files = {
             os.path.relpath(name, here) if name.startswith(here) else name
             for name in os.fsdecode(done.stdout).splitlines()
             if given and name.endswith(PYTHON)
         }
         others = {p for p in paths if p == "-" or not os.path.exists(p)}
-        return sorted(found | others)
+        return sorted(files | others)
 
     def _verdict(self, asked: Source) -> Verdict:
         source, path, _ = asked
@@ -138,8 +138,8 @@ class Ruff:
             source.decode()
         except UnicodeDecodeError:  # of standard input, no finding to ruff
             selected = "E902" in self.settings.rules
-            found = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
-            return Verdict(found, False, f"E902 {NO_TEXT}")
+            unread = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
+            return Verdict(unread, False, f"E902 {NO_TEXT}")
         name = self._name(path)
         words = ["--ignore-noqa", "--exit-zero", "--output-format=json"]
         words += ["--no-fix", "--no-fix-only", "--no-force-exclude"]
@@ -205,10 +205,10 @@ def run(words: Sequence[str], ends: Sequence[int] = (0,)) -> str:
     require("pipeline", "ruff")
     done = _start(words)
     if done.returncode not in ends:
-        said = done.stderr.decode(errors="replace").strip()
+        reason = done.stderr.decode(errors="replace").strip()
         raise StylerlError(
             f"ruff must answer; it ended with code {done.returncode}: "
-            f"{said[:500]}"
+            f"{reason[:500]}"
         )
     return done.stdout.decode()
 
@@ -244,15 +244,15 @@ def _block(text: str, name: str) -> str:
 def _read(answer: bytes) -> Verdict:
     """ruff's answer, with the reason if it could not read the source."""
     violations = []
-    for each in json.loads(answer):
-        row, column = each["location"]["row"], each["location"]["column"]
-        code = each["code"] or each.get("name") or SYNTAX[1]
-        violations.append(Violation(row, column, code, each["message"]))
+    for finding in json.loads(answer):
+        row, column = finding["location"]["row"], finding["location"]["column"]
+        code = finding["code"] or finding.get("name") or SYNTAX[1]
+        violations.append(Violation(row, column, code, finding["message"]))
     violations.sort()
     reasons = [
-        f"{each.code} {each.text}"
-        for each in violations
-        if each.code.startswith(SYNTAX)
+        f"{finding.code} {finding.text}"
+        for finding in violations
+        if finding.code.startswith(SYNTAX)
     ]
     reason = reasons[0] if reasons else None
     return Verdict(tuple(violations), reason is None, reason)

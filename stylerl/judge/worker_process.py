@@ -70,8 +70,8 @@ class Worker:
         content, path, extent = source
         asked = (content, path, extent and tuple(extent))
         self.pipe.send_bytes(marshal.dumps(asked))
-        found, parsed, reason = marshal.loads(self.pipe.recv_bytes())
-        violations = tuple(Violation._make(values) for values in found)
+        answer, parsed, reason = marshal.loads(self.pipe.recv_bytes())
+        violations = tuple(Violation._make(values) for values in answer)
         return Verdict(violations, parsed, reason)
 
     def close(self) -> None:

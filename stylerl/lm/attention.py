@@ -39,9 +39,12 @@ def decoding_attention(
 
     In fp32, reading the keys takes as long either way.
     """
-    own = model.config._attn_implementation
+    implementation = model.config._attn_implementation
     here = model.device.type == "cpu" and model.dtype == torch.bfloat16
-    return attention(ONE_QUERY if here and own == "sdpa" else own, model)
+    return attention(
+        ONE_QUERY if here and implementation == "sdpa" else implementation,
+        model,
+    )
 
 
 def one_query_attention(
@@ -72,13 +75,13 @@ def one_query_attention(
     """
     b, heads, queries, d = query.shape
     if queries > 1 or options.get("position_bias") is not None:
-        own = (key.contiguous(), value, attention_mask)
+        arguments = (key.contiguous(), value, attention_mask)
         return sdpa_attention_forward(
-            module, query, *own, scaling=scaling, **options
+            module, query, *arguments, scaling=scaling, **options
         )
-    kept = key.shape[1]
+    key_heads = key.shape[1]
     scale = d**-0.5 if scaling is None else scaling
-    states = (query * scale).reshape(b * kept, heads // kept, d)
+    states = (query * scale).reshape(b * key_heads, heads // key_heads, d)
     scores = torch.bmm(states, key.transpose(2, 3).flatten(0, 1))
     if attention_mask is not None:
         by_row = scores.view(b, heads, 1, -1)  # the same memory

@@ -50,8 +50,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             save_file({k: v.contiguous() for k, v in tensors.items()}, file)
             digests[file.name] = digest(file)
         content = {"digests": digests, "state": checkpoint.state}
-        own = {"digest": _digest_of_json(content)}
-        write_json(scratch / STATE, content | own)
+        with_digest = {"digest": _digest_of_json(content)}
+        write_json(scratch / STATE, content | with_digest)
     for old in _newest_first(folder)[KEPT:]:
         shutil.rmtree(old)
     return path
@@ -121,13 +121,15 @@ def restore_random_state(state: Mapping[str, Any]) -> None:
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(_bytes(state["torch"]))
     if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([_bytes(each) for each in state["cuda"]])
+        torch.cuda.set_rng_state_all([*map(_bytes, state["cuda"])])
 
 
 def _read(path: Path) -> Checkpoint:
     content = read_json(path / STATE)
-    own = content.pop("digest", None) if isinstance(content, dict) else None
-    if own is None or own != _digest_of_json(content):
+    expected = (
+        content.pop("digest", None) if isinstance(content, dict) else None
+    )
+    if expected is None or expected != _digest_of_json(content):
         raise DataError(f"{STATE} is not what was written")
     tensors = {}
     for name, written in content["digests"].items():
@@ -138,8 +140,8 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    found = (path for path in folder.glob("[0-9]" * 6) if path.is_dir())
-    return sorted(found, reverse=True)
+    folders = (path for path in folder.glob("[0-9]" * 6) if path.is_dir())
+    return sorted(folders, reverse=True)
 
 
 def _digest_of_json(content: Mapping[str, Any]) -> str:

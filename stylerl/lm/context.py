@@ -39,17 +39,17 @@ def nearest_lines(
     """Token ids of the last lines of a text that fit; none may."""
     # A line break and the indentation after it may be one token: together,
     # lines have about as many tokens as alone, and no more as a rule.
-    kept: list[str] = []
+    nearest: list[str] = []
     room = budget
     for line in reversed(above.splitlines(keepends=True)):
         room -= len(encode_code(tokenizer, line))
         if room < 0:
             break
-        kept.insert(0, line)
-    ids = encode_code(tokenizer, "".join(kept))
+        nearest.insert(0, line)
+    ids = encode_code(tokenizer, "".join(nearest))
     while len(ids) > budget:
-        del kept[0]
-        ids = encode_code(tokenizer, "".join(kept))
+        del nearest[0]
+        ids = encode_code(tokenizer, "".join(nearest))
     return ids
 
 

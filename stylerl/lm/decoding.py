@@ -132,8 +132,8 @@ def decode_batch(
                 keep = fill_holes(live)
                 cache.batch_select_indices(keep)
                 rows, live, tokens, mask, lengths, noise, temperatures = (
-                    each[keep]
-                    for each in (
+                    state[keep]
+                    for state in (
                         *(rows, live, tokens, mask, lengths, noise),
                         temperatures,
                     )

@@ -132,15 +132,15 @@ def passes(
         groups[tuple(prompts[row])].append(row)
     longest = sorted(
         groups.items(),
-        key=lambda each: -len(each[0]) - len(responses[each[1][0]]),
+        key=lambda group: -len(group[0]) - len(responses[group[1][0]]),
     )
     part: list[Group] = []
     taken: list[int] = []
     room = limit
-    for prompt, own in longest:
+    for prompt, members in longest:
         room -= len(prompt)
         part.append(Group(prompt, []))
-        for row in own:
+        for row in members:
             room -= len(responses[row])
             if limit and taken and room < 0:
                 yield taken, pack([group for group in part if group.responses])
@@ -214,7 +214,7 @@ def shared_prompt_attention(
             f"the attention; that of {type(module).__name__} does not: "
             "choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
         )
-    heads, kept, d = query.shape[1], key.shape[1], query.shape[3]
+    heads, key_heads, d = query.shape[1], key.shape[1], query.shape[3]
     (p, count, r), s = layout.responses.shape, layout.prompts.shape[1]
     if sliding_window is not None and s + r > sliding_window:
         raise ModelError(
@@ -223,23 +223,23 @@ def shared_prompt_attention(
             "prompts out, or ask for fewer new tokens"
         )
     scale = d**-0.5 if scaling is None else scaling
-    shared = heads // kept
+    shared = heads // key_heads
     # Rows of (N, ...), so that a sequence's are picked by their places.
-    q = (query[0].transpose(0, 1) * scale).reshape(-1, kept, shared, d)
-    k, v = (each[0].transpose(0, 1) for each in (key, value))
+    q = (query[0].transpose(0, 1) * scale).reshape(-1, key_heads, shared, d)
+    k, v = (states[0].transpose(0, 1) for states in (key, value))
 
     # 1. Prompts: each token sees itself and those before it.
-    qp = _pick(q, layout.prompts).reshape(p * kept, s * shared, d)
+    qp = _pick(q, layout.prompts).reshape(p * key_heads, s * shared, d)
     kp, vp = (_pick(x, layout.prompts).flatten(0, 1) for x in (k, v))
-    scores = (qp @ kp.transpose(1, 2)).view(p * kept, s, shared, s)
+    scores = (qp @ kp.transpose(1, 2)).view(p * key_heads, s, shared, s)
     weights = scores.masked_fill(_later(scores), -torch.inf).softmax(-1)
-    of_prompts = weights.view(p * kept, s * shared, s) @ vp
+    of_prompts = weights.view(p * key_heads, s * shared, s) @ vp
 
     # 2. Responses: each token sees its prompt, and its own sequence so far.
     # A group's queries meet its prompt's keys in one product.
-    n = p * kept * count
+    n = p * key_heads * count
     places = layout.responses.flatten(1)
-    qr = _pick(q, places).reshape(p * kept, count * r * shared, d)
+    qr = _pick(q, places).reshape(p * key_heads, count * r * shared, d)
     kr, vr = (_pick(x, places).reshape(n, r, d) for x in (k, v))
     to_prompt = (qr @ kp.transpose(1, 2)).view(p, n // p * r * shared, s)
     to_prompt = to_prompt.masked_fill(~layout.is_prompt[:, None], -torch.inf)
@@ -248,16 +248,16 @@ def shared_prompt_attention(
     to_own = to_own.masked_fill(_later(to_own), -torch.inf)
     scores = torch.cat([to_prompt.view(n, r, shared, s), to_own], dim=-1)
     on_prompt, on_own = scores.softmax(-1).split([s, r], dim=-1)
-    mixed = on_prompt.reshape(p * kept, count * r * shared, s) @ vp
+    mixed = on_prompt.reshape(p * key_heads, count * r * shared, s) @ vp
     mixed = mixed + (on_own.reshape(n, r * shared, r) @ vr).view_as(mixed)
 
     # 3. Back to the row, by numbers: a mask would have a GPU wait.
     every = torch.cat(
         [
-            each.view(p, kept, -1, shared, d)
+            part.view(p, key_heads, -1, shared, d)
             .transpose(1, 2)
             .reshape(-1, heads, d)
-            for each in (of_prompts, mixed)
+            for part in (of_prompts, mixed)
         ]
     )
     return every.index_select(0, layout.padded)[None], None

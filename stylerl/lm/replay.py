@@ -113,8 +113,8 @@ def _with_room(start: Start, new: int, at: Tensor) -> Cache:
     while start.prompts.layers:  # one is freed as the next is made
         layer: Any = start.prompts.layers.pop(0)
         keys, values = (
-            F.pad(each[start.owner], (0, 0, 0, new))
-            for each in (layer.keys, layer.values)
+            F.pad(tensor[start.owner], (0, 0, 0, new))
+            for tensor in (layer.keys, layer.values)
         )
         layers.append(FixedLayer(keys, values, at))
     return Cache(layers)

@@ -170,8 +170,8 @@ def response_logprobs(
             states = response_states(model, packed)
             scores = token_scores(model, states, packed.tokens, temperature)
             lengths = [len(ids[i]) for i in rows]
-            each = scores.logprobs.cpu().split(lengths)
-            for i, logprobs in zip(rows, each, strict=True):
+            by_response = scores.logprobs.cpu().split(lengths)
+            for i, logprobs in zip(rows, by_response, strict=True):
                 result[i] = logprobs.clone()
             bar.update(len(rows))
     return result

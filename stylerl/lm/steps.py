@@ -38,7 +38,7 @@ def read_prompts(
     ids, mask = padded(unique, pad, "left")
     mask = mask.bool()
     even = bool(mask.all())
-    ids, mask, owner = (each.to(lm.device) for each in (ids, mask, owner))
+    ids, mask, owner = (x.to(lm.device) for x in (ids, mask, owner))
     positions = (torch.cumsum(mask, dim=1) - 1).clamp(min=0)
     cache = DynamicCache(config=lm.config)
     logits = next_logits(lm, ids, None if even else mask, positions, cache)

@@ -113,8 +113,8 @@ def inputs(stage: Stage, root: Path = Path()) -> dict[str, str | None]:
 def datasets(stage: Stage, root: Path = Path()) -> dict[str, str]:
     """The digest of each dependency that DVC made or tracks: no code."""
     tracked = _tracked(root)
-    found = {dep: _tracked_digest(dep, tracked) for dep in stage.deps}
-    return {dep: md5 for dep, md5 in found.items() if md5}
+    digests = {dep: _tracked_digest(dep, tracked) for dep in stage.deps}
+    return {dep: md5 for dep, md5 in digests.items() if md5}
 
 
 def outputs(name: str, root: Path = Path()) -> dict[str, str]:

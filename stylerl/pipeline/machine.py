@@ -54,9 +54,9 @@ def cpu(info: Path = Path("/proc/cpuinfo")) -> str:
     if not info.exists():
         return platform.processor() or platform.machine()
     lines = [line.partition(":") for line in info.read_text().splitlines()]
-    said = {key.strip(): value.strip() for key, _, value in lines}
-    flags = said.get("flags", "").split()
-    name = said.get("model name", platform.machine())
+    facts = {key.strip(): value.strip() for key, _, value in lines}
+    flags = facts.get("flags", "").split()
+    name = facts.get("model name", platform.machine())
     return ", ".join([name, *(f for f in BF16 if f in flags)])
 
 
@@ -76,11 +76,11 @@ def _output(*command: str) -> str:
 
     In a hook of git, variables name another repository.
     """
-    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
         done = subprocess.run(
             command,
-            env=own,
+            env=env,
             capture_output=True,
             text=True,
             timeout=10,

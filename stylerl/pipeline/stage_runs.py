@@ -68,8 +68,8 @@ def flow_run(name: str, params: Mapping[str, Any]) -> Iterator[Run]:
 
 def stage_run_id(key: str) -> str | None:
     """The latest finished run of a stage key, None where there is none."""
-    found = asked(lambda: _last_finished("stage_key", key), ())
-    return found[0].info.run_id if found else None
+    runs = asked(lambda: _last_finished("stage_key", key), ())
+    return runs[0].info.run_id if runs else None
 
 
 def _last_finished(tag: str, value: str) -> Sequence[Any]:
@@ -80,16 +80,16 @@ def _last_finished(tag: str, value: str) -> Sequence[Any]:
 
 def seconds_by_stage() -> dict[str, float]:
     """How long the last execution of each stage took, where there is one."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
 
     def search() -> None:
         for stage in graph.load_stages():
             for run in _last_finished("stage", stage.name):
                 took = run.info.end_time - run.info.start_time
-                found[stage.name] = took / 1000
+                seconds[stage.name] = took / 1000
 
     best_effort(search)
-    return found
+    return seconds
 
 
 def end_children(parent: str) -> None:

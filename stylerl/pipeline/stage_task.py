@@ -198,8 +198,8 @@ def _log(line: str) -> None:
     """
     if not line.strip().startswith(HINTS):
         get_run_logger().info("%s", line)
-    if found := CRITICAL.match(line.strip()):
-        update, name, finding = found.groups()
+    if alarm := CRITICAL.match(line.strip()):
+        update, name, finding = alarm.groups()
         emit_event(
             ALARM_EVENT,
             resource={

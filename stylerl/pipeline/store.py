@@ -49,11 +49,11 @@ def best_effort(call: Callable[[], object]) -> bool:
     try:
         call()
     except Exception as error:
-        said = f"{error!s:.300}"
+        reason = f"{error!s:.300}"
         if process.from_network(error):
             os.environ[GONE] = uri
-            said = f"{uri} cannot be used, and is asked no more: {said}"
-        line = " ".join(reach.shown(said).split())
+            reason = f"{uri} cannot be used, and is asked no more: {reason}"
+        line = " ".join(reach.shown(reason).split())
         print(f"MLflow: not logged: {line}", file=sys.stderr)
         return False
     return True
@@ -61,6 +61,6 @@ def best_effort(call: Callable[[], object]) -> bool:
 
 def asked(call: Callable[[], T], otherwise: D) -> T | D:
     """What the call gives; `otherwise` where `best_effort` fails."""
-    found: list[T | D] = [otherwise]
-    best_effort(lambda: found.append(call()))
-    return found[-1]
+    answers: list[T | D] = [otherwise]
+    best_effort(lambda: answers.append(call()))
+    return answers[-1]

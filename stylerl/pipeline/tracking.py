@@ -203,8 +203,8 @@ def completions(run: str) -> "pd.DataFrame":
         )
     try:
         client = connect()
-        found = _find_run(client, run)
-        stage = found.data.tags.get("run.evaluate", found.info.run_id)
+        finished = _find_run(client, run)
+        stage = finished.data.tags.get("run.evaluate", finished.info.run_id)
         with tempfile.TemporaryDirectory() as folder:
             path = client.download_artifacts(stage, COMPLETIONS, folder)
             return storage.read_table(Path(path))
@@ -257,8 +257,8 @@ def _experiment_name() -> str:
 def experiment(client: "MlflowClient") -> str:
     """The experiment's id; it is made where it does not exist."""
     name = _experiment_name()
-    if found := client.get_experiment_by_name(name):
-        return found.experiment_id
+    if existing := client.get_experiment_by_name(name):
+        return existing.experiment_id
     local = store().startswith("sqlite:")
     artifacts = (store_folder() / "artifacts").as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
@@ -273,15 +273,15 @@ def _find_run(client: "MlflowClient", run: str) -> Any:
     if re.fullmatch("[0-9a-f]{32}", run):
         return client.get_run(run)
     name = run.replace("'", "")
-    found = search(f"attributes.run_name = '{name}'")
-    if len(found) != 1:
-        ids = ", ".join(each.info.run_id for each in found) or "none"
+    runs = search(f"attributes.run_name = '{name}'")
+    if len(runs) != 1:
+        ids = ", ".join(match.info.run_id for match in runs) or "none"
         raise DataError(
-            f"a run's name must name one run; {run!r} names {len(found)} "
+            f"a run's name must name one run; {run!r} names {len(runs)} "
             f"({ids}) in {reach.shown(store())}: give the run's id, as the "
             "UI shows it"
         )
-    return found[0]
+    return runs[0]
 
 
 def _ui() -> str:

@@ -85,7 +85,7 @@ def score(
     base, off = policy.model, policy.adapters_off
     if reference is not None:
         base, off = reference, nullcontext
-    found = [torch.zeros(sampled.mask.shape) for _ in range(4)]
+    columns = [torch.zeros(sampled.mask.shape) for _ in range(4)]
     every = torch.arange(len(sampled.input_ids))
     for rows, packed in compute.packs(sampled, every):
         with compute.autocast():
@@ -99,11 +99,11 @@ def score(
         # Scores come laid end to end, (N,), in one transfer from a GPU: back
         # to their rows, (b, R).
         flat = torch.stack([*ours, theirs.logprobs]).cpu()
-        for padded, scores in zip(found, flat, strict=True):
+        for padded, scores in zip(columns, flat, strict=True):
             part = torch.zeros(inside.shape)
             part[inside] = scores
             padded[rows] = part
-    logprobs, entropy, values, ref_logprobs = found
+    logprobs, entropy, values, ref_logprobs = columns
     return Rollouts(
         **vars(sampled),
         logprobs=logprobs,

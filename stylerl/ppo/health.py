@@ -78,13 +78,13 @@ def alarms(history: History) -> list[Alarm]:
     return [
         Alarm(
             rule.name,
-            found.words,
+            finding.words,
             rule.cause,
             rule.remedy,
-            found.critical,
+            finding.critical,
         )
         for rule in RULES
-        if (found := rule.check(history)) is not None
+        if (finding := rule.check(history)) is not None
     ]
 
 

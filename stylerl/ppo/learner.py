@@ -236,8 +236,8 @@ class Learner:
                     (loss.sum() / tokens).backward()
         self.ranks.add_gradients(self.policy.parameters())
         step_sums = MetricSums()
-        for each in self.ranks.gather(own_sums.on_host()):
-            step_sums.merge(each)
+        for sums in self.ranks.gather(own_sums.on_host()):
+            step_sums.merge(sums)
         return step_sums
 
     def _loss(

@@ -109,12 +109,12 @@ class LengthFloor:
         assert (reference := self.reference) is not None
         gain = _ranks(_lengths(batch), reference.lengths) / MEAN_RANK
         counted = _counted(batch)
-        kept = float(gain[counted].mean())
-        gain[~counted] = kept
+        mean_rank = float(gain[counted].mean())
+        gain[~counted] = mean_rank
         return Observation(
             bonus(self.price, gain, reference.sigma),
-            self.share - kept,
-            {"length/kept": kept, "length/price": self.price.now},
+            self.share - mean_rank,
+            {"length/kept": mean_rank, "length/price": self.price.now},
         )
 
     def measure(self, batches: Sequence[SampledRollouts]) -> None:
@@ -139,11 +139,11 @@ class LengthFloor:
         self.reference = None if has is None else Reference(*has)
 
 
-def _ranks(own: Tensor, reference: Sequence[float]) -> Tensor:
+def _ranks(lengths: Tensor, reference: Sequence[float]) -> Tensor:
     """Where lengths stand among the reference's, (B,), 0 to 1; ties halve."""
     theirs = torch.tensor(reference)
-    shorter = torch.searchsorted(theirs, own)
-    no_longer = torch.searchsorted(theirs, own, right=True)
+    shorter = torch.searchsorted(theirs, lengths)
+    no_longer = torch.searchsorted(theirs, lengths, right=True)
     return (shorter + no_longer) / (2 * len(theirs))
 
 
@@ -158,9 +158,9 @@ def _counted(batch: SampledRollouts) -> Tensor:
 
 def _lengths(batch: SampledRollouts) -> Tensor:
     """Tokens, less the share of characters that are lines of prose."""
-    found = []
+    lengths = []
     tokens = batch.response_lengths.tolist()
     for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
         prose, every = gaming.prose_characters(*texts)
-        found.append(count * (every - prose) / max(1, every))
-    return torch.tensor(found)
+        lengths.append(count * (every - prose) / max(1, every))
+    return torch.tensor(lengths)

@@ -25,10 +25,10 @@ class MetricSums:
 
     def add(self, values: Mapping[str, Tensor]) -> None:
         """Add one value for each token, (N,) each, without padding."""
-        for name, each in values.items():
-            total = each.detach().double().sum()
+        for name, numbers in values.items():
+            total = numbers.detach().double().sum()
             self.sums[name] = self.sums.get(name, 0.0) + total
-            self.sizes[name] += each.numel()
+            self.sizes[name] += numbers.numel()
 
     def maximum(self, name: str, values: Tensor) -> None:
         """Keep the largest of `values`, (N,), under `name`."""
@@ -38,10 +38,10 @@ class MetricSums:
 
     def on_host(self) -> "MetricSums":
         """The same as numbers: one transfer for the sums, one for maxima."""
-        found = MetricSums()
-        found.sizes = self.sizes
-        found.sums, found.maxima = map(_numbers, (self.sums, self.maxima))
-        return found
+        host = MetricSums()
+        host.sizes = self.sizes
+        host.sums, host.maxima = map(_numbers, (self.sums, self.maxima))
+        return host
 
     def merge(self, other: "MetricSums") -> None:
         """Add the sums of another micro-batch, step or rank."""

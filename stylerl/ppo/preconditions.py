@@ -236,20 +236,21 @@ def texts(prompts: Iterable[Any], name: str) -> list[str]:
         raise ConfigError(
             f"{rule}; got one {type(prompts).__name__}: give a list of texts"
         )
-    found: list[str] = []
+    checked: list[str] = []
     for row in prompts:
         text = row.get("prompt") if isinstance(row, Mapping) else row
         if not isinstance(text, str):
             shown = list(row) if isinstance(row, Mapping) else row
             raise ConfigError(
-                f"{rule}; row {len(found)} is {shown!r}: give the text of each"
+                f"{rule}; row {len(checked)} is {shown!r}: give the text of "
+                "each"
             )
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"{name} must be valid Unicode; row {len(found)} is {text!r}: "
-                "decode its bytes with errors='replace'"
+                f"{name} must be valid Unicode; row {len(checked)} is "
+                f"{text!r}: decode its bytes with errors='replace'"
             ) from error
-        found.append(text)
-    return found
+        checked.append(text)
+    return checked

@@ -55,9 +55,9 @@ class Ranks:
         """One object from each rank, in their order, on every rank."""
         if self.world_size == 1:
             return [mine]
-        found: list[Any] = [None] * self.world_size
-        distributed.all_gather_object(found, mine)
-        return found
+        gathered: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(gathered, mine)
+        return gathered
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Give every rank the sum of all ranks' gradients.
@@ -69,7 +69,9 @@ class Ranks:
             return
         parameters = list(parameters)
         here = [p.grad is not None for p in parameters]
-        anywhere = [any(each) for each in zip(*self.gather(here), strict=True)]
+        anywhere = [
+            any(flags) for flags in zip(*self.gather(here), strict=True)
+        ]
         for parameter, known in zip(parameters, anywhere, strict=True):
             if not known:
                 continue

@@ -80,7 +80,7 @@ def interleave(shares: Sequence[R]) -> R:
             values = [pad(v, (0, width - v.shape[1])) for v in values]
         return torch.stack([values[share][at] for share, at in places])
 
-    names = [each.name for each in fields(shares[0])]
+    names = [column.name for column in fields(shares[0])]
     merged = {
         name: merge([getattr(share, name) for share in shares])
         for name in names
@@ -110,7 +110,7 @@ def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
     mask = rollouts.mask
     kl = ((rollouts.logprobs - rollouts.ref_logprobs) * mask).sum(dim=1)
     scores = rollouts.scores
-    found = {
+    means = {
         "objective/score": scores.mean(),
         "objective/score_std": scores.std(correction=0),
         "objective/kl": kl.mean(),
@@ -121,9 +121,9 @@ def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
         "response/length": rollouts.response_lengths.float().mean(),
         "response/eos_rate": torch.tensor(rollouts.finished).float().mean(),
     }
-    found |= {f"score/{k}": v.mean() for k, v in rollouts.reward_parts.items()}
-    found |= {f"judge/{k}": v.mean() for k, v in rollouts.monitored.items()}
-    metrics = {name: float(value) for name, value in found.items()}
+    means |= {f"score/{k}": v.mean() for k, v in rollouts.reward_parts.items()}
+    means |= {f"judge/{k}": v.mean() for k, v in rollouts.monitored.items()}
+    metrics = {name: float(value) for name, value in means.items()}
     texts = rollouts.completions
     metrics["response/unique"] = len(set(texts)) / len(texts)
     metrics["response/distinct_3"] = distinct_ngrams(texts)

@@ -33,9 +33,11 @@ def assign_to_tokens(
     """
     placed = torch.zeros(len(responses), max(map(len, responses)))
     try:
-        for row, (ids, own) in enumerate(zip(responses, rewards, strict=True)):
-            offsets = token_offsets(tokenizer, ids) if own else []
-            for position, amount in own:
+        for row, (ids, charges) in enumerate(
+            zip(responses, rewards, strict=True)
+        ):
+            offsets = token_offsets(tokenizer, ids) if charges else []
+            for position, amount in charges:
                 placed[row, token_at(offsets, position)] += amount
     except (TypeError, ValueError) as error:
         raise TrainingError(

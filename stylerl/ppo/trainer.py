@@ -308,26 +308,26 @@ class PPOTrainer:
         """
         if self.checkpoints is None:
             return
-        if found := checkpoint.latest(self.checkpoints):
-            self._restore(found)
+        if newest := checkpoint.latest(self.checkpoints):
+            self._restore(newest)
 
-    def _restore(self, found: checkpoint.Checkpoint) -> None:
+    def _restore(self, newest: checkpoint.Checkpoint) -> None:
         """Take up the state of a checkpoint."""
         rule = f"checkpoints in {self.checkpoints} must be of this run"
-        if found.state.get("format") != FORMAT:
+        if newest.state.get("format") != FORMAT:
             raise ConfigError(
                 f"{rule}; it was made by another version of stylerl: remove "
                 "the folder or name another one"
             )
-        before = found.state["identity"]
+        before = newest.state["identity"]
         if changed := identity.differences(before, self._identity):
             raise ConfigError(
                 f"{rule}; {changed}: change it back, remove the folder or "
                 "name another one"
             )
-        self.learner.restore(found.tensors, found.state["learner"])
-        self.history = found.state["history"]
-        checkpoint.restore_random_state(found.state["random"])
+        self.learner.restore(newest.tensors, newest.state["learner"])
+        self.history = newest.state["history"]
+        checkpoint.restore_random_state(newest.state["random"])
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""

@@ -56,9 +56,9 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
             plots.Series(
                 label,
                 style,
-                [100 * own.get(key, math.nan) for key in shown.values()],
+                [100 * shares.get(key, math.nan) for key in shown.values()],
             )
-            for label, style, own in everyone
+            for label, style, shares in everyone
         ],
     )
 
@@ -84,12 +84,12 @@ def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
     """The updates at which each alarm was triggered, by its name."""
     if updates is None or "alarms" not in updates:
         return {}
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     known = updates.dropna(subset="alarms")
     for step, names in zip(known["update"], known["alarms"], strict=True):
         for name in names.split("; "):
-            found.setdefault(name, []).append(int(step))
-    return found
+            by_name.setdefault(name, []).append(int(step))
+    return by_name
 
 
 def draw_calibration(table: pd.DataFrame | None) -> Markup:

@@ -37,9 +37,9 @@ def spans(text: str, violations: Iterable[Violation]) -> list[Span]:
     Spans that overlap are joined, and carry the messages of both.
     """
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    found = sorted(_span(text, starts, each) for each in violations)
+    ordered = sorted(_span(text, starts, v) for v in violations)
     joined: list[Span] = []
-    for span in found:
+    for span in ordered:
         last = joined[-1] if joined else None
         if last and (span.start < last.end or span.start == last.start):
             joined[-1] = Span(

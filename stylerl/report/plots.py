@@ -84,12 +84,12 @@ def bars(
     width = 0.8 / len(series)
 
     def draw(axes: "Axes") -> None:
-        for rank, each in enumerate(series):
+        for rank, group in enumerate(series):
             left = [place + rank * width for place in range(len(labels))]
             drawn = axes.bar(
-                left, each.ys, width, align="edge", color=INKS[each.style]
+                left, group.ys, width, align="edge", color=INKS[group.style]
             )
-            values = [f"{y:.0f}" if math.isfinite(y) else "" for y in each.ys]
+            values = [f"{y:.0f}" if math.isfinite(y) else "" for y in group.ys]
             axes.bar_label(drawn, values, padding=1)
         places = [place + 0.4 for place in range(len(labels))]
         axes.set_xticks(places, labels)
@@ -120,8 +120,8 @@ def _figure(
     for name, ink in INKS.items():
         drawing = drawing.replace(ink, f"var(--{name})")
     legend = "".join(
-        f'<span class="key {each.style}">{escape(each.name)}</span>'
-        for each in series
+        f'<span class="key {group.style}">{escape(group.name)}</span>'
+        for group in series
     )
     return Markup(
         f'<figure class="chart"><figcaption>{escape(title)}{legend}'

@@ -95,11 +95,11 @@ def headline(metrics: Metrics) -> str:
         if rivals:
             words += f" A rival does as well{end}: {'; '.join(rivals)}."
     words += _best_of_both(metrics)
-    for kind, found in (
+    for kind, checked in (
         ("Missed goals", goals(metrics)),
         ("Failed guards", guards(metrics)),
     ):
-        if names := [each.name for each in found if not each.held]:
+        if names := [guard.name for guard in checked if not guard.held]:
             words += f" {kind}: {', '.join(names)}."
     return words
 
@@ -176,9 +176,9 @@ def by_length(metrics: Metrics) -> list[list[str]]:
 
     Empty where the evaluation did not measure it.
     """
-    found = metrics.get("lengths", {})
+    strata = metrics.get("lengths", {})
     names = {"human": "authors", "sft": "SFT", "ppo": "PPO"}
-    known = {model: name for model, name in names.items() if model in found}
+    known = {model: name for model, name in names.items() if model in strata}
     if not known:
         return []
     percent = metric_of("compliance")
@@ -186,10 +186,10 @@ def by_length(metrics: Metrics) -> list[list[str]]:
     heads += [f"{name}, % of bodies" for name in known.values()]
     heads += [f"{name}, compliance %" for name in known.values()]
     rows = [heads]
-    for stratum in found["sft"]:
+    for stratum in strata["sft"]:
         row = [stratum.replace("_", " ")]
         for key in ("share", "compliance"):
-            values = [found[model][stratum][key] for model in known]
+            values = [strata[model][stratum][key] for model in known]
             row += [show(percent, value) for value in values]
         rows.append(row)
     return rows
@@ -216,13 +216,13 @@ def basis(metrics: Metrics) -> str:
 def external_linters(metrics: Metrics) -> str:
     """Whether linters that no reward has seen agree with the gain."""
     gain = metrics["gain"]
-    found = [key for key in FINDINGS if key in gain]
-    if not found:
+    measured = [key for key in FINDINGS if key in gain]
+    if not measured:
         return "Other linters could read no prompt's completions of both."
-    words = "; ".join(_said(key, metrics) for key in found)
-    agrees = any(gain_sign(metric_of(key), gain) > 0 for key in found)
+    words = "; ".join(_said(key, metrics) for key in measured)
+    agrees = any(gain_sign(metric_of(key), gain) > 0 for key in measured)
     if gain["compliance_low"] > 0 and not agrees:
-        judge = "ruff" if "flake8" in found else "flake8"
+        judge = "ruff" if "flake8" in measured else "flake8"
         return f"Only {judge} sees this gain: {words}."
     return f"Linters that no reward has seen: {words}."
 
@@ -235,10 +235,10 @@ def gain_table(
     A metric that neither a column nor the gain holds is left out.
     """
     rows = [["metric", *(label for label, _ in columns), heading]]
-    known = [gain, *(own for _, own in columns)]
+    known = [gain, *(column for _, column in columns)]
     for metric in TABLE:
-        if any(metric.key in own for own in known):
-            values = [show_own(metric, own) for _, own in columns]
+        if any(metric.key in column for column in known):
+            values = [show_own(metric, column) for _, column in columns]
             rows.append([metric.label, *values, show_gain(metric, gain)])
     return markdown_table(rows)
 
@@ -270,14 +270,14 @@ def contest(alone: Mapping[str, Metrics], compared: Mapping[str, Any]) -> str:
         alone: the metrics of each, by its name.
         compared: the evaluation of each but the reference.
     """
-    measured = {key for own in alone.values() for key in own}
+    measured = {key for metrics in alone.values() for key in metrics}
     shown = [metric_of(key) for key in CONTEST if key in measured]
     gains = [CUT, STANDARDISED, metric_of("compliance")]
     heads = [CUT.label, *(m.label for m in reversed(OVER_SFT))]
     heads += [*(metric.label for metric in shown), "guards that failed"]
     names = {"labels": {"sft": next(iter(alone))}}
     rows = [["model", *(rename(head, names) for head in heads)]]
-    for name, own in alone.items():
+    for name, metrics in alone.items():
         other = compared[name].metrics if name in compared else None
         gain = other["gain"] if other else {}
         failed = [g.name for g in guards(other) if not g.held] if other else []
@@ -285,7 +285,7 @@ def contest(alone: Mapping[str, Metrics], compared: Mapping[str, Any]) -> str:
             [
                 name,
                 *(show_gain(metric, gain) for metric in gains),
-                *(show(metric, own.get(metric.key)) for metric in shown),
+                *(show(metric, metrics.get(metric.key)) for metric in shown),
                 rename(", ".join(failed), names) or ("none" if other else "–"),
             ]
         )
@@ -321,15 +321,15 @@ def baselines(metrics: Metrics) -> list[list[str]]:
 
 def best_of(metrics: Metrics) -> list[tuple[str, str]]:
     """The key and the label of each best of n."""
-    found = []
+    names = []
     for begin, label in BEST_OF.items():
         sizes = [
             int(name.removeprefix(begin))
             for name in metrics
             if name.startswith(begin)
         ]
-        found += [(f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
-    return found
+        names += [(f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
+    return names
 
 
 def _said(key: str, metrics: Metrics) -> str:

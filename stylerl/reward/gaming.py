@@ -66,10 +66,10 @@ def used_arguments(prompt: str, completion: str) -> float:
     given = opened.args
     named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
     named += filter(None, (given.vararg, given.kwarg))
-    own = {arg.arg for arg in named if not arg.arg.startswith("_")}
-    own -= {"self", "cls"}
-    nodes = [node for each in opened.body for node in ast.walk(each)]
-    idle = {id(n) for each in nodes if _is_idle(each) for n in ast.walk(each)}
+    arguments = {arg.arg for arg in named if not arg.arg.startswith("_")}
+    arguments -= {"self", "cls"}
+    nodes = [node for statement in opened.body for node in ast.walk(statement)]
+    idle = {id(n) for s in nodes if _is_idle(s) for n in ast.walk(s)}
     nodes = [node for node in nodes if id(node) not in idle]
     read = {
         node.id
@@ -78,13 +78,13 @@ def used_arguments(prompt: str, completion: str) -> float:
     }
     changed = [n.target for n in nodes if isinstance(n, ast.AugAssign)]
     read |= {name.id for name in changed if isinstance(name, ast.Name)}
-    return len(own & read) / len(own) if own else math.nan
+    return len(arguments & read) / len(arguments) if arguments else math.nan
 
 
 def _is_idle(node: ast.AST) -> bool:
     """Whether a node is a statement that names things, and no more."""
     return isinstance(node, ast.Expr) and all(
-        isinstance(each, NAMING) for each in ast.walk(node)
+        isinstance(part, NAMING) for part in ast.walk(node)
     )
 
 
@@ -125,8 +125,8 @@ def is_trivial(body: Sequence[ast.stmt]) -> bool:
     return all(
         isinstance(node, TRIVIAL)
         and not any(
-            isinstance(each, ast.Name) and each.id != "NotImplementedError"
-            for each in ast.walk(node)
+            isinstance(part, ast.Name) and part.id != "NotImplementedError"
+            for part in ast.walk(node)
         )
         for node in body
     )

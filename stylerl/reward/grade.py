@@ -123,19 +123,19 @@ def token_rewards(
     where it broke.  A word is charged at its last character: a name is
     undefined once it is whole, and a charge reaches the tokens before it.
     """
-    found = graded.as_ended
-    if not found.parsed or not found.violations:
+    ended = graded.as_ended
+    if not ended.parsed or not ended.violations:
         return []
-    missed = factor * (1 - _style(found, weights))
-    own = [weight_of(each.code, weights) for each in found.violations]
-    total = sum(own) or 1.0  # where none weighs, nothing is missed
+    missed = factor * (1 - _style(ended, weights))
+    weighed = _weighed(ended, weights)
+    total = sum(weighed) or 1.0  # where none weighs, nothing is missed
     text = graded.prompt + graded.completion
     return [
         TokenReward(
             _end_of_word(text, offset(text, violation)) - len(graded.prompt),
             -missed * weight / total,
         )
-        for violation, weight in zip(found.violations, own, strict=True)
+        for violation, weight in zip(ended.violations, weighed, strict=True)
         if not violation.code.startswith(UNUSED)
     ]
 
@@ -153,27 +153,34 @@ def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:
     """
     rows = [
         {
-            "score": each.assessment.score,
-            "compliance": each.assessment.outcome is Outcome.COMPLIANT,
-            "parse_rate": each.parsed,
-            "statements": each.statements,
-            "trivial": each.trivial,
-            "arguments": each.arguments,
-            "repeated_lines": gaming.repeated_line_share(each.completion),
-            "comment_lines": gaming.comment_line_share(each.completion),
+            "score": graded.assessment.score,
+            "compliance": graded.assessment.outcome is Outcome.COMPLIANT,
+            "parse_rate": graded.parsed,
+            "statements": graded.statements,
+            "trivial": graded.trivial,
+            "arguments": graded.arguments,
+            "repeated_lines": gaming.repeated_line_share(graded.completion),
+            "comment_lines": gaming.comment_line_share(graded.completion),
             "copied_prompt": gaming.copies_prompt(
-                each.prompt, each.completion
+                graded.prompt, graded.completion
             ),
-            "noqa": gaming.mentions_noqa(each.completion),
+            "noqa": gaming.mentions_noqa(graded.completion),
         }
-        for each in grades
+        for graded in grades
     ]
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
 
 
-def _style(found: Assessment, weights: Mapping[str, float]) -> float:
-    if not found.parsed:
+def _style(assessment: Assessment, weights: Mapping[str, float]) -> float:
+    if not assessment.parsed:
         return 0.0
-    own = [weight_of(each.code, weights) for each in found.violations]
-    compliance = 1 - min(1.0, max(own, default=0.0))
-    return 0.5 * style_score(sum(own)) + 0.5 * compliance
+    weighed = _weighed(assessment, weights)
+    compliance = 1 - min(1.0, max(weighed, default=0.0))
+    return 0.5 * style_score(sum(weighed)) + 0.5 * compliance
+
+
+def _weighed(
+    assessment: Assessment, weights: Mapping[str, float]
+) -> list[float]:
+    """What each violation weighs."""
+    return [weight_of(v.code, weights) for v in assessment.violations]

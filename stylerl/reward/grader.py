@@ -39,7 +39,7 @@ class StyleGrader:
     judge: Judge
     weights: Mapping[str, float]  # of the parts, by name
     learned: Mapping[str, Learned]  # the parts that are reward models
-    own: Mapping[str, RewardFunction]  # the parts that are functions
+    functions: Mapping[str, RewardFunction]  # the parts that are functions
     rules: Mapping[str, float]  # what violations weigh, by rule prefix
 
     whole_lines = True  # a line that was cut is no style
@@ -59,7 +59,7 @@ class StyleGrader:
         if LINTER in self.weights:
             factor = self.weights[LINTER]
             tokens = [
-                token_rewards(each, self.rules, factor) for each in grades
+                token_rewards(graded, self.rules, factor) for graded in grades
             ]
         return Feedback(self.parts(grades), tokens, monitored(grades))
 
@@ -69,27 +69,27 @@ class StyleGrader:
         A lone style part is called `style`, several `style/NAME`; every
         other part bears its name.
         """
-        styles = self.weights.keys() - self.own.keys() - {ARGUMENTS}
+        styles = self.weights.keys() - self.functions.keys() - {ARGUMENTS}
         alone = len(styles) == 1
-        found = {}
+        columns = {}
         for name, weight in self.weights.items():
             if name == ARGUMENTS:
-                parts = {name: [each.arguments for each in grades]}
-            elif name in self.own:
-                parts = _own(name, self.own[name], grades)
+                parts = {name: [graded.arguments for graded in grades]}
+            elif name in self.functions:
+                parts = _user_part(name, self.functions[name], grades)
             else:
                 label = "style" if alone else f"style/{name}"
                 parts = {label: self._style(name, grades)}
             for part, values in parts.items():
-                found[part] = [weight * value for value in values]
-        return found
+                columns[part] = [weight * value for value in values]
+        return columns
 
     def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """A style part; 0 for what does not parse."""
         if name == LINTER:
-            return [style(each, self.rules) for each in grades]
+            return [style(graded, self.rules) for graded in grades]
         scores = zip(self.learned[name](grades), grades, strict=True)
-        return [score if each.parsed else 0.0 for score, each in scores]
+        return [score if graded.parsed else 0.0 for score, graded in scores]
 
 
 def style_grader(
@@ -112,15 +112,15 @@ def style_grader(
     Raises:
         ConfigError: a `module:function` cannot be imported.
     """
-    own = {name: functions.load(name) for name in weights if ":" in name}
+    loaded = {name: functions.load(name) for name in weights if ":" in name}
     learned = {
         name: load(folder_of(name, models))
         for name in weights
-        if name not in (LINTER, ARGUMENTS, *own)
+        if name not in (LINTER, ARGUMENTS, *loaded)
     }
     if rules is None:
         rules = judge.config.weights
-    return StyleGrader(judge, weights, learned, own, rules)
+    return StyleGrader(judge, weights, learned, loaded, rules)
 
 
 def folder_of(name: str, models: Path) -> Path:
@@ -128,17 +128,18 @@ def folder_of(name: str, models: Path) -> Path:
     return Path(name) if "/" in name else models / name
 
 
-def _own(
+def _user_part(
     name: str, function: RewardFunction, grades: Sequence[Grade]
 ) -> dict[str, list[float]]:
     """A function of the user's own; its named numbers become `NAME/KEY`."""
     given = function(
-        [each.prompt for each in grades], [each.completion for each in grades]
+        [graded.prompt for graded in grades],
+        [graded.completion for graded in grades],
     )
-    found = functions.columns(given, len(grades), name)
+    columns = functions.columns(given, len(grades), name)
     if isinstance(given, Mapping):
-        return {f"{name}/{key}": values for key, values in found.items()}
-    return found
+        return {f"{name}/{key}": values for key, values in columns.items()}
+    return columns
 
 
 def learned_style(scorer: Scorer) -> Learned:
@@ -150,7 +151,7 @@ def learned_style(scorer: Scorer) -> Learned:
     classifies = scorer.model.config.problem_type == CLASSIFIES
 
     def score(grades: Sequence[Grade]) -> list[float]:
-        texts = [each.prompt + each.completion for each in grades]
+        texts = [graded.prompt + graded.completion for graded in grades]
         scores = score_texts(*scorer, texts)
         if not classifies:
             scores = 1 / (1 + np.exp(-scores))

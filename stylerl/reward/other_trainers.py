@@ -124,7 +124,7 @@ class TextReward:
         """
         if not (count := len(prompts)):
             return []
-        texts = [_prompt(each, self.begin) for each in prompts]
+        texts = [_prompt(prompt, self.begin) for prompt in prompts]
         done = [True] * count
         if self.ends and completion_ids is not None:
             done = [
@@ -228,10 +228,10 @@ def verifiers_reward(
     async def stylerl(task: Any, trace: Any) -> float:
         """What the last reply is worth; `task` is a task or its data."""
         data = getattr(task, "data", task)
-        said = trace.assistant_messages[-1:]
+        answers = trace.assistant_messages[-1:]
         (score,) = reward(
             [[{"role": "user", "content": data.prompt_text}]],
-            [[{"role": "assistant", "content": m.content} for m in said]],
+            [[{"role": "assistant", "content": m.content} for m in answers]],
             [cut if trace.is_truncated else ended],
             trace.record_metric,
             **{name: [getattr(data, name, None)] for name in Origin._fields},
@@ -263,8 +263,8 @@ def _completion(completion: str | Messages, prompt: str) -> str:
     """The code that continues the prompt."""
     if isinstance(completion, str):
         return completion
-    said = (each for each in completion if each["role"] == "assistant")
-    text = "".join(map(message_text, said))
+    answers = (m for m in completion if m["role"] == "assistant")
+    text = "".join(map(message_text, answers))
     return [*FENCE.findall(text), text][0].removeprefix(prompt)
 
 
@@ -288,9 +288,11 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     file, ends = _file(text, path or SNIPPET)
     # Of a row that begins no function there are none.
     lines = file.lines[line - 1 : ends[line]] if line in ends else []
-    function = "".join(f"{each}\n" for each in lines)
-    own = re.sub(f"^{indent_of(function)}", "", function, flags=re.MULTILINE)
-    if not own.startswith(prompt.removesuffix("\n") + "\n"):
+    function = "".join(f"{row}\n" for row in lines)
+    dedented = re.sub(
+        f"^{indent_of(function)}", "", function, flags=re.MULTILINE
+    )
+    if not dedented.startswith(prompt.removesuffix("\n") + "\n"):
         raise DataError(
             "a prompt must be the first rows, whole, of the function whose "
             "`def` is in row `line` of file_text, which must parse; row "

@@ -53,9 +53,9 @@ def train_set(
     negatives = pd.DataFrame(
         {"text": [pair.rejected for pair in unparsable]}
     ).assign(compliant=False, score=0.0)
-    found = train.head(config.labels - len(unparsable))
+    human = train.head(config.labels - len(unparsable))
     columns = ["text", "compliant", "score"]
-    frames = [each[columns] for each in (found, negatives) if len(each)]
+    frames = [frame[columns] for frame in (human, negatives) if len(frame)]
     return RewardDataset(pd.concat(frames, ignore_index=True), learnt)
 
 

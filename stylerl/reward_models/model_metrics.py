@@ -57,7 +57,8 @@ def measure(
     for name, model in (("classifier", classifier), ("pairwise", pairwise)):
         texts = labels["text"], pairs["chosen"], pairs["rejected"]
         scores, better, worse = (
-            score_texts(*model, each.tolist(), batch_size) for each in texts
+            score_texts(*model, column.tolist(), batch_size)
+            for column in texts
         )
         pairs[name] = won(better, worse)
         clean = scores[labels["compliant"].to_numpy(dtype=bool)]
@@ -75,11 +76,11 @@ def measure(
             ),
         }
         if name == "classifier":  # only its scores are probabilities
-            found = calibration(labels["compliant"], scores)
+            bins = calibration(labels["compliant"], scores)
             metrics[name]["accuracy"] = accuracy(labels["compliant"], scores)
-            metrics[name]["calibration_error"] = found.error
+            metrics[name]["calibration_error"] = bins.error
     metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
-    return Measured(_rounded(metrics), found.table.round(DIGITS))
+    return Measured(_rounded(metrics), bins.table.round(DIGITS))
 
 
 def _mean(values: "pd.Series[float]") -> float | None:

@@ -101,16 +101,16 @@ def _judged(
     it breaks, but for OF_THE_FILE."""
     texts = [draft.rejected for draft in drafts]
     verdicts = judge.verdicts(texts, desc="reward: pairs")
-    for draft, found in zip(drafts, verdicts, strict=True):
-        codes = {violation.code for violation in found.violations}
-        yield draft, found.parsed, codes - OF_THE_FILE
+    for draft, verdict in zip(drafts, verdicts, strict=True):
+        codes = {violation.code for violation in verdict.violations}
+        yield draft, verdict.parsed, codes - OF_THE_FILE
 
 
 def _balanced(
     snippets: Sequence[tuple[str, int]], count: float, rng: random.Random
 ) -> list[Preference]:
     """Some `count` drafts, each by the rules used least so far."""
-    each = math.ceil(count / max(len(snippets), 1))
+    share = math.ceil(count / max(len(snippets), 1))
     used: Counter[str] = Counter()
     drafts: list[Preference] = []
     for text, start in snippets:
@@ -119,7 +119,7 @@ def _balanced(
         made = (
             Preference(r, text, new) for r, new in attempts if new is not None
         )
-        chosen = list(itertools.islice(made, each))
+        chosen = list(itertools.islice(made, share))
         used.update(draft.rule for draft in chosen)
         drafts += chosen
         if len(drafts) >= count:

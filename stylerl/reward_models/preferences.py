@@ -176,17 +176,17 @@ def learnable(answers: Iterable[Answer]) -> list[Preference]:
     The margin by which the chosen text should win grows with confidence, as
     in Llama 2 (arXiv 2307.09288, equation 2 and table 27): 1/3, 2/3, 1.
     """
-    found = []
+    pairs = []
     for answer in answers:
         prompt, a, b = answer.pair
         if answer.choice is Choice.TIE:
             continue
         better, worse = (a, b) if answer.choice is Choice.A else (b, a)
         margin = answer.confidence / len(CONFIDENCE)
-        found.append(
+        pairs.append(
             Preference("", prompt + better, prompt + worse, margin=margin)
         )
-    return found
+    return pairs
 
 
 # ---- Agreement -------------------------------------------------------------
@@ -250,7 +250,7 @@ def _read(path: Path, remedy: str) -> list[tuple[str, dict[str, Any]]]:
         raise DataError(
             f"{path} must be readable UTF-8 text ({error}); {remedy}"
         ) from error
-    found = []
+    preferences = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -266,8 +266,8 @@ def _read(path: Path, remedy: str) -> list[tuple[str, dict[str, Any]]]:
                 f"{where} must be a JSON object with the texts prompt, a and "
                 f"b; got {line[:60]!r}; {remedy}"
             )
-        found.append((where, row))
-    return found
+        preferences.append((where, row))
+    return preferences
 
 
 def _answer(where: str, record: Mapping[str, Any]) -> Answer:

@@ -156,8 +156,8 @@ def try_out(
         verdicts = threads.map(
             lambda pair: is_right(pair[0], pair[1], start), distinct
         )
-        found = [*tqdm(verdicts, "skill: tests", len(distinct), unit="text")]
-    right = dict(zip(distinct, found, strict=True))
+        tried = [*tqdm(verdicts, "skill: tests", len(distinct), unit="text")]
+    right = dict(zip(distinct, tried, strict=True))
     # 2. The judge, on what the model has written.
     items = [(None, problem.prompt, text) for problem, text in pairs]
     judged = judge.in_place(items, desc="skill: judge")
@@ -203,14 +203,14 @@ def _by_problem(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(joint=rows["right"] & rows["compliant"])
     drawn = rows[rows["sample"] != GREEDY].groupby("problem")
     greedy = rows[rows["sample"] == GREEDY].set_index("problem")
-    found = {
+    shares = {
         "skill": drawn["right"].mean(),
         "joint": drawn["joint"].mean(),
         "skill_greedy": greedy["right"],
     }
     if drawn.size().min() >= TRIES:
-        found["skill_of_10"] = drawn["right"].agg(pass_at)
-    return pd.DataFrame(found).astype(float)
+        shares["skill_of_10"] = drawn["right"].agg(pass_at)
+    return pd.DataFrame(shares).astype(float)
 
 
 def pass_at(right: Sequence[bool], tries: int = TRIES) -> float:

@@ -58,7 +58,7 @@ def problems(rows: list[dict[str, Any]], lines: int) -> list[Problem]:
         lines: the last ones, to be written by the model; 0 leaves the whole
             body to it.
     """
-    found = []
+    chosen = []
     for row in rows:
         body = row["canonical_solution"].rstrip().splitlines(keepends=True)
         given = body[: len(body) - lines] if lines else []
@@ -69,7 +69,7 @@ def problems(rows: list[dict[str, Any]], lines: int) -> list[Problem]:
         whole = row["prompt"].rstrip() + "\n" + "".join(body)
         start = row["prompt"].rstrip() + "\n" + "".join(given)
         prompt = start.rstrip()
-        found.append(
+        chosen.append(
             Problem(
                 row["task_id"],
                 row["entry_point"],
@@ -78,7 +78,7 @@ def problems(rows: list[dict[str, Any]], lines: int) -> list[Problem]:
                 f"{row['prompt']}{row['canonical_solution']}\n{row['test']}",
             )
         )
-    return found
+    return chosen
 
 
 def written(completion: str, ended: bool) -> tuple[str, bool]:

@@ -148,6 +148,6 @@ class _Progress(TrainerCallback):
             )
         self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         if self.log:
-            kept = ("loss", "learning_rate", "grad_norm", "accuracy")
-            metrics = {k: float(logs[k]) for k in kept if k in logs}
+            shown = ("loss", "learning_rate", "grad_norm", "accuracy")
+            metrics = {k: float(logs[k]) for k in shown if k in logs}
             self.log(metrics, state.global_step)

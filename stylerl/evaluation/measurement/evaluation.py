@@ -109,8 +109,8 @@ def evaluate_models(
         roles = {first: "sft", name: "ppo", "human": "human"}
         rows = table[table["model"].isin(roles)]
         rows = rows.assign(model=rows["model"].map(roles))
-        own = {roles[each]: bits[each] for each in (first, name)}
-        compared[name] = _measure(rows, own, config, seed)
+        of_both = {roles[model]: bits[model] for model in (first, name)}
+        compared[name] = _measure(rows, of_both, config, seed)
         compared[name].metrics["labels"] = {"sft": first, "ppo": name}
     return alone, compared
 
@@ -169,8 +169,8 @@ def _measure(
 ) -> Evaluation:
     """Every metric of every model, and the gains between them."""
     rows = {
-        str(name): own
-        for name, own in completions.groupby("model", sort=False)
+        str(name): group
+        for name, group in completions.groupby("model", sort=False)
     }
     size = {
         "prompts": int(rows["ppo"]["prompt_id"].nunique()),
@@ -178,12 +178,12 @@ def _measure(
         "validation": int(config.split == "valid"),
         "literal": int(bool(config.prompt_texts)),
     }
-    each = {
-        name: compute_metrics(own, bits_per_byte.get(name), rows["sft"])
-        for name, own in rows.items()
+    alone = {
+        name: compute_metrics(group, bits_per_byte.get(name), rows["sft"])
+        for name, group in rows.items()
     }
-    for name in each.keys() - set(MODELS):
-        each[name] |= compare_with_sft(
+    for name in alone.keys() - set(MODELS):
+        alone[name] |= compare_with_sft(
             rows[name], rows["sft"], RESAMPLES, seed
         )
     # At equal sampling, each may choose by the linter.
@@ -204,10 +204,10 @@ def _measure(
         if after in rows and before in rows
     }
     lengths = {
-        name: standardised.by_length(own)
-        for name, own in rows.items()
+        name: standardised.by_length(group)
+        for name, group in rows.items()
         if name in LENGTHS
     }
-    metrics = {"size": size, **each, **gains, "lengths": lengths}
+    metrics = {"size": size, **alone, **gains, "lengths": lengths}
     rules = tabulate_rules(completions, RESAMPLES, seed)
     return Evaluation(completions, metrics, rules)

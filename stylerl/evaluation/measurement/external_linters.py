@@ -38,15 +38,15 @@ def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     """
     texts = (table["prompt"] + table["judged"]).tolist()
     if judge.ruff is None:
-        name, found = "ruff", ruff_findings(texts, judge.width)
+        name, answers = "ruff", ruff_findings(texts, judge.width)
     else:
         seen = judge.ruff.settings.rules
-        name, found = "flake8", flake8_findings(texts, judge.width, seen)
+        name, answers = "flake8", flake8_findings(texts, judge.width, seen)
     codes = [
         None
         if findings is None
         else [code for row, code in findings if row > _rows_of(prompt)]
-        for prompt, findings in zip(table["prompt"], found, strict=True)
+        for prompt, findings in zip(table["prompt"], answers, strict=True)
     ]
     return pd.DataFrame({name: codes}, index=table.index)
 
@@ -83,15 +83,15 @@ def ruff_findings(texts: Sequence[str], width: int) -> list[Findings | None]:
                 *("--output-format", "json"),
             ]
         )
-    found: list[Findings | None] = [[] for _ in texts]
+    by_text: list[Findings | None] = [[] for _ in texts]
     for finding in json.loads(answer):
         place = int(Path(finding["filename"]).stem)
-        findings, code = found[place], finding["code"]
+        findings, code = by_text[place], finding["code"]
         if code in (None, "invalid-syntax"):
-            found[place] = None
+            by_text[place] = None
         elif findings is not None:
             findings.append((finding["location"]["row"], code))
-    return found
+    return by_text
 
 
 def _rows_of(prompt: str) -> int:

@@ -201,7 +201,7 @@ def bits_per_byte(
         [ids[1:] for ids in fitting.values()],
         desc=desc,
     )
-    nats = -sum(float(each.double().sum()) for each in logprobs)
+    nats = -sum(float(response.double().sum()) for response in logprobs)
     return nats / math.log(2) / sum(len(text.encode()) for text in fitting)
 
 
@@ -224,5 +224,5 @@ def _kl(
             temperature=config.temperature,
             desc=f"evaluate: KL of {name}",
         )
-        sums.append([float(each.double().sum()) for each in logprobs])
-    return [own - other for own, other in zip(*sums, strict=True)]
+        sums.append([float(response.double().sum()) for response in logprobs])
+    return [policy - other for policy, other in zip(*sums, strict=True)]

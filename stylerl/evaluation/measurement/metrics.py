@@ -55,11 +55,11 @@ def compute_metrics(
     if reference is not None:
         prompts = pd.Index(rows["prompt_id"].unique())
         for outcome, key in STANDARDISED.items():
-            own, theirs = (
-                standardised.tally(each, prompts, outcome).sum(axis=0)
-                for each in (rows, _on_prompts(reference, prompts))
+            tally, target = (
+                standardised.tally(table, prompts, outcome).sum(axis=0)
+                for table in (rows, _on_prompts(reference, prompts))
             )
-            values[key] = float(standardised.standardise(own, theirs))
+            values[key] = float(standardised.standardise(tally, target))
     return {
         key: round(value, DIGITS)
         for key, value in values.items()
@@ -119,11 +119,11 @@ def _length_gains(
     drawn = resampled_sums(
         tallies.reshape(len(prompts), -1), resamples, seed
     ).reshape(resamples, *tallies.shape[1:])  # (B, 3, 2, S)
-    found, resampled = (
+    gains, resampled = (
         _length_metrics(t, outcome) for t in (tallies.sum(axis=0), drawn)
     )
     result: dict[str, float] = {}
-    for key, value in found.items():
+    for key, value in gains.items():
         if np.isfinite(value):
             # A resample in which nothing was there to cut has no say.
             bounds = percentiles(resampled[key][np.isfinite(resampled[key])])
@@ -134,7 +134,7 @@ def _length_gains(
 def _length_metrics(tallies: Any, outcome: str) -> dict[str, Any]:
     """STANDARDISED and CUT of (..., 3, 2, S): after, before, reference."""
     after, before, reference = np.moveaxis(tallies, -3, 0)
-    now, then = (standardised.plain(own) for own in (after, before))
+    now, then = (standardised.plain(side) for side in (after, before))
     gain = standardised.standardise(after, reference)
     gain = gain - standardised.standardise(before, reference)
     cut = standardised.cut(now, then)
@@ -189,9 +189,9 @@ def tabulate_rules(
         100 * table.groupby(level="model").mean().T for table in (counts, left)
     )
     rules = means.index.union(fixed.index)
-    found = means.reindex(rules, columns=models).fillna(0.0)
-    found["change"] = found["ppo"] - found["sft"]
-    found[["low", "high"]] = np.nan
+    by_rule = means.reindex(rules, columns=models).fillna(0.0)
+    by_rule["change"] = by_rule["ppo"] - by_rule["sft"]
+    by_rule[["low", "high"]] = np.nan
     pair = counts.loc[counts.index.get_level_values("model") != "base"]
     prompts = (pair > 0).groupby(level="prompt_id").any().sum()
     common = prompts.index[prompts >= RARE]
@@ -200,15 +200,15 @@ def tabulate_rules(
         intervals = simultaneous_intervals(
             100 * differences[common].to_numpy(), resamples, seed
         )
-        found.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
+        by_rule.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
     for model in models[1:]:
-        found[f"{model}_fixed"] = fixed.get(model)
+        by_rule[f"{model}_fixed"] = fixed.get(model)
     fixed_columns = [f"{model}_fixed" for model in models[1:]]
-    found[fixed_columns] = found[fixed_columns].fillna(0.0)
-    found.insert(0, "text", _describe_rules(rows))
-    found = found.rename_axis("rule").reset_index()
-    found = found.sort_values(["sft", "rule"], ascending=[False, True])
-    return found.round(DIGITS).reset_index(drop=True)
+    by_rule[fixed_columns] = by_rule[fixed_columns].fillna(0.0)
+    by_rule.insert(0, "text", _describe_rules(rows))
+    by_rule = by_rule.rename_axis("rule").reset_index()
+    by_rule = by_rule.sort_values(["sft", "rule"], ascending=[False, True])
+    return by_rule.round(DIGITS).reset_index(drop=True)
 
 
 def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
@@ -259,13 +259,13 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
         )
         for wanted in (True, False)
     )
-    found = {unseen: (10 * rest / lines).where(readable)}
+    metrics = {unseen: (10 * rest / lines).where(readable)}
     if unseen == "ruff":
-        found["ruff_docstrings"] = docs.where(readable)
-    found["reformatted"] = rows["reformatted"].where(readable)
+        metrics["ruff_docstrings"] = docs.where(readable)
+    metrics["reformatted"] = rows["reformatted"].where(readable)
     if "names" in rows:
-        found["resolved_names"] = rows["names"]
-    return found
+        metrics["resolved_names"] = rows["names"]
+    return metrics
 
 
 def _by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
@@ -283,6 +283,8 @@ def _count_violations(rows: pd.DataFrame, codes: str) -> pd.DataFrame:
 
 def _describe_rules(rows: pd.DataFrame) -> pd.Series:
     """What is said most often of each rule, less what was measured."""
-    said = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
-    plain = said["texts"].str.replace(r" \(.*\)", "", regex=True)
-    return plain.groupby(said["codes"]).agg(lambda texts: texts.mode().iloc[0])
+    messages = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
+    plain = messages["texts"].str.replace(r" \(.*\)", "", regex=True)
+    return plain.groupby(messages["codes"]).agg(
+        lambda texts: texts.mode().iloc[0]
+    )

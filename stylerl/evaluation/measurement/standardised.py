@@ -50,21 +50,21 @@ def tally(
     return counts
 
 
-def plain(own: Floats) -> Floats:
+def plain(values: Floats) -> Floats:
     """The share that complies, (...), at the model's own lengths."""
-    written, compliant = np.moveaxis(own.sum(axis=-1), -1, 0)
+    written, compliant = np.moveaxis(values.sum(axis=-1), -1, 0)
     share: Floats = compliant / written
     return share
 
 
-def standardise(own: Floats, reference: Floats) -> Floats:
+def standardise(values: Floats, reference: Floats) -> Floats:
     """The share that would comply at the reference's lengths, (...).
 
     sum over strata of w_s p_s, where w_s is the reference's share of its
     completions in stratum s and p_s the model's compliance there, or the
     reference's where the model wrote nothing.
     """
-    written, compliant = own[..., 0, :], own[..., 1, :]
+    written, compliant = values[..., 0, :], values[..., 1, :]
     wanted, theirs = reference[..., 0, :], reference[..., 1, :]
     rate = compliant / np.maximum(written, 1)
     expected = np.where(written > 0, wanted * rate, theirs)

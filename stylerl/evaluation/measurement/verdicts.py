@@ -37,7 +37,7 @@ def judge_completions(
     """
     where = [(places or {}).get(name) for name in table["prompt_id"]]
     items = [*zip(where, table["prompt"], table["judged"], strict=True)]
-    found: list[dict[str, Any]] = []
+    verdict_rows: list[dict[str, Any]] = []
     verdicts = judge.in_place(items, desc="evaluate: judge")
     mended = [
         (place, prompt, text)
@@ -55,24 +55,24 @@ def judge_completions(
         result = graded.assessment
         fixed = assess(prompt, done, later)
         known = None if place is None else place.known
-        found.append(
+        verdict_rows.append(
             {
                 "outcome": str(result.outcome),
                 "parsed": result.parsed,
                 "score": round(result.score, 1),
-                "rows": [each.row for each in result.violations],
-                "cols": [each.col for each in result.violations],
-                "codes": [each.code for each in result.violations],
-                "texts": [each.text for each in result.violations],
+                "rows": [v.row for v in result.violations],
+                "cols": [v.col for v in result.violations],
+                "codes": [v.code for v in result.violations],
+                "texts": [v.text for v in result.violations],
                 "fixed_outcome": str(fixed.outcome),
-                "fixed_codes": [each.code for each in fixed.violations],
+                "fixed_codes": [v.code for v in fixed.violations],
                 "reformatted": fixer.changed_share(judged, text),
                 "statements": graded.statements,
                 "trivial": graded.trivial,
                 "names": _resolved(known, prompt, judged),
             }
         )
-    told = pd.DataFrame(found, index=table.index)
+    told = pd.DataFrame(verdict_rows, index=table.index)
     external = external_linters.lint(table, judge)
     columns = [table.drop(columns="judged"), told, external]
     return pd.concat(columns, axis=1)
