@@ -121,3 +121,15 @@ def test_no_two_modules_have_one_name() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_values_are_called_by_nouns(path: Path) -> None:
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    names = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names |= {
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    assert names & {"each", "found", "kept", "own", "said"} == set()
