@@ -33,7 +33,11 @@ from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
 
 from stylerl import draws
 from stylerl.config import PPOConfig
@@ -59,7 +63,7 @@ from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-FORMAT = 5  # of a checkpoint's state; another one is another version's
+FORMAT = 6  # of a checkpoint's state; another one is another version's
 REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
 
 
@@ -242,6 +246,9 @@ class PPOTrainer:
         preconditions.check_torch()
         drawn = prompts or self.prompts_of(self.done)
         texts = _repeated(drawn, self.config.copies)
+        # What a grader may draw, from the global generators, is of the
+        # update too.
+        set_seed(draws.seed_of(self.seed, self.done, "grader") % 2**32)
         return self.sampler.episodes(
             texts, draws.seed_of(self.seed, self.done, "sample")
         )
@@ -285,7 +292,6 @@ class PPOTrainer:
                 "identity": self._identity,
                 "learner": self.learner.state(),
                 "history": self.history,
-                "random": checkpoint.random_state(),
             }
             checkpoint.save(
                 self.checkpoints,
@@ -327,7 +333,6 @@ class PPOTrainer:
             )
         self.learner.restore(found.tensors, found.state["learner"])
         self.history = found.state["history"]
-        checkpoint.restore_random_state(found.state["random"])
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""
