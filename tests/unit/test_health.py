@@ -14,7 +14,7 @@ from conftest import (
 
 from stylerl.lm.sampling import generate
 from stylerl.ppo import learner
-from stylerl.ppo.health import alarms
+from stylerl.ppo.health import ADVICE, alarms
 from tasks import ppo
 
 PROMPTS = ["def f():\n", "x"]
@@ -133,7 +133,9 @@ def test_an_alarm_is_raised(changes, name, critical, words):
     (alarm,) = alarms(history(**changes))
     assert (alarm.name, alarm.critical) == (name, critical)
     assert words in alarm.finding
-    assert "ppo." in alarm.remedy or "completions" in alarm.remedy
+    remedy = ADVICE[name].remedy
+    assert "ppo." in remedy or "completions" in remedy
+    assert str(alarm).endswith(remedy)
     assert str(alarm).startswith(f"{name}: ")
 
 
@@ -289,6 +291,7 @@ def chance(prompts, completions):
 
 def test_every_alarm_has_a_remedy_that_is_provoked_here():
     assert {name for _, name, _, _ in CASES} == set(REMEDIES)
+    assert [*ADVICE] == [*REMEDIES]
 
 
 @pytest.mark.parametrize(
