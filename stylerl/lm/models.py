@@ -244,24 +244,19 @@ def check_logits(model: PreTrainedModel, source: str | Path = "") -> None:
         ModelError: the model does otherwise.
     """
     text = model.config.get_text_config()
-    kinds = {*(getattr(text, "layer_types", None) or ())} - ATTENTION
+    others = sorted({*(getattr(text, "layer_types", None) or ())} - ATTENTION)
     if getattr(model, "_is_stateful", False):
-        kinds.add("a state of its own")
-    if kinds:
-        raise ModelError(
-            "every layer must be one of attention; "
-            f"{source or type(model).__name__} has {', '.join(sorted(kinds))}"
-            ": choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
-        )
+        others.append("a state of its own")
     for name in ("logits_scaling", "logit_scale", "final_logit_softcapping"):
-        value = getattr(model.config, name, None)
-        if value not in (None, 1):
-            raise ModelError(
-                "logits must be the output embedding of the last states; "
-                f"{source or type(model).__name__} changes them by its "
-                f"config's {name}: {value}: choose a Llama, GPT-2, Qwen2 or "
-                "StarCoder2 model"
-            )
+        if (value := getattr(model.config, name, None)) not in (None, 1):
+            others.append(f"{name}: {value}")
+    if others:
+        raise ModelError(
+            "every layer must be one of attention, and logits the output "
+            "embedding of the last states; "
+            f"{source or type(model).__name__} has {', '.join(others)}: "
+            "choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
+        )
 
 
 def _check_types(folder: Path) -> None:
