@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -212,7 +211,6 @@ def _load_model(
             f"{name} must hold the weights of {kind} as its config.json "
             f"describes it; {len(others)} are others, such as {others[0]}"
         )
-    _check_types(Path(name).expanduser())
     check_finite(model, name)
     return model.eval()
 
@@ -257,17 +255,3 @@ def check_logits(model: PreTrainedModel, source: str | Path = "") -> None:
             f"{source or type(model).__name__} has {', '.join(others)}: "
             "choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
         )
-
-
-def _check_types(folder: Path) -> None:
-    """Raise ModelError where a folder's weights are no fractions."""
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - it is no mapping
-                kind = tensors.get_slice(name).get_dtype()
-                if name.endswith(".weight") and "F" not in kind:
-                    raise ModelError(
-                        f"weights must be floating-point numbers; {name} of "
-                        f"{file} is of type {kind}: run the stage that "
-                        "writes it again"
-                    )

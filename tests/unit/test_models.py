@@ -281,7 +281,6 @@ def without(weights, name):
         # Not tied, it would be drawn at random.
         ({"tie_word_embeddings": False}, lambda w: w, "as lm_head.weight"),
         ({"num_hidden_layers": 1}, lambda w: w, "9 are others, such as model"),
-        ({}, lambda w: {k: v.long() for k, v in w.items()}, "is of type I64"),
         ({}, lambda w: {k: v * torch.nan for k, v in w.items()}, "hold NaN"),
     ],
 )
