@@ -146,8 +146,8 @@ def alarms() -> Iterator[str]:
         "PPO checks itself after every update. The rule of each alarm is in",
         "[what PPO logs](../ppo-log.md#alarms).",
     ]
-    for rule in health.RULES:
-        yield from ["", f"## {rule.name}", "", rule.cause, "", rule.remedy]
+    for name, advice in health.ADVICE.items():
+        yield from ["", f"## {name}", "", advice.cause, "", advice.remedy]
 
 
 def rooms() -> list[str]:

@@ -38,7 +38,8 @@ def write(file: Path, folder: Path) -> None:
     tokenizer = load_tokenizer(file)
     model = load_model(file)
     models.fit_to_tokenizer(model, tokenizer)
-    saving.write_model(model, tokenizer, folder, torch.bfloat16)
+    models.cast_weights(model, torch.bfloat16)
+    saving.write_model(model, tokenizer, folder)
 
 
 def load_tokenizer(file: Path) -> PreTrainedTokenizerBase:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
 from stylerl import config, storage
@@ -113,7 +112,7 @@ def unpacked(file: Path, like: Path, scratch: Path) -> Path:
             f"{file} has {model.config.vocab_size}: name the folder that it "
             "was exported from first"
         )
-    write_model(model, tokenizer, scratch / file.name, torch.float32)
+    write_model(model, tokenizer, scratch / file.name)
     return scratch / file.name
 
 

@@ -20,16 +20,14 @@ ONE_QUERY = "one_query"
 
 
 @contextmanager
-def attention(name: str, *models: PreTrainedModel) -> Iterator[None]:
+def attention(name: str, model: PreTrainedModel) -> Iterator[None]:
     """Compute with another implementation of attention inside the block."""
-    before = [model.config._attn_implementation for model in models]
-    for model in models:
-        model.set_attn_implementation(name)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(name)
     try:
         yield
     finally:
-        for model, old in zip(models, before, strict=True):
-            model.set_attn_implementation(old)
+        model.set_attn_implementation(before)
 
 
 def decoding_attention(

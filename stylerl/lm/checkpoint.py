@@ -9,13 +9,11 @@ supply) is noticed by its digests, and the one before it is used.
 import hashlib
 import json
 import logging
-import random
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -93,37 +91,6 @@ def restore_optimiser(
     optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
-def random_state() -> dict[str, Any]:
-    """The global generators of Python, numpy and torch, as JSON."""
-    version, internal, gauss = random.getstate()
-    legacy: Any = np.random.get_state()
-    name, keys, *rest = legacy
-    return {
-        "python": [version, list(internal), gauss],
-        "numpy": [name, keys.tolist(), *rest],
-        "torch": torch.get_rng_state().numpy().tobytes().hex(),
-        "cuda": [
-            state.numpy().tobytes().hex()
-            for state in (
-                torch.cuda.get_rng_state_all()
-                if torch.cuda.is_available()
-                else []
-            )
-        ],
-    }
-
-
-def restore_random_state(state: Mapping[str, Any]) -> None:
-    """Undo `random_state`."""
-    version, internal, gauss = state["python"]
-    random.setstate((version, tuple(internal), gauss))
-    name, keys, *rest = state["numpy"]
-    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
-    torch.set_rng_state(_bytes(state["torch"]))
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([*map(_bytes, state["cuda"])])
-
-
 def _read(path: Path) -> Checkpoint:
     content = read_json(path / STATE)
     expected = (
@@ -149,7 +116,3 @@ def _digest_of_json(content: Mapping[str, Any]) -> str:
     # Keys that are no strings are read back as strings.
     text = json.dumps(json.loads(json.dumps(content)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _bytes(text: str) -> Tensor:
-    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)

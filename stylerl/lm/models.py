@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -212,7 +211,6 @@ def _load_model(
             f"{name} must hold the weights of {kind} as its config.json "
             f"describes it; {len(others)} are others, such as {others[0]}"
         )
-    _check_types(Path(name).expanduser())
     check_finite(model, name)
     return model.eval()
 
@@ -244,35 +242,16 @@ def check_logits(model: PreTrainedModel, source: str | Path = "") -> None:
         ModelError: the model does otherwise.
     """
     text = model.config.get_text_config()
-    kinds = {*(getattr(text, "layer_types", None) or ())} - ATTENTION
+    others = sorted({*(getattr(text, "layer_types", None) or ())} - ATTENTION)
     if getattr(model, "_is_stateful", False):
-        kinds.add("a state of its own")
-    if kinds:
-        raise ModelError(
-            "every layer must be one of attention; "
-            f"{source or type(model).__name__} has {', '.join(sorted(kinds))}"
-            ": choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
-        )
+        others.append("a state of its own")
     for name in ("logits_scaling", "logit_scale", "final_logit_softcapping"):
-        value = getattr(model.config, name, None)
-        if value not in (None, 1):
-            raise ModelError(
-                "logits must be the output embedding of the last states; "
-                f"{source or type(model).__name__} changes them by its "
-                f"config's {name}: {value}: choose a Llama, GPT-2, Qwen2 or "
-                "StarCoder2 model"
-            )
-
-
-def _check_types(folder: Path) -> None:
-    """Raise ModelError where a folder's weights are no fractions."""
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, "pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - it is no mapping
-                kind = tensors.get_slice(name).get_dtype()
-                if name.endswith(".weight") and "F" not in kind:
-                    raise ModelError(
-                        f"weights must be floating-point numbers; {name} of "
-                        f"{file} is of type {kind}: run the stage that "
-                        "writes it again"
-                    )
+        if (value := getattr(model.config, name, None)) not in (None, 1):
+            others.append(f"{name}: {value}")
+    if others:
+        raise ModelError(
+            "every layer must be one of attention, and logits the output "
+            "embedding of the last states; "
+            f"{source or type(model).__name__} has {', '.join(others)}: "
+            "choose a Llama, GPT-2, Qwen2 or StarCoder2 model"
+        )

@@ -181,7 +181,6 @@ def shared_prompt_attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     layout: Layout | None = None,
-    sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention of packed groups.
@@ -198,15 +197,14 @@ def shared_prompt_attention(
         attention_mask: None; `layout` says who sees whom.
         scaling: of the scores, D^-0.5 by default.
         layout: of the row.
-        sliding_window: how far back a token sees, in some families.
-        options: of other kernels.
+        options: of other kernels; a window is no shorter than the texts
+            (`context_limit`).
 
     Returns:
         (1, N, H, D), and no weights.
 
     Raises:
-        ModelError: the model has not passed the layout down, or a sequence
-            is longer than its window.
+        ModelError: the model has not passed the layout down.
     """
     if layout is None:
         raise ModelError(
@@ -216,12 +214,6 @@ def shared_prompt_attention(
         )
     heads, key_heads, d = query.shape[1], key.shape[1], query.shape[3]
     (p, count, r), s = layout.responses.shape, layout.prompts.shape[1]
-    if sliding_window is not None and s + r > sliding_window:
-        raise ModelError(
-            "a sequence must fit the window of its model's attention, "
-            f"{sliding_window} tokens; one may have {s + r}: leave long "
-            "prompts out, or ask for fewer new tokens"
-        )
     scale = d**-0.5 if scaling is None else scaling
     shared = heads // key_heads
     # Rows of (N, ...), so that a sequence's are picked by their places.

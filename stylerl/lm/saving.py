@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-from torch import Tensor
 from transformers import (
     GenerationConfig,
     PreTrainedModel,
@@ -16,28 +14,15 @@ from transformers import (
 from stylerl.errors import DiskError, ModelError
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.pretrained import quiet
-from stylerl.storage import (
-    read_json,
-    rehearse,
-    replacing,
-    write_json,
-    writing,
-)
+from stylerl.storage import rehearse, replacing, writing
 
 
 def save_model(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-    dtype: torch.dtype | None = None,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path
 ) -> None:
-    """Write model and tokenizer to one folder, completely or not at all.
-
-    `dtype`, such as `torch.bfloat16`, is what the file holds; the model in
-    memory keeps its own.
-    """
+    """Write model and tokenizer to one folder, completely or not at all."""
     with replacing(Path(folder)) as scratch:
-        write_model(model, tokenizer, scratch, dtype)
+        write_model(model, tokenizer, scratch)
 
 
 def rehearse_saving(
@@ -92,10 +77,7 @@ def rehearse_saving(
 
 
 def write_model(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    scratch: Path,
-    dtype: torch.dtype | None = None,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, scratch: Path
 ) -> None:
     """Fill a folder that the caller puts into place; see `save_model`.
 
@@ -108,14 +90,9 @@ def write_model(
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
-    state = _cast(model.state_dict(), dtype or model.dtype)
-    state = {k: v for k, v in state.items() if ".lora_" not in k}
+    state = {k: v for k, v in model.state_dict().items() if ".lora_" not in k}
     with quiet():
         model.save_pretrained(scratch, state_dict=state)
-    if dtype:
-        config = read_json(scratch / "config.json")
-        config["dtype"] = str(dtype).removeprefix("torch.")
-        write_json(scratch / "config.json", config)
     tokenizer.save_pretrained(scratch)
 
 
@@ -126,9 +103,3 @@ def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:
     different judges are not compared without a warning.
     """
     model.config.judge = judge
-
-
-def _cast(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """Change the type of every weight; tied weights stay one tensor."""
-    cast = {t.data_ptr(): t.to(dtype) for t in state.values()}
-    return {name: cast[t.data_ptr()] for name, t in state.items()}

@@ -8,6 +8,7 @@ The reward and the prompts are those that the section `ppo` of the parameters
 names; its reference is the policy as it starts.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -117,9 +118,7 @@ def _draw_prompts(
     prompts = list(settings.prompt_texts)
     if not prompts and labels is not None:
         unread = unread_prompts(labels, "train", params.seed)
-        prompts = fitting_prompts(
-            unread, settings.prompts, settings, policy, encode
-        )
+        prompts = fitting_prompts(unread, settings, policy, encode)
     if not prompts:
         raise DataError(
             "ppo needs prompts: functions of the training split that SFT "
@@ -132,15 +131,12 @@ def _draw_prompts(
 
 def fitting_prompts(
     prompts: Iterable[str],
-    count: int,
     settings: PPOConfig,
     policy: PreTrainedModel,
     encode: Callable[[str], list[int]],
 ) -> list[str]:
     """The first prompts that leave the policy room to answer."""
-    limit = models.context_limit(policy.config)
-    if limit is None:
-        return list(prompts)[:count]
+    limit = models.context_limit(policy.config) or sys.maxsize
     room = limit - settings.max_new_tokens
     fit = (prompt for prompt in prompts if len(encode(prompt)) <= room)
-    return list(islice(fit, count))
+    return list(islice(fit, settings.prompts))

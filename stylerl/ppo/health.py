@@ -12,7 +12,6 @@ So where no judge looks on, such a state is an alarm only while the objective
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -26,104 +25,94 @@ SURE = 3.0  # standard errors
 KEPT = "length/kept"  # the metric of the length floor
 
 
-@dataclass(frozen=True)
-class Alarm:
+class Advice(NamedTuple):
+    """What is said with an alarm."""
+
+    cause: str
+    remedy: str
+
+
+ADVICE = {
+    "reward collapse": Advice(
+        "All episodes are worth the same, so the advantages are noise.",
+        "Look at a few completions and their scores: the reward function "
+        "may be constant or broken, or everything may fall below a floor.",
+    ),
+    "KL explosion": Advice(
+        "The policy has left the reference; its text is likely to be odd.",
+        "Raise ppo.kl_coef, or lower ppo.learning_rate or ppo.update_epochs.",
+    ),
+    "sampling mismatch": Advice(
+        "The tokens were not drawn from the distribution that is scored, "
+        "because of a generation setting (another temperature, top-k or "
+        "top-p, a forced length), so KL and ratio are wrong.",
+        "Sample with ppo.temperature alone.",
+    ),
+    "entropy collapse": Advice(
+        "The policy is nearly deterministic and explores no more.",
+        "Raise ppo.kl_coef or ppo.temperature; lower ppo.learning_rate.",
+    ),
+    "updates too big": Advice(
+        "One update changes the policy beyond what its samples can tell.",
+        "Lower ppo.learning_rate or ppo.update_epochs; a clip fraction of "
+        "0.1 to 0.3 is healthy.",
+    ),
+    "policy collapse": Advice(
+        "The policy writes the same, or less and less.",
+        "Raise ppo.kl_coef, or ppo.length_floor; look at the completions "
+        "for what the reward prefers.",
+    ),
+    "reward hacking": Advice(
+        "The policy has found what pleases the reward and nobody else.",
+        "Put the linter into ppo.reward, train the reward model on such "
+        "completions, or raise ppo.kl_coef.",
+    ),
+}
+
+
+class Alarm(NamedTuple):
     """One thing that is wrong; a `critical` one is an event of Prefect."""
 
     name: str
     finding: str  # the rule and the value that broke it
-    cause: str
-    remedy: str
     critical: bool = False
 
     def __str__(self) -> str:
         """The alarm as one paragraph."""
-        return f"{self.name}: {self.finding}. {self.cause} {self.remedy}"
-
-
-class _Finding(NamedTuple):
-    words: str  # the rule and the value that broke it
-    critical: bool = False
-
-
-Check = Callable[[History], _Finding | None]
-
-
-class Rule(NamedTuple):
-    """An alarm, and what looks for it."""
-
-    name: str
-    cause: str
-    remedy: str
-    check: Check
-
-
-RULES: list[Rule] = []
-
-
-def _alarm(name: str, cause: str, remedy: str) -> Callable[[Check], Check]:
-    """Make a function the check of an alarm."""
-
-    def add(check: Check) -> Check:
-        RULES.append(Rule(name, cause, remedy, check))
-        return check
-
-    return add
+        return f"{self.name}: {self.finding}. {' '.join(ADVICE[self.name])}"
 
 
 def alarms(history: History) -> list[Alarm]:
     """The alarms that the latest update raises."""
-    if not history:
-        return []
-    return [
-        Alarm(
-            rule.name,
-            finding.words,
-            rule.cause,
-            rule.remedy,
-            finding.critical,
-        )
-        for rule in RULES
-        if (finding := rule.check(history)) is not None
-    ]
+    found = (check(history) for check in CHECKS if history)
+    return [alarm for alarm in found if alarm]
 
 
-@_alarm(
-    "reward collapse",
-    "All episodes are worth the same, so the advantages are noise.",
-    "Look at a few completions and their scores: the reward function "
-    "may be constant or broken, or everything may fall below a floor.",
-)
-def _reward_collapse(history: History) -> _Finding | None:
+def _reward_collapse(history: History) -> Alarm | None:
     """Scores that are flat at the end of a rise have nothing left to gain,
     and one batch may lack what is rarely rewarded."""
     score, now = "objective/score", history[-1]
     first, spread = _initial(history, score), _spread(history)
-    fallen = first - now[score]
-    if fallen > FALL * max(spread, FLAT * abs(first)):
-        return _Finding(
+    if first - now[score] > FALL * max(spread, FLAT * abs(first)):
+        return Alarm(
+            "reward collapse",
             f"the mean score fell from {first:.2f} to {now[score]:.2f}, "
             f"more than {FALL:.0f} of its first standard deviations",
             critical=True,
         )
     latest = history[-RUNNING:]
     flat = len(latest) == RUNNING and all(map(_is_flat, latest))
-    if flat and not _pays(history):
-        deviation = now["objective/score_std"]
-        return _Finding(
-            f"the scores' standard deviation is {deviation:.4f}, below "
-            f"{FLAT} and below {FLAT:.0%} of their mean, for {RUNNING} "
-            "updates running"
-        )
-    return None
+    if not flat or _pays(history):
+        return None
+    return Alarm(
+        "reward collapse",
+        f"the scores' standard deviation is {now['objective/score_std']:.4f}, "
+        f"below {FLAT} and below {FLAT:.0%} of their mean, for {RUNNING} "
+        "updates running",
+    )
 
 
-@_alarm(
-    "KL explosion",
-    "The policy has left the reference; its text is likely to be odd.",
-    "Raise ppo.kl_coef, or lower ppo.learning_rate or ppo.update_epochs.",
-)
-def _kl_explosion(history: History) -> _Finding | None:
+def _kl_explosion(history: History) -> Alarm | None:
     """Above 15 at once; above 10 in the mean too, since one batch of long
     responses has more of it than the policy."""
     name = "objective/kl"
@@ -131,128 +120,79 @@ def _kl_explosion(history: History) -> _Finding | None:
     if min(kl, _recent(history, name)) <= 10 and kl <= 15 or _pays(history):
         return None
     limit = 15 if kl > 15 else 10
-    return _Finding(
+    return Alarm(
+        "KL explosion",
         f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
         "less its penalty has not risen",
         critical=kl > 15,
     )
 
 
-@_alarm(
-    "sampling mismatch",
-    "The tokens were not drawn from the distribution that is scored, "
-    "because of a generation setting (another temperature, top-k or "
-    "top-p, a forced length), so KL and ratio are wrong.",
-    "Sample with ppo.temperature alone.",
-)
-def _sampling_mismatch(history: History) -> _Finding | None:
-    name = "objective/mismatch"
-    excess = history[-1].get(name, 0.0)
+def _sampling_mismatch(history: History) -> Alarm | None:
+    excess = history[-1].get("objective/mismatch", 0.0)
     if abs(excess) <= 0.05:
         return None
     side = "less" if excess > 0 else "more"
-    return _Finding(
+    return Alarm(
+        "sampling mismatch",
         f"tokens are {abs(excess):.2f} nats {side} likely than the policy's "
-        "entropy says, beyond chance by more than 0.05"
+        "entropy says, beyond chance by more than 0.05",
     )
 
 
-@_alarm(
-    "entropy collapse",
-    "The policy is nearly deterministic and explores no more.",
-    "Raise ppo.kl_coef or ppo.temperature; lower ppo.learning_rate.",
-)
-def _entropy_collapse(history: History) -> _Finding | None:
+def _entropy_collapse(history: History) -> Alarm | None:
     name = "objective/entropy"
     now, first = history[-1][name], history[0][name]
     if now >= 0.1 * first or _is_asked_for(history):
         return None
-    return _Finding(
+    return Alarm(
+        "entropy collapse",
         f"entropy is {now:.3f} nats a token, a tenth of the first update's "
         f"{first:.3f} or less",
         critical=True,
     )
 
 
-@_alarm(
-    "updates too big",
-    "One update changes the policy beyond what its samples can tell.",
-    "Lower ppo.learning_rate or ppo.update_epochs; a clip fraction of 0.1 to "
-    "0.3 is healthy.",
-)
-def _updates_too_big(history: History) -> _Finding | None:
+def _updates_too_big(history: History) -> Alarm | None:
     """Clipping bounds an update; it is too big where it does harm."""
+    name = "updates too big"
     moved = history[-1].get("policy/approxkl", 0.0)  # no step, no clip
     if moved > 1:
-        return _Finding(
-            f"one update moved the policy by {moved:.2f} nats a token, above 1"
-        )
+        moved_by = f"moved the policy by {moved:.2f} nats a token"
+        return Alarm(name, f"one update {moved_by}, above 1")
     share = history[-1].get("policy/clipfrac", 0.0)
     if share > 0.5 and len(history) > SMOOTHED and not _pays(history):
-        return _Finding(f"the clip fraction is {share:.2f}, above 0.5")
+        return Alarm(name, f"the clip fraction is {share:.2f}, above 0.5")
     return None
 
 
-@_alarm(
-    "value head broken",
-    "The value predicts the returns far worse than their mean does.",
-    "Lower ppo.learning_rate, or take ppo.baseline: group, which needs no "
-    "value.",
-)
-def _value_head_broken(history: History) -> _Finding | None:
-    """The head starts at 0, so its first updates do not count; where all
-    scores are the same there is no variance to explain."""
-    name, now = "value/explained_variance", history[-1]
-    if name not in now or _is_flat(now) or len(history) < 2 * SMOOTHED:
-        return None
-    explained = _recent(history, name)
-    if explained >= -0.5:
-        return None
-    return _Finding(
-        f"the value explains {explained:.2f} of the returns' variance, below "
-        "-0.5"
-    )
-
-
-@_alarm(
-    "policy collapse",
-    "The policy writes the same, or less and less.",
-    "Raise ppo.kl_coef, or ppo.length_floor; look at the completions "
-    "for what the reward prefers.",
-)
-def _policy_collapse(history: History) -> _Finding | None:
+def _policy_collapse(history: History) -> Alarm | None:
     """A few very long responses make a mean, so that ranks are asked where
     the length floor has them."""
     if len(history) <= SMOOTHED or _is_asked_for(history):
         return None
+    length = "response/length", "the length of the responses"
+    if KEPT in history[-1]:
+        length = KEPT, "the rank of the responses' lengths"
     for name, words in (
         ("response/unique", "the share of different responses"),
         ("response/distinct_3", "the share of different 3-grams"),
-        _length(history),
+        length,
+        ("judge/repeated_lines", "the share of repeated lines"),
     ):
         first, now = _change(history, name)
-        if now < 0.5 * first:
-            return _Finding(
-                f"{words} fell by half, {first:.3g} to {now:.3g}",
+        rises = name == "judge/repeated_lines"
+        if now > first + 0.2 if rises else now < 0.5 * first:
+            moved = "rose" if rises else "fell by half"
+            return Alarm(
+                "policy collapse",
+                f"{words} {moved}, {first:.3g} to {now:.3g}",
                 critical=True,
             )
-    name = "judge/repeated_lines"
-    first, now = _change(history, name)
-    if now <= first + 0.2:
-        return None
-    return _Finding(
-        f"the share of repeated lines rose, {first:.2f} to {now:.2f}",
-        critical=True,
-    )
+    return None
 
 
-@_alarm(
-    "reward hacking",
-    "The policy has found what pleases the reward and nobody else.",
-    "Put the linter into ppo.reward, train the reward model on such "
-    "completions, or raise ppo.kl_coef.",
-)
-def _reward_hacking(history: History) -> _Finding | None:
+def _reward_hacking(history: History) -> Alarm | None:
     """The reward rises while what it should measure falls."""
     if len(history) < 2 * SMOOTHED or not _is_judged(history):
         return None
@@ -260,18 +200,19 @@ def _reward_hacking(history: History) -> _Finding | None:
     gained = _recent(history, score) - _initial(history, score)
     if gained < GAIN * max(_spread(history), FLAT) - 1e-9:
         return None
-    for name, words, fall in (
-        ("judge/compliance", "compliance", 0.05),
-        ("judge/score", "the judge's score", 0.05),
-        ("judge/parse_rate", "the parse rate", 0.05),
-        ("judge/statements", "the number of statements", None),
-        ("response/length", "the length of the responses", None),
-    ):
-        if name == "response/length" and KEPT in history[-1]:
-            continue  # its price answers for it
+    shares = {
+        "judge/compliance": "compliance",
+        "judge/score": "the judge's score",
+        "judge/parse_rate": "the parse rate",
+    }
+    sizes = {"judge/statements": "the number of statements"}
+    if KEPT not in history[-1]:  # else its price answers for it
+        sizes["response/length"] = "the length of the responses"
+    for name, words in (shares | sizes).items():
         first, now = _change(history, name)
-        if now < (0.7 * first if fall is None else first - fall):
-            return _Finding(
+        if now < (first - 0.05 if name in shares else 0.7 * first):
+            return Alarm(
+                "reward hacking",
                 f"the reward rose by {gained:.2f} while {words} fell from "
                 f"{first:.2f} to {now:.2f}",
                 critical=True,
@@ -279,11 +220,15 @@ def _reward_hacking(history: History) -> _Finding | None:
     return None
 
 
-def _length(history: History) -> tuple[str, str]:
-    """The metric of length, and what it is."""
-    if KEPT in history[-1]:
-        return KEPT, "the rank of the responses' lengths"
-    return "response/length", "the length of the responses"
+CHECKS: tuple[Callable[[History], Alarm | None], ...] = (
+    _reward_collapse,
+    _kl_explosion,
+    _sampling_mismatch,
+    _entropy_collapse,
+    _updates_too_big,
+    _policy_collapse,
+    _reward_hacking,
+)
 
 
 def _is_flat(row: Mapping[str, float]) -> bool:

@@ -23,7 +23,7 @@ FREE = ("checkpoint_every", "pass_tokens", "updates")
 def identify(
     config: PPOConfig,
     models: Mapping[str, nn.Module | None],
-    texts: Mapping[str, list[str]],
+    prompts: list[str],
     **values: Any,
 ) -> dict[str, Any]:
     """The identity of a run, as JSON: what is compared, by name."""
@@ -31,7 +31,9 @@ def identify(
     named = {
         **{f"ppo.{k}": v for k, v in settings.items() if k not in FREE},
         **values,
-        **{f"the {k}": _sha256(json.dumps(v)) for k, v in texts.items()},
+        "the prompts": hashlib.sha256(
+            json.dumps(prompts).encode()
+        ).hexdigest(),
         **{
             f"the weights of {k}": None if model is None else digest(model)
             for k, model in models.items()
@@ -62,7 +64,3 @@ def digest(model: nn.Module) -> str:
         raw = weight.detach().cpu().contiguous().flatten().view(torch.uint8)
         total.update(raw.numpy().tobytes())
     return total.hexdigest()
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

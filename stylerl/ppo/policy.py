@@ -18,8 +18,7 @@ from stylerl.lm.adapters import Adapters
 from stylerl.lm.logprobs import token_scores
 from stylerl.lm.packing import Group, Pack, pack, response_states
 from stylerl.lm.precision import exact_products
-from stylerl.lm.saving import write_model
-from stylerl.storage import replacing
+from stylerl.lm.saving import save_model
 
 
 class ResponseScores(NamedTuple):
@@ -122,8 +121,7 @@ class PolicyWithValue(nn.Module):
 
         The critic belongs to the training; a checkpoint has it.
         """
-        with replacing(Path(folder)) as scratch:
-            write_model(self.model, tokenizer, scratch)
+        save_model(self.model, tokenizer, folder)
 
     def _check_logits(self) -> None:
         """Some families scale or cap their logits after the embedding, or

@@ -88,7 +88,6 @@ def check(
     config: PPOConfig,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[str],
-    *,
     world_size: int,
 ) -> None:
     """Check that settings, tokenizer and prompts fit together.
@@ -215,23 +214,23 @@ def check_trained(policy: PolicyWithValue) -> None:
         )
 
 
-def texts(prompts: Iterable[Any], name: str) -> list[str]:
+def texts(prompts: Iterable[Any]) -> list[str]:
     """The prompts of a list, or of the `prompt` column of a data set.
 
     Raises:
         ConfigError: they are anything else.
     """
-    rule = f"{name} must be texts, or rows with a `prompt` column"
+    rule = "prompts must be texts, or rows with a `prompt` column"
     if isinstance(prompts, pd.DataFrame):
         prompts = prompts.to_dict("records")
     if isinstance(prompts, Mapping):  # such as a DatasetDict
         keys = ", ".join(map(repr, prompts))
         raise ConfigError(
             f"{rule}; got a {type(prompts).__name__} of {keys}: choose one, "
-            f"as in {name}=data[{next(iter(prompts), 'train')!r}]"
+            f"as in prompts=data[{next(iter(prompts), 'train')!r}]"
         )
     if isinstance(prompts, str):
-        raise ConfigError(f"{rule}; got one str: write {name}=[{prompts!r}]")
+        raise ConfigError(f"{rule}; got one str: write prompts=[{prompts!r}]")
     if isinstance(prompts, bytes) or not isinstance(prompts, Iterable):
         raise ConfigError(
             f"{rule}; got one {type(prompts).__name__}: give a list of texts"
@@ -249,7 +248,7 @@ def texts(prompts: Iterable[Any], name: str) -> list[str]:
             text.encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"{name} must be valid Unicode; row {len(checked)} is "
+                f"prompts must be valid Unicode; row {len(found)} is "
                 f"{text!r}: decode its bytes with errors='replace'"
             ) from error
         checked.append(text)

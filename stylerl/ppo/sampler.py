@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm.sampling import Completions, generate
-from stylerl.ppo import preconditions, rollouts
+from stylerl.ppo import rollouts
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import PolicyWithValue
@@ -37,11 +37,7 @@ class Sampler:
     compute: Compute
 
     def episodes(self, every: Sequence[str], seed: int) -> Rollouts:
-        """One scored completion for each prompt, sampled by all ranks.
-
-        Raises:
-            ConfigError: torch was set to what cannot be trained in.
-        """
+        """One scored completion for each prompt, sampled by all ranks."""
         phase = Stopwatch()
         mine = self._share(every, seed, phase)
         # 3. log pi_old, log pi_ref and V, from forward passes.
@@ -59,7 +55,6 @@ class Sampler:
         self, every: Sequence[str], seed: int, phase: Stopwatch
     ) -> SampledRollouts:
         """The episodes of this rank, with their rewards."""
-        preconditions.check_torch()
         rows = self.ranks.share(range(len(every)))
         texts = [every[row] for row in rows]
         self.policy.eval()

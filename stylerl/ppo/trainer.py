@@ -33,7 +33,11 @@ from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
 
 from stylerl import draws
 from stylerl.config import PPOConfig
@@ -42,11 +46,7 @@ from stylerl.lm import checkpoint
 from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights
-from stylerl.ppo import (
-    health,
-    identity,
-    preconditions,
-)
+from stylerl.ppo import health, identity, preconditions
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
@@ -59,7 +59,9 @@ from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-FORMAT = 5  # of a checkpoint's state; another one is another version's
+FORMAT = 6  # of a checkpoint's state; another one is another version's
+# What the progress bar shows.
+HEADLINE = ("objective/score", "objective/kl", "judge/compliance")
 REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
 
 
@@ -125,26 +127,22 @@ class PPOTrainer:
         self.ranks = Ranks()
         preconditions.check_kinds(config, tokenizer, seed)
         functions.check(grader, "grader", "prompts", "completions", "finished")
-        checkpoints = preconditions.folder(checkpoints)
         self.config = config
         self.tokenizer = tokenizer
-        self.prompts = preconditions.texts(prompts, "prompts")
         self.seed = seed
-        self.checkpoints = checkpoints
+        self.checkpoints = preconditions.folder(checkpoints)
+        self.prompts = preconditions.texts(prompts)
         preconditions.check(
-            config,
-            tokenizer,
-            self.prompts,
-            world_size=self.ranks.world_size,
+            config, tokenizer, self.prompts, self.ranks.world_size
         )
         self.compute = Compute.of(config, self.ranks.device)
         self._take_models(policy, reference)
         self._identity = {}
-        if checkpoints is not None:
+        if self.checkpoints:
             self._identity = identity.identify(
                 config,
                 {"the policy": self.policy, "the reference": reference},
-                {"prompts": self.prompts},
+                self.prompts,
                 seed=seed,
                 whole_lines=getattr(grader, "whole_lines", False),
                 judge=getattr(self.policy.model.config, "judge", None),
@@ -229,7 +227,13 @@ class PPOTrainer:
         ) as bar:
             while self.done < len(self):
                 step = self._step()
-                bar.set_postfix(_headline(step.metrics))
+                bar.set_postfix(
+                    {
+                        name.partition("/")[2]: f"{step.metrics[name]:.2f}"
+                        for name in HEADLINE
+                        if name in step.metrics
+                    }
+                )
                 bar.update()
                 yield step
 
@@ -241,7 +245,10 @@ class PPOTrainer:
         """
         preconditions.check_torch()
         drawn = prompts or self.prompts_of(self.done)
-        texts = _repeated(drawn, self.config.copies)
+        texts = [text for text in drawn for _ in range(self.config.copies)]
+        # What a grader may draw, from the global generators, is of the
+        # update too.
+        set_seed(draws.seed_of(self.seed, self.done, "grader") % 2**32)
         return self.sampler.episodes(
             texts, draws.seed_of(self.seed, self.done, "sample")
         )
@@ -285,7 +292,6 @@ class PPOTrainer:
                 "identity": self._identity,
                 "learner": self.learner.state(),
                 "history": self.history,
-                "random": checkpoint.random_state(),
             }
             checkpoint.save(
                 self.checkpoints,
@@ -308,26 +314,23 @@ class PPOTrainer:
         """
         if self.checkpoints is None:
             return
-        if newest := checkpoint.latest(self.checkpoints):
-            self._restore(newest)
-
-    def _restore(self, newest: checkpoint.Checkpoint) -> None:
-        """Take up the state of a checkpoint."""
+        saved = checkpoint.latest(self.checkpoints)
+        if saved is None:
+            return
         rule = f"checkpoints in {self.checkpoints} must be of this run"
-        if newest.state.get("format") != FORMAT:
+        if saved.state.get("format") != FORMAT:
             raise ConfigError(
                 f"{rule}; it was made by another version of stylerl: remove "
                 "the folder or name another one"
             )
-        before = newest.state["identity"]
+        before = saved.state["identity"]
         if changed := identity.differences(before, self._identity):
             raise ConfigError(
                 f"{rule}; {changed}: change it back, remove the folder or "
                 "name another one"
             )
-        self.learner.restore(newest.tensors, newest.state["learner"])
-        self.history = newest.state["history"]
-        checkpoint.restore_random_state(newest.state["random"])
+        self.learner.restore(saved.tensors, saved.state["learner"])
+        self.history = saved.state["history"]
 
     def _step(self) -> Step:
         """One update, with its alarms and its checkpoint."""
@@ -337,15 +340,12 @@ class PPOTrainer:
             metrics = self.update(batch)
         self.history.append(metrics)
         alarms = health.alarms(self.history)
-        if self.checkpoints and self._checkpoint_due():
+        # A checkpoint every so many updates, and after the last.
+        every, last = self.config.checkpoint_every, self.done == len(self)
+        if self.checkpoints and every and (self.done % every == 0 or last):
             self.save()
         seconds = {**batch.seconds, **phase.seconds}
         return Step(self.done, metrics, batch, alarms, seconds)
-
-    def _checkpoint_due(self) -> bool:
-        """Every so many updates, and after the last."""
-        every, last = self.config.checkpoint_every, self.done == len(self)
-        return every > 0 and (self.done % every == 0 or last)
 
     def prompts_of(self, update: int, copies: int | None = None) -> list[str]:
         """The prompts of an update, counted from 0, each once.
@@ -358,22 +358,3 @@ class PPOTrainer:
             update * size, size, len(self.prompts), self.seed
         )
         return [self.prompts[place] for place in places]
-
-
-def _repeated(prompts: Sequence[str], copies: int) -> list[str]:
-    """Each prompt as often as a batch has it, in neighbours."""
-    return [prompt for prompt in prompts for _ in range(copies)]
-
-
-def _headline(metrics: dict[str, float]) -> dict[str, str]:
-    """What the progress bar shows."""
-    shown = {
-        "score": "objective/score",
-        "kl": "objective/kl",
-        "compliance": "judge/compliance",
-    }
-    return {
-        word: f"{metrics[name]:.2f}"
-        for word, name in shown.items()
-        if name in metrics
-    }

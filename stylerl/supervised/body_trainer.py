@@ -42,10 +42,9 @@ def body_trainer(**options: Any) -> Trainer:
 
 def _rows(inputs: Mapping[str, Tensor]) -> list[tuple[list[int], list[int]]]:
     """The rows of a padded batch, as `Snippet.encode` gives them."""
-    columns = ("input_ids", "labels", "attention_mask")
+    ids, learnt = inputs["input_ids"], inputs["labels"] != -100
+    given = inputs["attention_mask"].bool() & ~learnt
     return [
-        (ids[seen.bool()].tolist(), learnt[seen.bool()].tolist())
-        for ids, learnt, seen in zip(
-            *(inputs[name] for name in columns), strict=True
-        )
+        (row[before].tolist(), row[after].tolist())
+        for row, before, after in zip(ids, given, learnt, strict=True)
     ]

@@ -55,16 +55,15 @@ class Snippet(NamedTuple):
     def encode(
         self, tokenizer: PreTrainedTokenizerBase, context: int = 0
     ) -> tuple[list[int], list[int]]:
-        """Token ids of prompt and body, and the same with -100 for those
-        that are given; each part is tokenised alone, as in sampling.
+        """Token ids of what is given and of what is learnt, body + eos; each
+        part is tokenised alone, as in sampling.
 
         At most `context` tokens of what stands above come before them.
         """
         lines = nearest_lines(tokenizer, self.above, context)
         given = encode_prompt(tokenizer, self.prompt, lines)
         body = encode_code(tokenizer, self.body)
-        learnt = [*body, tokenizer.eos_token_id]
-        return [*given, *learnt], [*([-100] * len(given)), *learnt]
+        return given, [*body, tokenizer.eos_token_id]
 
 
 def fine_tune(
@@ -146,12 +145,10 @@ def likelihood(
     body and its eos by its UTF-8 bytes, without the last digits that threads
     disturb.
     """
-    prompts, bodies = [], []
-    for snippet in snippets:
-        ids, learnt = snippet.encode(tokenizer, context)
-        given = learnt.count(-100)
-        prompts.append(ids[:given])
-        bodies.append(ids[given:])
+    prompts, bodies = zip(
+        *(snippet.encode(tokenizer, context) for snippet in snippets),
+        strict=True,
+    )
     nats = -sum(
         float(logprobs.double().sum())
         for logprobs in response_logprobs(model, prompts, bodies)
@@ -171,10 +168,7 @@ def body_logprobs(
 
     `rows` are what `Snippet.encode` gives.
     """
-    groups = []
-    for ids, learnt in rows:
-        given = learnt.count(-100)
-        groups.append(Group(ids[:given], [ids[given:]]))
+    groups = [Group(given, [learnt]) for given, learnt in rows]
     packed = pack(groups).to(model.device)
     states = response_states(model, packed)
     return token_scores(model, states, packed.tokens, 1.0).logprobs
@@ -195,8 +189,8 @@ def _fitting(
     for snippet in snippets:
         if len(fitting) == count:
             break
-        ids, learnt = snippet.encode(tokenizer)
-        if len(ids) - learnt.count(-100) > limit or len(ids) > room:
+        given, learnt = snippet.encode(tokenizer)
+        if len(learnt) > limit or len(given) + len(learnt) > room:
             too_long += 1
         else:
             fitting.append(snippet)
@@ -226,11 +220,13 @@ def _train(
 
     from stylerl.supervised.body_trainer import body_trainer
 
-    ids, learnt = zip(
-        *(snippet.encode(tokenizer, config.context) for snippet in snippets),
-        strict=True,
+    rows = [snippet.encode(tokenizer, config.context) for snippet in snippets]
+    dataset = Dataset.from_dict(
+        {
+            "input_ids": [given + learnt for given, learnt in rows],
+            "labels": [[-100] * len(given) + learnt for given, learnt in rows],
+        }
     )
-    dataset = Dataset.from_dict({"input_ids": ids, "labels": learnt})
     with tempfile.TemporaryDirectory() as scratch:
         trainer = body_trainer(
             model=model,

@@ -163,11 +163,10 @@ def test_the_linters_charges_have_its_weight(workspace, tmp_path):
 
 def draw(tokenizer, split="train", count=100, room=8):
     policy = build_llama(len(tokenizer))
-    settings = config.PPOConfig(max_new_tokens=room)
+    settings = config.PPOConfig(max_new_tokens=room, prompts=count)
     found = unread_prompts(labels(), split, seed=0)
     return factory.fitting_prompts(
         found,
-        count,
         settings,
         policy,
         partial(encoding.encode_prompt, tokenizer),

@@ -2,7 +2,6 @@
 
 import random
 
-import numpy as np
 import pytest
 import torch
 from conftest import files_of_at_most
@@ -114,15 +113,6 @@ def test_scraps_of_a_killed_process_are_removed(tmp_path):
     (scrap / "policy.safetensors").write_bytes(b"half")
     save(tmp_path, make(5))
     assert [p.name for p in tmp_path.iterdir()] == ["000005"]
-
-
-def test_random_generators_go_on_where_they_were():
-    state = checkpoint.random_state()
-    drawn = [random.random(), np.random.rand(), torch.rand(3).tolist()]
-    random.random(), np.random.rand(), torch.rand(1)
-    checkpoint.restore_random_state(state)
-    again = [random.random(), np.random.rand(), torch.rand(3).tolist()]
-    assert drawn == again
 
 
 def test_an_optimiser_goes_on_where_it_was():

@@ -77,8 +77,8 @@ def test_the_reference_has_every_command_parameter_and_alarm() -> None:
             for key in values:
                 assert f"`{section}.{key}`" in parameters
     alarms = "\n".join(reference.alarms())
-    for rule in health.RULES:
-        assert rule.remedy in alarms
+    for advice in health.ADVICE.values():
+        assert advice.remedy in alarms
 
 
 def test_every_test_that_is_named_exists() -> None:
@@ -132,15 +132,15 @@ def test_every_statistic_of_ppo_is_defined_once(judge: Judge) -> None:
 
 def test_every_alarm_is_listed_once() -> None:
     cells = Counter(first_cells(LOGGED))
-    for rule in health.RULES:
-        assert cells[rule.name] == 1
+    for name in health.ADVICE:
+        assert cells[name] == 1
 
 
 def test_every_parameter_that_a_remedy_names_exists() -> None:
     params = config.to_dict(config.from_preset("default"))
-    for rule in health.RULES:
-        for key in re.findall(r"\bppo\.([a-z_]+)", rule.remedy):
-            assert key in params["ppo"], rule.name
+    for name, advice in health.ADVICE.items():
+        for key in re.findall(r"\bppo\.([a-z_]+)", advice.remedy):
+            assert key in params["ppo"], name
 
 
 def test_every_metric_of_the_table_is_defined_once() -> None:

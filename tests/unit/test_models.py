@@ -28,6 +28,7 @@ from stylerl.errors import DiskError, ModelError
 from stylerl.lm.encoding import encode_code, encode_prompt, load_tokenizer
 from stylerl.lm.models import (
     bf16_copy,
+    cast_weights,
     check_logits,
     context_limit,
     load_causal_lm,
@@ -66,7 +67,7 @@ RECURS = {"vocab_size": 320, "hidden_size": 32, "num_hidden_layers": 1}
     ("config", "named"),
     [
         (Lfm2Config(**bases.DECODER, **CONVOLVES), "has conv"),
-        (MambaConfig(**RECURS), "has a state of its own"),
+        (MambaConfig(**RECURS), "a state of its own"),
     ],
 )
 def test_a_model_that_keeps_more_than_attention_is_refused(
@@ -74,7 +75,7 @@ def test_a_model_that_keeps_more_than_attention_is_refused(
 ):
     """By the trainer, and before it where it is loaded."""
     model = AutoModelForCausalLM.from_config(config)
-    with pytest.raises(ModelError, match=f"one of attention; .*{named}"):
+    with pytest.raises(ModelError, match=f"one of attention, .*{named}"):
         check_logits(model)
     save_model(model, tokenizer, tmp_path / "m")
     with pytest.raises(ModelError, match="attention"):
@@ -121,15 +122,15 @@ def test_a_tokenizer_that_loses_spaces_is_refused(tmp_path):
         )
 
 
-def test_a_model_is_stored_in_the_type_asked_for(tokenizer, tmp_path):
+def test_a_model_is_stored_in_its_type(tokenizer, tmp_path):
     model = build_llama(len(tokenizer))
-    save_model(model, tokenizer, tmp_path / "m", dtype=torch.bfloat16)
+    cast_weights(model, torch.bfloat16)
+    save_model(model, tokenizer, tmp_path / "m")
     stored = load_file(tmp_path / "m" / "model.safetensors")
     assert {t.dtype for t in stored.values()} == {torch.bfloat16}
     assert "lm_head.weight" not in stored, "tied: stored once"
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
-    assert model.dtype == torch.float32
     assert load_causal_lm(tmp_path / "m").dtype == torch.float32
 
 
@@ -281,7 +282,6 @@ def without(weights, name):
         # Not tied, it would be drawn at random.
         ({"tie_word_embeddings": False}, lambda w: w, "as lm_head.weight"),
         ({"num_hidden_layers": 1}, lambda w: w, "9 are others, such as model"),
-        ({}, lambda w: {k: v.long() for k, v in w.items()}, "is of type I64"),
         ({}, lambda w: {k: v * torch.nan for k, v in w.items()}, "hold NaN"),
     ],
 )
@@ -337,11 +337,9 @@ def test_text_that_looks_like_a_control_token_is_text(family, tmp_path):
         ids = encode_code(tokenizer, text)
         assert not special & {*ids}, word
         assert decode(tokenizer, ids) == text
-    ids, learnt = Snippet("def f():", f'\n    "{words[0]}"\n').encode(
-        tokenizer
-    )
+    _, learnt = Snippet("def f():", f'\n    "{words[0]}"\n').encode(tokenizer)
     assert learnt.count(tokenizer.eos_token_id) == 1
-    assert learnt[-1] == ids[-1] == tokenizer.eos_token_id
+    assert learnt[-1] == tokenizer.eos_token_id
 
 
 def test_a_control_token_in_a_completion_is_seen(tokenizer):

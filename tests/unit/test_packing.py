@@ -86,16 +86,9 @@ def test_other_families_too(family, tmp_path):
     assert torch.allclose(packed(lm, GROUPS), theirs, atol=1e-5)
 
 
-def test_without_a_layout_or_beyond_a_window_it_is_an_error(tiny_llama):
+def test_without_a_layout_it_is_an_error(tiny_llama):
     with (
         attention(SHARED_PROMPT, tiny_llama),
         pytest.raises(ModelError, match="hand its options"),
     ):
         tiny_llama(torch.tensor([[1, 2]]))
-    for layer in tiny_llama.model.layers:
-        attend = layer.self_attn.forward
-        layer.self_attn.forward = lambda *a, attend=attend, **k: attend(
-            *a, **k, sliding_window=4
-        )
-    with pytest.raises(ModelError, match="window"):
-        packed(tiny_llama, GROUPS)

@@ -120,10 +120,10 @@ def test_parts_are_tokenised_alone_and_the_prompt_is_given(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     prompt, body = tokenizer.encode(PROMPT), tokenizer.encode("    return a")
-    ids, learnt = sft.Snippet(PROMPT, "    return a").encode(tokenizer)
+    given, learnt = sft.Snippet(PROMPT, "    return a").encode(tokenizer)
     eos = tokenizer.eos_token_id
-    assert ids == [eos, *prompt, *body, eos]
-    assert learnt == [-100] * (len(prompt) + 1) + [*body, eos]
+    assert given == [eos, *prompt]
+    assert learnt == [*body, eos]
 
 
 def test_prompts_are_not_learnt(
