@@ -55,8 +55,7 @@ def main() -> None:
         write(result, judge, params)
         run.log_metrics(result.metrics)
         run.log_models(_scores(result))
-        for path in (METRICS, RULES, COMPLETIONS):
-            run.log_file(path)
+        run.log_file(COMPLETIONS)
 
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:

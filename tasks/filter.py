@@ -23,7 +23,6 @@ def main() -> None:
         storage.write_table(FILES, places.files(CORPUS, snippets))
         storage.write_json(METRICS, counts)
         run.log_metrics({"kept": counts["kept"], **counts["split"]})
-        run.log_file(METRICS)
 
 
 if __name__ == "__main__":

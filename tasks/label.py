@@ -32,7 +32,6 @@ def main() -> None:
         run.log_metrics(
             {name: metrics[name] for name in ("as_found", "corrupted")}
         )
-        run.log_file(METRICS)
 
 
 if __name__ == "__main__":

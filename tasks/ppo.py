@@ -75,7 +75,6 @@ def main() -> None:
         summary = _summary(table)
         storage.write_json(METRICS, summary)
         run.log_metrics(summary)
-        run.log_file(UPDATES)
     if trainer.checkpoints:
         shutil.rmtree(trainer.checkpoints, ignore_errors=True)
 

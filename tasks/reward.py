@@ -64,8 +64,6 @@ def main() -> None:
             run.log_metrics(  # in MLflow's chart, the reliability plot
                 {"reliability": bin}, round(100 * bin["predicted"])
             )
-        run.log_file(METRICS)
-        run.log_file(CALIBRATION)
 
 
 def _datasets(

@@ -32,7 +32,6 @@ def main() -> None:
         saving.save_model(tuned.model, tuned.tokenizer, FOLDER)
         storage.write_json(METRICS, tuned.metrics)
         run.log_metrics(tuned.metrics)
-        run.log_file(METRICS)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ def main() -> None:
         storage.write_json(METRICS, skill)
         if not why:
             run.log_metrics(skill)
-        run.log_file(METRICS)
     shutil.rmtree(DOWNLOADS, ignore_errors=True)
 
 

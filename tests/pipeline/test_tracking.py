@@ -53,10 +53,12 @@ def pipeline(folder: Path) -> None:
     (folder / "dvc.yaml").write_text(
         "stages:\n  sft:\n    cmd: python -m tasks.sft\n"
         "    deps: [a.py, labels]\n    params: [seed]\n    outs: [model]\n"
+        "    metrics: [metrics/sft.json]\n"
         "  evaluate: {cmd: python -m tasks.evaluate}\n"
     )
     (folder / "params.yaml").write_text("seed: 3\n")
     (folder / "a.py").write_text("x = 1\n")
+    storage.write_json(folder / "metrics/sft.json", {"loss": 1.0})
     (folder / "labels.dvc").write_text("outs: [{path: labels, md5: '12'}]")
 
 
@@ -94,7 +96,7 @@ def test_a_stage_run_holds_everything(
     inputs = [i.dataset for i in stage.inputs.dataset_inputs]
     assert [(i.name, i.digest) for i in inputs] == [("labels", "12")]
     artifacts = {f.path for f in client.list_artifacts(run.id)}
-    assert {"t.json", "curve.csv"} <= artifacts
+    assert {"t.json", "curve.csv", "sft.json"} <= artifacts
     table = client.download_artifacts(run.id, "t.json")
     assert json.loads(Path(table).read_text())["data"] == [["def f():"]]
     assert client.get_run(parent.id).data.params["sft.lr"] == "0.5"
