@@ -14,6 +14,7 @@ from typing import Any
 from stylerl import config
 from stylerl.cli import checkout
 from stylerl.cli.options import CHANGES, changes, command, option, parser
+from stylerl.config import paths
 from stylerl.errors import DataError, require
 
 __all__ = ["parser"]  # of all commands, which are registered here
@@ -192,11 +193,7 @@ def _complete(options: argparse.Namespace) -> None:
     if not options.models and not workspace.PARAMS.exists():
         checkout.enter("stylerl complete", instead="--model MODEL")
     params = workspace.settings()
-    sources = {
-        "base": params.sft.base,
-        "SFT": "artifacts/sft",
-        "PPO": "artifacts/ppo",
-    }
+    sources = paths.models(params.sft.base)
     if options.models:
         sources = completion.labelled(options.models)
     console = Console()
@@ -293,8 +290,8 @@ def _handover(options: argparse.Namespace) -> None:
     from stylerl.reward.grade import rule_weights
 
     params = workspace.settings()
-    labels = storage.read_table(Path("artifacts/label/labels.parquet"))
-    removed = storage.read_json(Path("artifacts/label/fixer.json"))
+    labels = storage.read_table(paths.LABELS)
+    removed = storage.read_json(paths.FIXER)
     share = params.ppo.fixable_weight
     if share != 1:  # elsewhere no fixer is asked: the rules weigh it
         weights = rule_weights(params.judge.weights, removed, share)
@@ -304,9 +301,8 @@ def _handover(options: argparse.Namespace) -> None:
         for split in handover.FILES
     }
     texts["train"] = list(params.ppo.prompt_texts) or texts["train"]
-    where = places.places_of_labels(Path("artifacts/filter"), labels)
-    model = Path("artifacts/sft")
-    print(handover.write(options.folder, model, params, texts, where))
+    where = places.places_of_labels(paths.FILTER, labels)
+    print(handover.write(options.folder, paths.SFT, params, texts, where))
 
 
 @command(

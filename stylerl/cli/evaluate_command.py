@@ -20,7 +20,7 @@ import yaml
 from stylerl import config, storage
 from stylerl.base import dequantised
 from stylerl.cli.complete_command import labelled
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.data import places
 from stylerl.errors import ModelError, require
 from stylerl.evaluation.measurement import evaluation, generations
@@ -31,8 +31,6 @@ from stylerl.lm.saving import write_model
 from stylerl.report import page, summary
 from stylerl.skill import measure
 
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
-FILES = Path("artifacts/filter/files.parquet")
 USED = ("seed", "judge", "skill", "evaluate")  # of the parameters
 AUTHORS = "human"  # what the authors' own code is called
 
@@ -66,9 +64,9 @@ def run(
         f"{name} (model)" if name == AUTHORS else name: folder
         for name, folder in labelled(folders).items()
     }
-    snippets, judge = storage.read_table(SNIPPETS), Judge(params.judge)
+    snippets, judge = storage.read_table(paths.SNIPPETS), Judge(params.judge)
     held_out = snippets[snippets["split"] == params.evaluate.split]
-    where = places.places(FILES, held_out)
+    where = places.places(paths.FILES, held_out)
     with storage.writing(out):
         out.mkdir(parents=True, exist_ok=True)
     for source in sources.values():  # not after the hour of the others
@@ -79,7 +77,7 @@ def run(
     )
     _add_skill(alone, compared, sources, params, judge, scratch)
     # 3. Tables.
-    basis = evaluation.basis(judge, SNIPPETS, params)
+    basis = evaluation.basis(judge, paths.SNIPPETS, params)
     metrics = {"models": sources, "basis": basis, "metrics": alone}
     storage.write_json(out / "metrics.json", metrics)
     for folder, each in zip(

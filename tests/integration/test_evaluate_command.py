@@ -12,6 +12,7 @@ from bases import write_qwen2
 from stylerl import storage
 from stylerl.cli import evaluate_command
 from stylerl.cli import main as cli
+from stylerl.config import paths
 from stylerl.evaluation import comparison
 from stylerl.evaluation.measurement import generations
 from stylerl.lm.encoding import load_tokenizer
@@ -68,7 +69,7 @@ def test_the_numbers_are_those_of_the_stage(found, inside, log):
     """The same two models, prompts and seeds; the stage has a base and a
     classifier besides, which say nothing of these."""
     evaluate.main()
-    theirs = storage.read_json(evaluate.METRICS)
+    theirs = storage.read_json(paths.EVALUATION)
 
     ours = storage.read_json(found / "ppo/evaluate.json")
 
@@ -77,7 +78,7 @@ def test_the_numbers_are_those_of_the_stage(found, inside, log):
     alone = storage.read_json(found / "metrics.json")["metrics"]
     assert alone["sft"] == ours["sft"] and alone["ppo"] == ours["ppo"]
     pair = comparison.compare(
-        storage.read_table(evaluate.COMPLETIONS),
+        storage.read_table(paths.COMPLETIONS),
         storage.read_table(found / "ppo/completions.parquet"),
     )
     assert {each.gain["compliance"] for each in pair} == {0.0}
