@@ -17,7 +17,6 @@ from prefect import get_run_logger, task
 from prefect.assets import add_asset_metadata, materialize
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.events import emit_event
 from prefect.states import Completed
 from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
@@ -39,8 +38,6 @@ HINTS = (  # of DVC's, after every stage
     "dvc config core.autostage",
     "Use `dvc push`",
 )
-CRITICAL = re.compile(r"update (\d+): critical alarm: ([^:]+): (.*)")
-ALARM_EVENT = "stylerl.ppo.alarm"
 ALWAYS = ["always changed"]  # all that DVC says of a stage that it calls so
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
@@ -191,27 +188,9 @@ def _result(name: str, key: str) -> dict[str, Any]:
 
 
 def _log(line: str) -> None:
-    """One line of a stage's output, in the log of its task run.
-
-    A critical alarm is an event as well, related to the flow's run: what an
-    automation may cancel.
-    """
+    """One line of a stage's output, in the log of its task run."""
     if not line.strip().startswith(HINTS):
         get_run_logger().info("%s", line)
-    if found := CRITICAL.match(line.strip()):
-        update, name, finding = found.groups()
-        emit_event(
-            ALARM_EVENT,
-            resource={
-                "prefect.resource.id": f"stylerl.alarm.{_slug(name)}",
-                "prefect.resource.name": name,
-            },
-            payload={"update": int(update), "finding": finding},
-        )
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"\W+", "-", name.lower()).strip("-")
 
 
 def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
