@@ -31,13 +31,6 @@ ANOTHER = (
     "another DVC process works in this folder; wait for it to end, or, where "
     "none does, remove .dvc/tmp/rwlock"
 )
-HINTS = (  # of DVC's, after every stage
-    "To track the changes with git",
-    "git add ",
-    "To enable auto staging",
-    "dvc config core.autostage",
-    "Use `dvc push`",
-)
 ALWAYS = ["always changed"]  # all that DVC says of a stage that it calls so
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
@@ -162,7 +155,7 @@ def run_stage(name: str, key: str, parent: str, stale: bool) -> Any:
     }
     try:
         outcome = child.run_command(
-            [*DVC, "repro", "-s", name], _log, environment
+            [*DVC, "repro", "-s", name], get_run_logger().info, environment
         )
     finally:
         if parent:
@@ -185,12 +178,6 @@ def _result(name: str, key: str) -> dict[str, Any]:
     """
     run = stage_runs.stage_run_id(key)
     return {"key": key, "outs": graph.outputs(name), "run": run}
-
-
-def _log(line: str) -> None:
-    """One line of a stage's output, in the log of its task run."""
-    if not line.strip().startswith(HINTS):
-        get_run_logger().info("%s", line)
 
 
 def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
