@@ -167,7 +167,7 @@ def promote(
     version = registry.register(
         ppo["run"], policy, ppo["outs"][policy], lineage
     )
-    parent.log_tag("model_version", version or "")
+    parent.log_tags({"model_version": version or ""})
     if not version or not evaluation:
         return None
     gate = partial(
@@ -175,7 +175,7 @@ def promote(
     )
     scores = summary.markdown(metrics)
     decision = registry.promote(version, evaluation, gate, scores)
-    parent.log_tag("promotion", decision.text if decision else "")
+    parent.log_tags({"promotion": decision.text if decision else ""})
     return decision
 
 

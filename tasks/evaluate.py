@@ -27,7 +27,7 @@ def main() -> None:
     judge = Judge(params.judge)
     settings = config.to_dict(params.evaluate)
     with stage_runs.stage_run("evaluate", settings) as run:
-        run.log_tag("judge", judge.identity)
+        run.log_tags({"judge": judge.identity})
         snippets = storage.read_table(paths.SNIPPETS)
         held_out = snippets[snippets["split"] == params.evaluate.split]
         result = evaluate(

@@ -16,7 +16,7 @@ def main() -> None:
     params = config.load()
     judge = Judge(params.judge)
     with stage_runs.stage_run("label", config.to_dict(params.label)) as run:
-        run.log_tag("judge", judge.identity)
+        run.log_tags({"judge": judge.identity})
         snippets = storage.read_table(paths.SNIPPETS)
         drawn = labels.draw(snippets, params.label.snippets, params.seed)
         where = places.places(paths.FILES, drawn)

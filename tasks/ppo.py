@@ -53,7 +53,7 @@ def main() -> None:
         return
     saving.rehearse_saving(paths.SFT, [paths.PPO], [METRICS, paths.UPDATES])
     with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
-        run.log_tag("judge", Judge(params.judge).identity)
+        run.log_tags({"judge": Judge(params.judge).identity})
         trainer = make_trainer(params)
         trainer.resume()
         # A resumed run is a new MLflow run: log what was done before it.
@@ -104,7 +104,9 @@ def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
         if new:
             tqdm.write(f"update {step.update}: {kind}{alarm}")
             triggered |= new
-        run.log_tag(f"alarm: {alarm.name}", f"update {step.update}: {alarm}")
+        run.log_tags(
+            {f"alarm: {alarm.name}": f"update {step.update}: {alarm}"}
+        )
     if step.update % SAMPLE_EVERY == 1:
         batch = step.rollouts
         table = pd.DataFrame(

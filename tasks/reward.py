@@ -30,7 +30,7 @@ def main() -> None:
     )
     judge = Judge(params.judge)
     with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
-        run.log_tag("judge", judge.identity)
+        run.log_tags({"judge": judge.identity})
         train_set, eval_set = _datasets(params, judge)
         # 1. Train both models, and save each with the judge's identity.
         classifier = scorer_training.train_classifier(

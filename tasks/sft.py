@@ -26,7 +26,7 @@ def main() -> None:
             labels, params.sft, params.seed, run.log_metrics, above
         )
         saving.tag_with_judge(tuned.model, labels.attrs.get("judge"))
-        run.log_tag("judge", str(labels.attrs.get("judge")))
+        run.log_tags({"judge": str(labels.attrs.get("judge"))})
         saving.save_model(tuned.model, tuned.tokenizer, paths.SFT)
         storage.write_json(METRICS, tuned.metrics)
         run.log_metrics(tuned.metrics)

@@ -25,7 +25,7 @@ def main() -> None:
     judge = Judge(params.judge)
     sources = paths.models(params.sft.base)
     with stage_runs.stage_run("skill", config.to_dict(params.skill)) as run:
-        run.log_tag("judge", judge.identity)
+        run.log_tags({"judge": judge.identity})
         table, why = measure.finish(sources, params, judge, DOWNLOADS)
         if why:
             tqdm.write(f"skill: not measured: {why}")

@@ -390,8 +390,8 @@ def _compare(options: argparse.Namespace) -> None:
     Print what the second run has over the first, for the SFT models and the
     policies, with paired bootstrap intervals by prompt. Runs that were not
     judged alike, on the same prompts, are refused. A RUN is a folder with
-    completions.parquet, such as artifacts/evaluate, or the id or the name of
-    a run in MLflow (`make ui`).
+    completions.parquet, such as artifacts/evaluate, or the id of a run in
+    MLflow (`make ui`).
     """
     from rich.console import Console
     from rich.markdown import Markdown

@@ -126,7 +126,7 @@ def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
         yield run
     except BaseException as error:
         failed = isinstance(error, Exception)
-        run.log_tag("error", f"{type(error).__name__}: {error}"[:5000])
+        run.log_tags({"error": f"{type(error).__name__}: {error}"[:5000]})
         run.close("FAILED" if failed else "KILLED")
         raise
     run.close("FINISHED")
