@@ -9,8 +9,7 @@ The first model is the reference.  What is left in the folder:
                      `stylerl compare` takes) and report.html
 """
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +79,10 @@ def run(
     basis = evaluation.basis(judge, paths.SNIPPETS, params)
     metrics = {"models": sources, "basis": basis, "metrics": alone}
     storage.write_json(out / "metrics.json", metrics)
-    for folder, each in zip(
-        folder_names(compared), compared.values(), strict=True
-    ):
+    for name, each in compared.items():
         each.completions.attrs = dict(basis)
+        # A label may be a path.
+        folder = name.replace("..", "_").replace("/", "-")
         _write(out / folder, each, sources, params)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
     tables += [summary.markdown(each.metrics) for each in compared.values()]
@@ -135,17 +134,6 @@ def _add_skill(
         every = measure.summary(table, why, params)
         for name, own in alone.items():
             own |= every.get(name, {})
-
-
-def folder_names(names: Iterable[str]) -> list[str]:
-    """Models' labels, which may be paths, as different names of folders."""
-    found: list[str] = []
-    for name in names:
-        plain = name.replace("/", "-").strip(".-")
-        again = (f"{plain}-{n}" for n in itertools.count(2))
-        free = itertools.chain([plain], again)
-        found.append(next(each for each in free if each not in found))
-    return found
 
 
 def _write(

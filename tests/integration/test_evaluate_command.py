@@ -10,7 +10,6 @@ import test_evaluate
 from bases import write_qwen2
 
 from stylerl import storage
-from stylerl.cli import evaluate_command
 from stylerl.cli import main as cli
 from stylerl.config import paths
 from stylerl.evaluation import comparison
@@ -188,9 +187,3 @@ def test_an_error_is_one_line_before_anything_is_sampled(
     assert cli.main(["evaluate", "--to", "bad", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("stylerl: ") and words in line
-
-
-def test_labels_that_read_alike_have_folders_of_their_own():
-    """`a/x`, `../a/x` and `/a/x` differ in what no folder's name keeps."""
-    found = evaluate_command.folder_names(["a/x", "../a/x", "/a/x", "b"])
-    assert found == ["a-x", "a-x-2", "a-x-3", "b"]
