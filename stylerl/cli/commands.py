@@ -13,7 +13,7 @@ from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
-from stylerl.cli.options import CHANGES, changes, command, option, parser
+from stylerl.cli.options import CHANGES, SET, changes, command, option, parser
 from stylerl.config import paths
 from stylerl.errors import DataError, require
 
@@ -27,8 +27,7 @@ LOCK = Path("requirements.lock")
     option(
         "--source",
         "SOURCE",
-        "where the files come from: environment, hub or path "
-        "(default: environment)",
+        "environment, hub or path (default: environment)",
         "environment",
         choices=("environment", "hub", "path"),
     ),
@@ -36,10 +35,7 @@ LOCK = Path("requirements.lock")
         "where", "PATH|NAME", "the path, or the hub data set's name", nargs="?"
     ),
     option(
-        "--limit",
-        "N",
-        "take the first N files of a hub data set (default: all)",
-        0,
+        "--limit", "N", "first N files of a hub data set (default: all)", 0
     ),
 )
 def _collect(options: argparse.Namespace) -> None:
@@ -88,10 +84,7 @@ def _collect(options: argparse.Namespace) -> None:
 @command(
     "judge",
     option(
-        "paths",
-        "PATH",
-        "a file or a folder; - reads standard input",
-        nargs="+",
+        "paths", "PATH", "a file or folder; - is standard input", nargs="+"
     ),
     option(
         "--format",
@@ -336,25 +329,10 @@ def _push(options: argparse.Namespace) -> None:
 @command(
     "evaluate",
     option(
-        "models",
-        "MODEL",
-        "a model's folder, or its GGUF file",
-        nargs="+",
-        type=Path,
+        "models", "MODEL", "a folder, or a GGUF file", nargs="+", type=Path
     ),
-    option(
-        "--to",
-        "FOLDER",
-        "where tables, completions and report pages are written",
-        type=Path,
-        required=True,
-    ),
-    option(
-        "--set",
-        "KEY=VALUE",
-        "a setting other than params.yaml has it, as evaluate.prompts=50",
-        [],
-    ),
+    option("--to", "FOLDER", "for tables and pages", type=Path, required=True),
+    SET,
 )
 def _evaluate(options: argparse.Namespace) -> None:
     """Measure any models on the evaluation's prompts.
