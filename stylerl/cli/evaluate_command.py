@@ -5,8 +5,8 @@ The first model is the reference.  What is left in the folder:
     metrics.json     every metric of every model
     evaluation.md    what the terminal showed
     NAME/            of each other model what a run leaves of its evaluation:
-                     evaluate.json, rules.csv, completions.parquet (which
-                     `stylerl compare` takes) and report.html
+                     evaluate.json, rules.csv and completions.parquet (which
+                     `stylerl compare` takes)
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
-from stylerl import config, storage
+from stylerl import storage
 from stylerl.base import dequantised
 from stylerl.cli.complete_command import labelled
 from stylerl.config import Params, paths
@@ -27,10 +26,9 @@ from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.judge import Judge
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.saving import write_model
-from stylerl.report import page, summary
+from stylerl.report import summary
 from stylerl.skill import measure
 
-USED = ("seed", "judge", "skill", "evaluate")  # of the parameters
 AUTHORS = "human"  # what the authors' own code is called
 
 
@@ -52,7 +50,6 @@ def run(
         DiskError: the folder cannot be written.
     """
     # 1. What is measured, and on what.
-    require("pipeline", "matplotlib")  # of the pages: not after an hour
     folders = [
         unpacked(model, models[0], scratch)
         if model.suffix == ".gguf"
@@ -83,7 +80,7 @@ def run(
         each.completions.attrs = dict(basis)
         # A label may be a path.
         folder = name.replace("..", "_").replace("/", "-")
-        _write(out / folder, each, sources, params)
+        _write(out / folder, each)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
     tables += [summary.markdown(each.metrics) for each in compared.values()]
     text = "\n".join(tables)
@@ -136,34 +133,8 @@ def _add_skill(
             own |= every.get(name, {})
 
 
-def _write(
-    out: Path,
-    found: Evaluation,
-    sources: Mapping[str, str],
-    params: Params,
-) -> None:
-    """What a run leaves of its evaluation."""
+def _write(out: Path, found: Evaluation) -> None:
+    """What the stage `evaluate` leaves."""
     storage.write_json(out / "evaluate.json", found.metrics)
     storage.write_text(out / "rules.csv", found.rules.to_csv(index=False))
     storage.write_table(out / "completions.parquet", found.completions)
-    labels, chosen = found.metrics["labels"].values(), config.to_dict(params)
-    evidence = page.Evidence(
-        metrics=found.metrics,
-        rules=found.rules,
-        completions=found.completions,
-        updates=None,
-        calibration=None,
-        provenance={
-            "judge": found.completions.attrs["judge"],
-            "snippets, SHA-256": found.completions.attrs["snippets"],
-            "seed": str(params.seed),
-            **{
-                f"model {name}": page.identify(sources[name])
-                for name in labels
-            },
-        },
-        seconds={},
-        params=yaml.safe_dump({key: chosen[key] for key in USED}),
-        seed=params.seed,
-    )
-    storage.write_text(out / "report.html", page.render(evidence))

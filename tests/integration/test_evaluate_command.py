@@ -1,6 +1,5 @@
 """`stylerl evaluate`: what it measures is what the stage measures."""
 
-import re
 import shutil
 from pathlib import Path
 
@@ -112,13 +111,6 @@ def test_the_words_name_the_models(found):
     assert "| metric | sft | ppo | ppo - sft (95% interval) |" in text
     assert "| metric | sft | PPO | PPO - sft (95% interval) |" in text
     assert "SFT" not in text
-    page = (found / "ppo/report.html").read_text()
-    assert "SFT" not in page and "PPO" not in page
-    assert "<th>ppo − sft</th>" in page
-    assert not re.search(r"\bbase\b", page.split("<h1>")[1])
-    page = (found / "PPO/report.html").read_text()
-    digest = storage.digest(found.parent / SFT / "model.safetensors")
-    assert f"{SFT}, SHA-256 {digest}" in page
 
 
 def test_one_model_is_a_table(inside, capsys):
