@@ -6,20 +6,44 @@ changes some of its numbers, and each stage receives the dataclass of its own
 section, already validated.
 """
 
-from stylerl.config.files import from_preset as from_preset
-from stylerl.config.files import load as load
-from stylerl.config.files import override as override
-from stylerl.config.files import read_yaml as read_yaml
-from stylerl.config.files import render as render
-from stylerl.config.sections import BaseConfig as BaseConfig
-from stylerl.config.sections import EvaluateConfig as EvaluateConfig
-from stylerl.config.sections import FilterConfig as FilterConfig
-from stylerl.config.sections import JudgeConfig as JudgeConfig
-from stylerl.config.sections import LabelConfig as LabelConfig
-from stylerl.config.sections import Params as Params
-from stylerl.config.sections import PPOConfig as PPOConfig
-from stylerl.config.sections import RewardConfig as RewardConfig
-from stylerl.config.sections import SFTConfig as SFTConfig
-from stylerl.config.sections import SkillConfig as SkillConfig
-from stylerl.config.sections import presets as presets
-from stylerl.config.settings import to_dict as to_dict
+from stylerl.config.files import (
+    from_preset,
+    load,
+    override,
+    read_yaml,
+    render,
+)
+from stylerl.config.sections import (
+    BaseConfig,
+    EvaluateConfig,
+    FilterConfig,
+    JudgeConfig,
+    LabelConfig,
+    Params,
+    PPOConfig,
+    RewardConfig,
+    SFTConfig,
+    SkillConfig,
+    presets,
+)
+from stylerl.config.settings import to_dict
+
+__all__ = [
+    "BaseConfig",
+    "EvaluateConfig",
+    "FilterConfig",
+    "JudgeConfig",
+    "LabelConfig",
+    "PPOConfig",
+    "Params",
+    "RewardConfig",
+    "SFTConfig",
+    "SkillConfig",
+    "from_preset",
+    "load",
+    "override",
+    "presets",
+    "read_yaml",
+    "render",
+    "to_dict",
+]
