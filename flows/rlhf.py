@@ -9,7 +9,6 @@ serve` offers it as the deployments rlhf/full and rlhf/smoke.
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -17,6 +16,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.runtime import flow_run
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.errors import StylerlError
 from stylerl.evaluation import promotion
 from stylerl.evaluation.promotion import Decision
@@ -31,10 +31,6 @@ from stylerl.pipeline import (
 from stylerl.pipeline import stage_task as stages
 from stylerl.report import summary
 from stylerl.report.summary import REPORT
-
-METRICS = Path("metrics/evaluate.json")
-COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
-POLICY = "artifacts/ppo"
 
 
 @flow(name="rlhf", persist_result=False)
@@ -63,7 +59,7 @@ def rlhf(
         probe = stages.stale.submit()  # DVC takes a second: meanwhile
         with stage_runs.flow_run(name, config.to_dict(settings)) as parent:
             results = run_stages(parent, probe.result())
-            metrics: dict[str, Any] = storage.read_json(METRICS)
+            metrics: dict[str, Any] = storage.read_json(paths.EVALUATION)
             lineage = record(parent, metrics, results, judge)
             decision = promote(parent, metrics, results, lineage)
     publish(parent, metrics, decision)
@@ -167,16 +163,19 @@ def promote(
     None where MLflow could not be asked.
     """
     ppo, evaluation = results["ppo"], results["evaluate"]["run"]
+    policy = str(paths.PPO)
     version = registry.register(
-        ppo["run"], POLICY, ppo["outs"][POLICY], lineage
+        ppo["run"], policy, ppo["outs"][policy], lineage
     )
-    parent.log_tag("model_version", version or "")
+    parent.log_tags({"model_version": version or ""})
     if not version or not evaluation:
         return None
-    gate = partial(promotion.decide, metrics, storage.read_table(COMPLETIONS))
+    gate = partial(
+        promotion.decide, metrics, storage.read_table(paths.COMPLETIONS)
+    )
     scores = summary.markdown(metrics)
     decision = registry.promote(version, evaluation, gate, scores)
-    parent.log_tag("promotion", decision.text if decision else "")
+    parent.log_tags({"promotion": decision.text if decision else ""})
     return decision
 
 

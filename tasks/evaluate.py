@@ -3,10 +3,8 @@
 Its tables depend on nothing but the inputs.
 """
 
-from pathlib import Path
-
 from stylerl import config, storage
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.data import places
 from stylerl.evaluation.measurement.evaluation import (
     Evaluation,
@@ -17,15 +15,6 @@ from stylerl.evaluation.measurement.evaluation import (
 from stylerl.judge import Judge
 from stylerl.pipeline import process, stage_runs
 
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
-FILES = Path("artifacts/filter/files.parquet")
-SFT = Path("artifacts/sft")
-PPO = Path("artifacts/ppo")
-CLASSIFIER = Path("artifacts/reward/classifier")
-COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
-METRICS = Path("metrics/evaluate.json")
-RULES = Path("metrics/rules.csv")
-SKILL = Path("metrics/skill.json")
 SCORES = (  # that MLflow's page of models shows side by side
     "compliance", "residual_compliance", "skill", "joint",
     "parse_rate", "length_median", "statements", "used_arguments",
@@ -36,35 +25,33 @@ def main() -> None:
     """Evaluate with the parameters of params.yaml."""
     params = config.load()
     judge = Judge(params.judge)
-    sources = {"base": params.sft.base, "sft": str(SFT), "ppo": str(PPO)}
     settings = config.to_dict(params.evaluate)
     with stage_runs.stage_run("evaluate", settings) as run:
-        run.log_tag("judge", judge.identity)
-        snippets = storage.read_table(SNIPPETS)
+        run.log_tags({"judge": judge.identity})
+        snippets = storage.read_table(paths.SNIPPETS)
         held_out = snippets[snippets["split"] == params.evaluate.split]
         result = evaluate(
-            sources,
+            paths.models(params.sft.base),
             snippets,
             judge,
             params.evaluate,
             params.seed,
-            CLASSIFIER,
-            places.places(FILES, held_out),
+            paths.CLASSIFIER,
+            places.places(paths.FILES, held_out),
         )
-        add_skill(result.metrics, storage.read_json(SKILL))
+        add_skill(result.metrics, storage.read_json(paths.SKILL))
         write(result, judge, params)
         run.log_metrics(result.metrics)
         run.log_models(_scores(result))
-        for path in (METRICS, RULES, COMPLETIONS):
-            run.log_file(path)
+        run.log_file(paths.COMPLETIONS)
 
 
 def write(result: Evaluation, judge: Judge, params: Params) -> None:
     """Write the tables and the metrics."""
-    result.completions.attrs = basis(judge, SNIPPETS, params)
-    storage.write_table(COMPLETIONS, result.completions)
-    storage.write_json(METRICS, result.metrics)
-    storage.write_text(RULES, result.rules.to_csv(index=False))
+    result.completions.attrs = basis(judge, paths.SNIPPETS, params)
+    storage.write_table(paths.COMPLETIONS, result.completions)
+    storage.write_json(paths.EVALUATION, result.metrics)
+    storage.write_text(paths.RULES, result.rules.to_csv(index=False))
 
 
 def _scores(result: Evaluation) -> dict[str, dict[str, float]]:

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.data import corpus, places
 from stylerl.pipeline import process, stage_runs
 
 CORPUS = Path("data/corpus.parquet")
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
-FILES = Path("artifacts/filter/files.parquet")
 METRICS = Path("metrics/filter.json")
 
 
@@ -19,11 +18,10 @@ def main() -> None:
         snippets, counts = corpus.filter_corpus(CORPUS, params.filter)
         for remark in corpus.remarks(counts):
             print(f"filter: {remark}")
-        storage.write_table(SNIPPETS, snippets)
-        storage.write_table(FILES, places.files(CORPUS, snippets))
+        storage.write_table(paths.SNIPPETS, snippets)
+        storage.write_table(paths.FILES, places.files(CORPUS, snippets))
         storage.write_json(METRICS, counts)
         run.log_metrics({"kept": counts["kept"], **counts["split"]})
-        run.log_file(METRICS)
 
 
 if __name__ == "__main__":

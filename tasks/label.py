@@ -3,14 +3,11 @@
 from pathlib import Path
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.data import labels, places
 from stylerl.judge import Judge
 from stylerl.pipeline import process, stage_runs
 
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
-FILES = Path("artifacts/filter/files.parquet")
-LABELS = Path("artifacts/label/labels.parquet")
-REMOVED = Path("artifacts/label/fixer.json")
 METRICS = Path("metrics/label.json")
 
 
@@ -19,20 +16,19 @@ def main() -> None:
     params = config.load()
     judge = Judge(params.judge)
     with stage_runs.stage_run("label", config.to_dict(params.label)) as run:
-        run.log_tag("judge", judge.identity)
-        snippets = storage.read_table(SNIPPETS)
+        run.log_tags({"judge": judge.identity})
+        snippets = storage.read_table(paths.SNIPPETS)
         drawn = labels.draw(snippets, params.label.snippets, params.seed)
-        where = places.places(FILES, drawn)
+        where = places.places(paths.FILES, drawn)
         table = labels.label(snippets, params.label, judge, params.seed, where)
-        storage.write_table(LABELS, table)
+        storage.write_table(paths.LABELS, table)
         removed = labels.fixer_shares(table, judge, where)
-        storage.write_json(REMOVED, removed)
+        storage.write_json(paths.FIXER, removed)
         metrics = labels.summary(table, judge.identity)
         storage.write_json(METRICS, metrics)
         run.log_metrics(
             {name: metrics[name] for name in ("as_found", "corrupted")}
         )
-        run.log_file(METRICS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Stage `ppo`: the SFT model, rewarded for style -> artifacts/ppo.
+"""Stage `ppo`: the paths.SFT model, rewarded for style -> artifacts/ppo.
 
 A killed run resumes from its last checkpoint, in checkpoints/ppo/ under the
 stage's key: the digest of its command, parameters and inputs, so that no other
@@ -13,6 +13,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.data import places
 from stylerl.judge import Judge
 from stylerl.lm import saving
@@ -20,13 +21,7 @@ from stylerl.pipeline import graph, process, stage_runs, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
 
-FILTER = Path("artifacts/filter")
-LABELS = Path("artifacts/label/labels.parquet")
-REMOVED = Path("artifacts/label/fixer.json")
-SFT = Path("artifacts/sft")
 CHECKPOINTS = Path("checkpoints/ppo")
-FOLDER = Path("artifacts/ppo")
-UPDATES = Path("metrics/ppo.csv")
 METRICS = Path("metrics/ppo.json")
 SAMPLES = 8  # completions logged, every so many updates:
 SAMPLE_EVERY = 10
@@ -54,11 +49,11 @@ def main() -> None:
     if not Ranks().is_main:
         for _ in (trainer := make_trainer(params)):
             pass
-        trainer.save_policy(FOLDER)
+        trainer.save_policy(paths.PPO)
         return
-    saving.rehearse_saving(SFT, [FOLDER], [METRICS, UPDATES])
+    saving.rehearse_saving(paths.SFT, [paths.PPO], [METRICS, paths.UPDATES])
     with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
-        run.log_tag("judge", Judge(params.judge).identity)
+        run.log_tags({"judge": Judge(params.judge).identity})
         trainer = make_trainer(params)
         trainer.resume()
         # A resumed run is a new MLflow run: log what was done before it.
@@ -69,28 +64,27 @@ def main() -> None:
             log_step(run, step, triggered)
             write_curves(_curves(trainer.history))  # for `dvc plots show`
         # The outputs of the stage, as dvc.yaml declares them.
-        trainer.save_policy(FOLDER)
+        trainer.save_policy(paths.PPO)
         table = _updates(trainer.history)
         write_curves(table)
         summary = _summary(table)
         storage.write_json(METRICS, summary)
         run.log_metrics(summary)
-        run.log_file(UPDATES)
     if trainer.checkpoints:
         shutil.rmtree(trainer.checkpoints, ignore_errors=True)
 
 
 def make_trainer(params: config.Params) -> PPOTrainer:
     """The trainer of this stage, with its checkpoints."""
-    labels = storage.read_table(LABELS)
+    labels = storage.read_table(paths.LABELS)
     key = stage_runs.key_of(graph.find_stage("ppo"))
     return build_trainer(
-        SFT,
+        paths.SFT,
         params,
         labels,
         checkpoints=CHECKPOINTS / key[:16],
-        places=places.places_of_labels(FILTER, labels),
-        removed=storage.read_json(REMOVED),
+        places=places.places_of_labels(paths.FILTER, labels),
+        removed=storage.read_json(paths.FIXER),
     )
 
 
@@ -110,7 +104,9 @@ def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
         if new:
             tqdm.write(f"update {step.update}: {kind}{alarm}")
             triggered |= new
-        run.log_tag(f"alarm: {alarm.name}", f"update {step.update}: {alarm}")
+        run.log_tags(
+            {f"alarm: {alarm.name}": f"update {step.update}: {alarm}"}
+        )
     if step.update % SAMPLE_EVERY == 1:
         batch = step.rollouts
         table = pd.DataFrame(
@@ -127,7 +123,7 @@ def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
 
 def write_curves(table: pd.DataFrame) -> None:
     """Write what is plotted by update."""
-    storage.write_text(UPDATES, table.to_csv(index=False))
+    storage.write_text(paths.UPDATES, table.to_csv(index=False))
 
 
 def _curves(history: list[dict[str, float]]) -> pd.DataFrame:

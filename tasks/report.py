@@ -14,19 +14,12 @@ import pandas as pd
 import yaml
 
 from stylerl import config, storage
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.pipeline import graph, machine, process, stage_runs
 from stylerl.report import page
+from stylerl.report.summary import REPORT
 
 LOCK = Path("requirements.lock")
-SFT = Path("artifacts/sft")
-PPO = Path("artifacts/ppo")
-UPDATES = Path("metrics/ppo.csv")
-CALIBRATION = Path("metrics/reward_calibration.csv")
-COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
-METRICS = Path("metrics/evaluate.json")
-RULES = Path("metrics/rules.csv")
-REPORT = Path("artifacts/report/report.html")
 
 
 def main() -> None:
@@ -40,14 +33,14 @@ def main() -> None:
 
 def collect(params: Params) -> page.Evidence:
     """Everything that the page shows."""
-    completions = storage.read_table(COMPLETIONS)
+    completions = storage.read_table(paths.COMPLETIONS)
     chosen = config.to_dict(params)
     return page.Evidence(
-        metrics=storage.read_json(METRICS),
-        rules=pd.read_csv(RULES),
+        metrics=storage.read_json(paths.EVALUATION),
+        rules=pd.read_csv(paths.RULES),
         completions=completions,
-        updates=_read_csv(UPDATES),
-        calibration=_read_csv(CALIBRATION),
+        updates=_read_csv(paths.UPDATES),
+        calibration=_read_csv(paths.CALIBRATION),
         provenance={
             **_provenance(completions.attrs, params),
             **machine.describe(),
@@ -67,9 +60,10 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
         "judge": basis["judge"],
         "lock, SHA-256": storage.digest(LOCK) if LOCK.exists() else "none",
         "seed": str(params.seed),
-        "model base": page.identify(params.sft.base),
-        "model sft": page.identify(str(SFT)),
-        "model ppo": page.identify(str(PPO)),
+        **{
+            f"model {name}": page.identify(folder)
+            for name, folder in paths.models(params.sft.base).items()
+        },
     }
 
 

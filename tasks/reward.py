@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.judge import Judge
 from stylerl.lm import saving
 from stylerl.pipeline import process, stage_runs, tracking
@@ -16,22 +17,20 @@ from stylerl.reward_models import (
 from stylerl.reward_models.dataset import RewardDataset
 from stylerl.supervised.training import Log
 
-LABELS = Path("artifacts/label/labels.parquet")
-CLASSIFIER = Path("artifacts/reward/classifier")
-PAIRWISE = Path("artifacts/reward/pairwise")
 METRICS = Path("metrics/reward.json")
-CALIBRATION = Path("metrics/reward_calibration.csv")
 
 
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
     saving.rehearse_saving(
-        params.reward.base, [CLASSIFIER, PAIRWISE], [METRICS, CALIBRATION]
+        params.reward.base,
+        [paths.CLASSIFIER, paths.PAIRWISE],
+        [METRICS, paths.CALIBRATION],
     )
     judge = Judge(params.judge)
     with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
-        run.log_tag("judge", judge.identity)
+        run.log_tags({"judge": judge.identity})
         train_set, eval_set = _datasets(params, judge)
         # 1. Train both models, and save each with the judge's identity.
         classifier = scorer_training.train_classifier(
@@ -47,7 +46,7 @@ def main() -> None:
             params.seed,
             _logger(run, "pairwise"),
         )
-        saved = ((classifier, CLASSIFIER), (pairwise, PAIRWISE))
+        saved = ((classifier, paths.CLASSIFIER), (pairwise, paths.PAIRWISE))
         for scorer, folder in saved:
             saving.tag_with_judge(scorer.model, judge.identity)
             saving.save_model(*scorer, folder)
@@ -57,15 +56,13 @@ def main() -> None:
         )
         storage.write_json(METRICS, measured.metrics)
         storage.write_text(
-            CALIBRATION, measured.calibration.to_csv(index=False)
+            paths.CALIBRATION, measured.calibration.to_csv(index=False)
         )
         run.log_metrics(measured.metrics)
         for bin in measured.calibration.to_dict("records"):
             run.log_metrics(  # in MLflow's chart, the reliability plot
                 {"reliability": bin}, round(100 * bin["predicted"])
             )
-        run.log_file(METRICS)
-        run.log_file(CALIBRATION)
 
 
 def _datasets(
@@ -73,7 +70,7 @@ def _datasets(
 ) -> tuple[RewardDataset, RewardDataset]:
     """The train set, people's preferences included, and the eval set."""
     settings, seed = params.reward, params.seed
-    labels = storage.read_table(LABELS)
+    labels = storage.read_table(paths.LABELS)
     train_set = dataset.train_set(labels, judge, settings, seed)
     eval_set = dataset.eval_set(labels, judge, seed)
     answers = preferences.load(preferences.FILE)

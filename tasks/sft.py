@@ -3,36 +3,33 @@
 from pathlib import Path
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.data import places
 from stylerl.lm import saving
 from stylerl.pipeline import process, stage_runs
 from stylerl.supervised import sft
 
-FILTER = Path("artifacts/filter")
-LABELS = Path("artifacts/label/labels.parquet")
-FOLDER = Path("artifacts/sft")
 METRICS = Path("metrics/sft.json")
 
 
 def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
-    saving.rehearse_saving(params.sft.base, [FOLDER], [METRICS])
-    labels = storage.read_table(LABELS)
+    saving.rehearse_saving(params.sft.base, [paths.SFT], [METRICS])
+    labels = storage.read_table(paths.LABELS)
     above = {}
     if params.sft.context:
         read = labels[labels["compliant"] & (labels["split"] != "test")]
-        above = places.texts_above(FILTER, read)
+        above = places.texts_above(paths.FILTER, read)
     with stage_runs.stage_run("sft", config.to_dict(params.sft)) as run:
         tuned = sft.fine_tune(
             labels, params.sft, params.seed, run.log_metrics, above
         )
         saving.tag_with_judge(tuned.model, labels.attrs.get("judge"))
-        run.log_tag("judge", str(labels.attrs.get("judge")))
-        saving.save_model(tuned.model, tuned.tokenizer, FOLDER)
+        run.log_tags({"judge": str(labels.attrs.get("judge"))})
+        saving.save_model(tuned.model, tuned.tokenizer, paths.SFT)
         storage.write_json(METRICS, tuned.metrics)
         run.log_metrics(tuned.metrics)
-        run.log_file(METRICS)
 
 
 if __name__ == "__main__":

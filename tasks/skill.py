@@ -10,33 +10,30 @@ from pathlib import Path
 from tqdm import tqdm
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.judge import Judge
 from stylerl.pipeline import process, stage_runs
 from stylerl.skill import measure
 
-SFT = Path("artifacts/sft")
-PPO = Path("artifacts/ppo")
 DOWNLOADS = Path("checkpoints/skill")
 COMPLETIONS = Path("artifacts/skill/completions.parquet")
-METRICS = Path("metrics/skill.json")
 
 
 def main() -> None:
     """Measure with the parameters of params.yaml."""
     params = config.load()
     judge = Judge(params.judge)
-    sources = {"base": params.sft.base, "sft": str(SFT), "ppo": str(PPO)}
+    sources = paths.models(params.sft.base)
     with stage_runs.stage_run("skill", config.to_dict(params.skill)) as run:
-        run.log_tag("judge", judge.identity)
+        run.log_tags({"judge": judge.identity})
         table, why = measure.finish(sources, params, judge, DOWNLOADS)
         if why:
             tqdm.write(f"skill: not measured: {why}")
         storage.write_table(COMPLETIONS, table)
         skill = measure.summary(table, why, params)
-        storage.write_json(METRICS, skill)
+        storage.write_json(paths.SKILL, skill)
         if not why:
             run.log_metrics(skill)
-        run.log_file(METRICS)
     shutil.rmtree(DOWNLOADS, ignore_errors=True)
 
 

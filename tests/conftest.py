@@ -328,8 +328,8 @@ class KeptRun:
     def log_file(self, path):
         self.files.append(path)
 
-    def log_tag(self, name, value):
-        self.tags[name] = value
+    def log_tags(self, tags):
+        self.tags.update(tags)
 
 
 def write_params(changes=(), folder: Path = Path()):

@@ -13,7 +13,8 @@ from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
-from stylerl.cli.options import CHANGES, changes, command, option, parser
+from stylerl.cli.options import CHANGES, SET, changes, command, option, parser
+from stylerl.config import paths
 from stylerl.errors import DataError, require
 
 __all__ = ["parser"]  # of all commands, which are registered here
@@ -26,8 +27,7 @@ LOCK = Path("requirements.lock")
     option(
         "--source",
         "SOURCE",
-        "where the files come from: environment, hub or path "
-        "(default: environment)",
+        "environment, hub or path (default: environment)",
         "environment",
         choices=("environment", "hub", "path"),
     ),
@@ -35,10 +35,7 @@ LOCK = Path("requirements.lock")
         "where", "PATH|NAME", "the path, or the hub data set's name", nargs="?"
     ),
     option(
-        "--limit",
-        "N",
-        "take the first N files of a hub data set (default: all)",
-        0,
+        "--limit", "N", "first N files of a hub data set (default: all)", 0
     ),
 )
 def _collect(options: argparse.Namespace) -> None:
@@ -87,10 +84,7 @@ def _collect(options: argparse.Namespace) -> None:
 @command(
     "judge",
     option(
-        "paths",
-        "PATH",
-        "a file or a folder; - reads standard input",
-        nargs="+",
+        "paths", "PATH", "a file or folder; - is standard input", nargs="+"
     ),
     option(
         "--format",
@@ -192,11 +186,7 @@ def _complete(options: argparse.Namespace) -> None:
     if not options.models and not workspace.PARAMS.exists():
         checkout.enter("stylerl complete", instead="--model MODEL")
     params = workspace.settings()
-    sources = {
-        "base": params.sft.base,
-        "SFT": "artifacts/sft",
-        "PPO": "artifacts/ppo",
-    }
+    sources = paths.models(params.sft.base)
     if options.models:
         sources = completion.labelled(options.models)
     console = Console()
@@ -293,8 +283,8 @@ def _handover(options: argparse.Namespace) -> None:
     from stylerl.reward.grade import rule_weights
 
     params = workspace.settings()
-    labels = storage.read_table(Path("artifacts/label/labels.parquet"))
-    removed = storage.read_json(Path("artifacts/label/fixer.json"))
+    labels = storage.read_table(paths.LABELS)
+    removed = storage.read_json(paths.FIXER)
     share = params.ppo.fixable_weight
     if share != 1:  # elsewhere no fixer is asked: the rules weigh it
         weights = rule_weights(params.judge.weights, removed, share)
@@ -304,9 +294,8 @@ def _handover(options: argparse.Namespace) -> None:
         for split in handover.FILES
     }
     texts["train"] = list(params.ppo.prompt_texts) or texts["train"]
-    where = places.places_of_labels(Path("artifacts/filter"), labels)
-    model = Path("artifacts/sft")
-    print(handover.write(options.folder, model, params, texts, where))
+    where = places.places_of_labels(paths.FILTER, labels)
+    print(handover.write(options.folder, paths.SFT, params, texts, where))
 
 
 @command(
@@ -340,25 +329,10 @@ def _push(options: argparse.Namespace) -> None:
 @command(
     "evaluate",
     option(
-        "models",
-        "MODEL",
-        "a model's folder, or its GGUF file",
-        nargs="+",
-        type=Path,
+        "models", "MODEL", "a folder, or a GGUF file", nargs="+", type=Path
     ),
-    option(
-        "--to",
-        "FOLDER",
-        "where tables, completions and report pages are written",
-        type=Path,
-        required=True,
-    ),
-    option(
-        "--set",
-        "KEY=VALUE",
-        "a setting other than params.yaml has it, as evaluate.prompts=50",
-        [],
-    ),
+    option("--to", "FOLDER", "for the tables", type=Path, required=True),
+    SET,
 )
 def _evaluate(options: argparse.Namespace) -> None:
     """Measure any models on the evaluation's prompts.
@@ -394,8 +368,8 @@ def _compare(options: argparse.Namespace) -> None:
     Print what the second run has over the first, for the SFT models and the
     policies, with paired bootstrap intervals by prompt. Runs that were not
     judged alike, on the same prompts, are refused. A RUN is a folder with
-    completions.parquet, such as artifacts/evaluate, or the id or the name of
-    a run in MLflow (`make ui`).
+    completions.parquet, such as artifacts/evaluate, or the id of a run in
+    MLflow (`make ui`).
     """
     from rich.console import Console
     from rich.markdown import Markdown

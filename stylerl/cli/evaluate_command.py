@@ -5,21 +5,20 @@ The first model is the reference.  What is left in the folder:
     metrics.json     every metric of every model
     evaluation.md    what the terminal showed
     NAME/            of each other model what a run leaves of its evaluation:
-                     evaluate.json, rules.csv, completions.parquet (which
-                     `stylerl compare` takes) and report.html
+                     evaluate.json, rules.csv and completions.parquet (which
+                     `stylerl compare` takes)
 """
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+import torch
 
-from stylerl import config, storage
+from stylerl import storage
 from stylerl.base import dequantised
 from stylerl.cli.complete_command import labelled
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.data import places
 from stylerl.errors import ModelError, require
 from stylerl.evaluation.measurement import evaluation, generations
@@ -27,12 +26,9 @@ from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.judge import Judge
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.saving import write_model
-from stylerl.report import page, summary
+from stylerl.report import summary
 from stylerl.skill import measure
 
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
-FILES = Path("artifacts/filter/files.parquet")
-USED = ("seed", "judge", "skill", "evaluate")  # of the parameters
 AUTHORS = "human"  # what the authors' own code is called
 
 
@@ -54,7 +50,6 @@ def run(
         DiskError: the folder cannot be written.
     """
     # 1. What is measured, and on what.
-    require("pipeline", "matplotlib")  # of the pages: not after an hour
     folders = [
         unpacked(model, models[0], scratch)
         if model.suffix == ".gguf"
@@ -65,9 +60,9 @@ def run(
         f"{name} (model)" if name == AUTHORS else name: folder
         for name, folder in labelled(folders).items()
     }
-    snippets, judge = storage.read_table(SNIPPETS), Judge(params.judge)
+    snippets, judge = storage.read_table(paths.SNIPPETS), Judge(params.judge)
     held_out = snippets[snippets["split"] == params.evaluate.split]
-    where = places.places(FILES, held_out)
+    where = places.places(paths.FILES, held_out)
     with storage.writing(out):
         out.mkdir(parents=True, exist_ok=True)
     for source in sources.values():  # not after the hour of the others
@@ -78,14 +73,14 @@ def run(
     )
     _add_skill(alone, compared, sources, params, judge, scratch)
     # 3. Tables.
-    basis = evaluation.basis(judge, SNIPPETS, params)
+    basis = evaluation.basis(judge, paths.SNIPPETS, params)
     metrics = {"models": sources, "basis": basis, "metrics": alone}
     storage.write_json(out / "metrics.json", metrics)
-    for folder, result in zip(
-        folder_names(compared), compared.values(), strict=True
-    ):
-        result.completions.attrs = dict(basis)
-        _write(out / folder, result, sources, params)
+    for name, each in compared.items():
+        each.completions.attrs = dict(basis)
+        # A label may be a path.
+        folder = name.replace("..", "_").replace("/", "-")
+        _write(out / folder, each)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
     tables += [
         summary.markdown(result.metrics) for result in compared.values()
@@ -140,45 +135,8 @@ def _add_skill(
             of_model |= every.get(name, {})
 
 
-def folder_names(names: Iterable[str]) -> list[str]:
-    """Models' labels, which may be paths, as different names of folders."""
-    folders: list[str] = []
-    for name in names:
-        plain = name.replace("/", "-").strip(".-")
-        again = (f"{plain}-{n}" for n in itertools.count(2))
-        free = itertools.chain([plain], again)
-        folders.append(next(label for label in free if label not in folders))
-    return folders
-
-
-def _write(
-    out: Path,
-    result: Evaluation,
-    sources: Mapping[str, str],
-    params: Params,
-) -> None:
-    """What a run leaves of its evaluation."""
-    storage.write_json(out / "evaluate.json", result.metrics)
-    storage.write_text(out / "rules.csv", result.rules.to_csv(index=False))
-    storage.write_table(out / "completions.parquet", result.completions)
-    labels, chosen = result.metrics["labels"].values(), config.to_dict(params)
-    evidence = page.Evidence(
-        metrics=result.metrics,
-        rules=result.rules,
-        completions=result.completions,
-        updates=None,
-        calibration=None,
-        provenance={
-            "judge": result.completions.attrs["judge"],
-            "snippets, SHA-256": result.completions.attrs["snippets"],
-            "seed": str(params.seed),
-            **{
-                f"model {name}": page.identify(sources[name])
-                for name in labels
-            },
-        },
-        seconds={},
-        params=yaml.safe_dump({key: chosen[key] for key in USED}),
-        seed=params.seed,
-    )
-    storage.write_text(out / "report.html", page.render(evidence))
+def _write(out: Path, found: Evaluation) -> None:
+    """What the stage `evaluate` leaves."""
+    storage.write_json(out / "evaluate.json", found.metrics)
+    storage.write_text(out / "rules.csv", found.rules.to_csv(index=False))
+    storage.write_table(out / "completions.parquet", found.completions)

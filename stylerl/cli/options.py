@@ -68,19 +68,16 @@ def command(name: str, *options: Option) -> Callable[[Run], Run]:
     return register
 
 
+SET = option(
+    "--set", "KEY=VALUE", "one value, such as seed=3; may be repeated", []
+)
 CHANGES = (
     option(
         "--preset",
         "NAME",
         f"write params.yaml anew from one of {', '.join(config.presets())}",
     ),
-    option(
-        "--set",
-        "KEY=VALUE",
-        "change one value of params.yaml, such as ppo.kl_coef=0.1; "
-        "may be repeated",
-        [],
-    ),
+    SET,
 )
 
 

@@ -21,16 +21,13 @@ from rich.text import Text
 from stylerl import draws, storage
 from stylerl.cli import prefer_web
 from stylerl.cli.prefer_web import Session
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.data.prompts import unread_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
 from stylerl.reward_models import preferences
 from stylerl.reward_models.preferences import CONFIDENCE, Answer, Pair
 
-LABELS = Path("artifacts/label/labels.parquet")
-POLICIES = (Path("artifacts/sft"), Path("artifacts/ppo"))
-PAIRWISE = Path("artifacts/reward/pairwise")
 WIDE = 112  # columns; a terminal this wide never stacks the texts
 KEYS = {"a": "a", "b": "b", "t": "tie"}
 QUIT = "q"
@@ -130,14 +127,14 @@ def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
 
     In the order given, where no reward model has been trained yet.
     """
-    if not pairs or not PAIRWISE.is_dir():
+    if not pairs or not paths.PAIRWISE.is_dir():
         return list(pairs)
     import torch
 
     from stylerl.reward import scorers
 
-    scorer = scorers.load(PAIRWISE, torch.device("cpu"))
-    texts = [pair.prompt + side for pair in pairs for side in pair[1:]]
+    scorer = scorers.load(paths.PAIRWISE, torch.device("cpu"))
+    texts = [pair.prompt + each for pair in pairs for each in pair[1:]]
     scores = scorers.score_texts(*scorer, texts).reshape(-1, 2).tolist()
     both = {pair: (a, b) for pair, (a, b) in zip(pairs, scores, strict=True)}
     return preferences.least_sure(pairs, both)
@@ -154,19 +151,21 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
     """
     from stylerl.lm import encoding, models, sampling
 
-    present = [folder for folder in POLICIES if folder.is_dir()]
+    present = [folder for folder in (paths.SFT, paths.PPO) if folder.is_dir()]
     if not present:
         raise DataError(
-            f"pairs are sampled from {POLICIES[0]}, which does not exist; "
+            f"pairs are sampled from {paths.SFT}, which does not exist; "
             "`stylerl run` makes it, or name a file: --from pairs.jsonl"
         )
     fits = sampling.fits_all(present, params.ppo.max_new_tokens)
-    unread = unread_prompts(storage.read_table(LABELS), "train", params.seed)
+    unread = unread_prompts(
+        storage.read_table(paths.LABELS), "train", params.seed
+    )
     prompts = [*islice(filter(fits, unread), count)]
     if not prompts:
         raise DataError(
             "pairs need prompts: violating functions of the training split; "
-            f"{LABELS} has none that fits: raise label.snippets, lower "
+            f"{paths.LABELS} has none that fits: raise label.snippets, lower "
             "ppo.max_new_tokens, or name a file: --from pairs.jsonl"
         )
     # One completion a prompt from each model, by random streams of their own.

@@ -25,15 +25,10 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 TEMPLATE = Path(__file__).with_name("prefer.html.j2")
 SIDES = {"a": Choice.A, "b": Choice.B, "tie": Choice.TIE}
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "style-src 'unsafe-inline'",
-        "script-src 'nonce-{nonce}'",
-        "img-src data:",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    )
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'nonce-{nonce}'; img-src data:; form-action 'self'; "
+    "frame-ancestors 'none'"
 )
 
 

@@ -7,15 +7,12 @@ from pathlib import Path
 import pandas as pd
 
 from stylerl import storage
+from stylerl.config import paths
 from stylerl.errors import StylerlError
 from stylerl.export import card, hub
 from stylerl.pipeline import workspace
 
-ROLES = ("base", "sft", "ppo")  # folders of artifacts/
-METRICS = Path("metrics/evaluate.json")
-UPDATES = Path("metrics/ppo.csv")
 JUDGE = Path("metrics/label.json")
-SNIPPETS = Path("artifacts/filter/snippets.parquet")
 ORIGIN = ["split", "distribution", "licence"]
 
 
@@ -44,12 +41,11 @@ def evidence(folder: Path) -> card.Run | None:
     Raises:
         StylerlError: it is the run's, and not evaluated as it is now.
     """
-    files = [
-        role
-        for role in ROLES
-        if folder.resolve() == Path("artifacts", role).resolve()
-    ]
-    if not files:
+    role = {
+        Path(path).resolve(): name
+        for name, path in paths.models("artifacts/base").items()
+    }.get(folder.resolve())
+    if not role:
         return None
     tracked = subprocess.run(
         [sys.executable, "-m", "dvc", "status", "--json", "ppo", "evaluate"],
@@ -63,10 +59,10 @@ def evidence(folder: Path) -> card.Run | None:
             "push a copy of the folder, without scores"
         )
     return card.Run(
-        role=files[0],
-        metrics=storage.read_json(METRICS),
-        updates=pd.read_csv(UPDATES),
+        role=role,
+        metrics=storage.read_json(paths.EVALUATION),
+        updates=pd.read_csv(paths.UPDATES),
         judge=storage.read_json(JUDGE)["judge"],
-        snippets=pd.read_parquet(SNIPPETS, columns=ORIGIN),
+        snippets=pd.read_parquet(paths.SNIPPETS, columns=ORIGIN),
         params=workspace.settings(),
     )

@@ -15,14 +15,10 @@ def check_files(params: Params) -> str:
         DataError: the preferences cannot be read.
         ModelError: a folder to start from holds no model.
     """
-    from stylerl.judge import Judge
-    from stylerl.reward import functions
+    from stylerl.pipeline import fingerprints
     from stylerl.reward_models import preferences
 
-    judge = Judge(params.judge).identity
-    for name in params.ppo.reward:
-        if ":" in name:
-            functions.load(name)
+    judge: str = fingerprints.digests(params)["judge.json"]["judge"]
     preferences.load(preferences.FILE)
     for key, base in (
         ("sft.base", params.sft.base),

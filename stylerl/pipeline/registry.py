@@ -7,9 +7,6 @@ that does not answer costs no run.
 import json
 from collections.abc import Callable, Mapping
 
-import pandas as pd
-
-from stylerl.errors import DataError
 from stylerl.evaluation.promotion import ALREADY, Decision, Table
 from stylerl.pipeline import store, tracking
 
@@ -82,7 +79,8 @@ def promote(
             decision = Decision([ALREADY])
         else:
             tags = client.get_model_version(MODEL, str(holder)).tags
-            decision = gate(lambda: _completions(str(holder), tags))
+            evaluated = tags.get(EVALUATION, "none")
+            decision = gate(lambda: tracking.completions(evaluated))
         if decision.promoted:
             client.set_registered_model_alias(MODEL, CHAMPION, version)
         labels = {EVALUATION: evaluation, "promotion": decision.text}
@@ -95,16 +93,6 @@ def promote(
         return decision
 
     return store.asked(decide, None)
-
-
-def _completions(version: str, tags: Mapping[str, str]) -> pd.DataFrame:
-    """What a version wrote when it was evaluated."""
-    if EVALUATION not in tags:
-        raise DataError(
-            f"version {version} of {MODEL} must have been evaluated by a "
-            "run of the flow; it has no such tag"
-        )
-    return tracking.completions(tags[EVALUATION])
 
 
 def _add(

@@ -25,7 +25,8 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
     """The run of one stage, a child of the flow's run where there is one.
 
     Recorded by itself: the stage's key, its parameters, the digests of its
-    inputs, the machine, the commit, time and peak memory.
+    inputs, the files that it leaves in metrics/, the machine, the commit,
+    time and peak memory.
     """
     declared = graph.find_stage(stage)
     tags = {
@@ -39,6 +40,9 @@ def stage_run(stage: str, params: Mapping[str, Any]) -> Iterator[Run]:
         run.log_params(params)
         run.log_inputs(graph.datasets(declared))
         yield run
+        for path in declared.outs:
+            if path.startswith("metrics/"):
+                run.log_file(Path(path))
 
 
 def key_of(stage: graph.Stage) -> str:
@@ -122,7 +126,7 @@ def _running(name: str, tags: Mapping[str, str]) -> Iterator[Run]:
         yield run
     except BaseException as error:
         failed = isinstance(error, Exception)
-        run.log_tag("error", f"{type(error).__name__}: {error}"[:5000])
+        run.log_tags({"error": f"{type(error).__name__}: {error}"[:5000]})
         run.close("FAILED" if failed else "KILLED")
         raise
     run.close("FINISHED")

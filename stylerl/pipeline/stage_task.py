@@ -17,7 +17,6 @@ from prefect import get_run_logger, task
 from prefect.assets import add_asset_metadata, materialize
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.events import emit_event
 from prefect.states import Completed
 from prefect.tasks import MaterializingTask, Task, exponential_backoff
 
@@ -32,15 +31,6 @@ ANOTHER = (
     "another DVC process works in this folder; wait for it to end, or, where "
     "none does, remove .dvc/tmp/rwlock"
 )
-HINTS = (  # of DVC's, after every stage
-    "To track the changes with git",
-    "git add ",
-    "To enable auto staging",
-    "dvc config core.autostage",
-    "Use `dvc push`",
-)
-CRITICAL = re.compile(r"update (\d+): critical alarm: ([^:]+): (.*)")
-ALARM_EVENT = "stylerl.ppo.alarm"
 ALWAYS = ["always changed"]  # all that DVC says of a stage that it calls so
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
@@ -165,7 +155,7 @@ def run_stage(name: str, key: str, parent: str, stale: bool) -> Any:
     }
     try:
         outcome = child.run_command(
-            [*DVC, "repro", "-s", name], _log, environment
+            [*DVC, "repro", "-s", name], get_run_logger().info, environment
         )
     finally:
         if parent:
@@ -188,30 +178,6 @@ def _result(name: str, key: str) -> dict[str, Any]:
     """
     run = stage_runs.stage_run_id(key)
     return {"key": key, "outs": graph.outputs(name), "run": run}
-
-
-def _log(line: str) -> None:
-    """One line of a stage's output, in the log of its task run.
-
-    A critical alarm is an event as well, related to the flow's run: what an
-    automation may cancel.
-    """
-    if not line.strip().startswith(HINTS):
-        get_run_logger().info("%s", line)
-    if alarm := CRITICAL.match(line.strip()):
-        update, name, finding = alarm.groups()
-        emit_event(
-            ALARM_EVENT,
-            resource={
-                "prefect.resource.id": f"stylerl.alarm.{_slug(name)}",
-                "prefect.resource.name": name,
-            },
-            payload={"update": int(update), "finding": finding},
-        )
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"\W+", "-", name.lower()).strip("-")
 
 
 def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:

@@ -10,7 +10,6 @@ import functools
 import json
 import logging
 import os
-import re
 import resource
 import sys
 import tempfile
@@ -156,10 +155,6 @@ class Run:
         entries = [RunTag(name, value) for name, value in tags.items()]
         self.client.log_batch(self.id, tags=entries)
 
-    def log_tag(self, name: str, value: str) -> None:
-        """Set a tag."""
-        self.log_tags({name: value})
-
     @_unless_gone
     def log_inputs(self, digests: Mapping[str, str]) -> None:
         """Record what was read, by path and DVC digest."""
@@ -187,7 +182,7 @@ def completions(run: str) -> "pd.DataFrame":
     """The table of completions that a run's evaluation left.
 
     Args:
-        run: id or name of a flow's run, or of its stage `evaluate`.
+        run: id of a flow's run, or of its stage `evaluate`.
 
     Raises:
         DataError: there is no such run, or it left no table.
@@ -195,23 +190,18 @@ def completions(run: str) -> "pd.DataFrame":
     require("pipeline", "mlflow")
     from mlflow.exceptions import MlflowException
 
-    local = store_folder() / "mlflow.db"
-    if store() == reach.sqlite(local) and not local.exists():
-        raise DataError(
-            f"run {run} must be a folder, or in MLflow's store; there is "
-            f"neither: `stylerl run` makes {local}"
-        )
     try:
         client = connect()
-        finished = _find_run(client, run)
-        stage = finished.data.tags.get("run.evaluate", finished.info.run_id)
+        tags = client.get_run(run).data.tags
+        stage = tags.get("run.evaluate", run)
         with tempfile.TemporaryDirectory() as folder:
             path = client.download_artifacts(stage, COMPLETIONS, folder)
             return storage.read_table(Path(path))
     except (MlflowException, OSError) as error:
         message = (
-            f"run {run} has no table of completions in {store()}; one that "
-            f"`stylerl run` evaluated has: {error}"
+            f"run {run} must be a folder with {COMPLETIONS}, or the id of a "
+            f"run that `stylerl run` evaluated, in {store()}; it is neither: "
+            f"{error}"
         )
         raise DataError(reach.shown(message)) from error
 
@@ -262,26 +252,6 @@ def experiment(client: "MlflowClient") -> str:
     local = store().startswith("sqlite:")
     artifacts = (store_folder() / "artifacts").as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
-
-
-def _find_run(client: "MlflowClient", run: str) -> Any:
-    """The run of an id or a name.
-
-    Raises:
-        DataError: no run has it, or several have.
-    """
-    if re.fullmatch("[0-9a-f]{32}", run):
-        return client.get_run(run)
-    name = run.replace("'", "")
-    runs = search(f"attributes.run_name = '{name}'")
-    if len(runs) != 1:
-        ids = ", ".join(match.info.run_id for match in runs) or "none"
-        raise DataError(
-            f"a run's name must name one run; {run!r} names {len(runs)} "
-            f"({ids}) in {reach.shown(store())}: give the run's id, as the "
-            "UI shows it"
-        )
-    return runs[0]
 
 
 def _ui() -> str:

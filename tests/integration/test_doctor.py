@@ -3,101 +3,78 @@
 import pandas as pd
 import pytest
 from bases import lossy_tokenizer
-from conftest import write_params
+from conftest import build_llama, write_params
 
 from stylerl import storage
 from stylerl.cli import doctor
+from stylerl.errors import ConfigError, DataError, DiskError, ModelError
 
 
 @pytest.mark.parametrize("content", [None, b"cut"])
 def test_data_that_is_not_right(content, tmp_path):
+    corpus = tmp_path / "corpus.parquet"
     if content:
-        (tmp_path / "corpus.parquet").write_bytes(content)
+        corpus.write_bytes(content)
 
-    found = doctor.check_data(tmp_path)
-
-    assert found.failed
-    assert found.remedy == "stylerl collect"
+    with pytest.raises(DataError, match="`stylerl collect` builds it"):
+        doctor.read_data(corpus)
 
 
-def test_parameters(tmp_path):
-    path = tmp_path / "params.yaml"
-    write_params(folder=tmp_path)
-    assert not doctor.check_parameters(path).remedy
+def test_parameters_that_break_a_rule(tmp_path):
+    (tmp_path / "params.yaml").write_text("ppo:\n  gae_lambda: 2\n")
 
-    path.write_text("ppo:\n  gae_lambda: 2\n")
-    found = doctor.check_parameters(path)
-    assert found.failed
-    assert "ppo.gae_lambda must be at most 1" in found.detail
+    with pytest.raises(ConfigError, match="gae_lambda must be at most 1"):
+        doctor.load_base(tmp_path)
 
 
 def test_disk(tmp_path):
-    assert not doctor.check_disk(tmp_path, needed=1e-6).remedy
-    assert doctor.check_disk(tmp_path, needed=1e9).failed
+    assert "GiB free" in doctor.measure_disk(tmp_path, needed=1e-6)
+    with pytest.raises(DiskError, match="free some, or move"):
+        doctor.measure_disk(tmp_path, needed=1e9)
 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path):
-    found = doctor.check_model(str(tmp_path / "absent"))
+    write_params({"sft.base": "absent/model"}, tmp_path)
 
-    assert found.failed
-    assert "`dvc repro base` makes artifacts/base" in found.remedy
+    with pytest.raises(ModelError, match="run the stage that writes it"):
+        doctor.load_base(tmp_path)
 
 
 def test_a_tokenizer_that_loses_whitespace_is_refused(tmp_path):
-    lossy_tokenizer().save_pretrained(tmp_path)
-    storage.write_json(tmp_path / "config.json", {"model_type": "gpt2"})
+    tokenizer = lossy_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "base")
+    build_llama(len(tokenizer)).save_pretrained(tmp_path / "base")
+    write_params({"sft.base": "base"}, tmp_path)
 
-    found = doctor.check_tokenizer(str(tmp_path))
-
-    assert found.failed
-    assert "byte-level" in found.remedy
+    with pytest.raises(ModelError, match="byte-level"):
+        doctor.load_base(tmp_path)
 
 
 def test_outside_a_checkout_what_is_absent_is_no_failure(tmp_path):
-    findings = {found.check: found for found in doctor.examine(tmp_path)}
+    checks = dict(doctor.checks(tmp_path))
 
-    assert set(findings) == {"torch", "sandbox", "disk"}
-    failed = {n for n, f in findings.items() if f.failed}
-    assert failed <= {"disk"}
+    assert set(checks) == {"torch", "sandbox", "disk"}
+    assert "Python 3" in checks["torch"]()
+    assert checks["sandbox"]()
 
 
-def test_an_empty_checkout_fails_without_an_exception(tmp_path):
+def test_an_empty_checkout_fails_without_an_exception(tmp_path, capsys):
     (tmp_path / "dvc.yaml").touch()
-    findings = list(doctor.examine(tmp_path))
 
-    failed = {f.check for f in findings if f.failed}
-    assert {"data", "params.yaml"} <= failed
-    assert "base model" not in {f.check for f in findings}
+    assert doctor.run(tmp_path) == 1
+
+    said = capsys.readouterr().out
+    assert "FAIL  data         " in said
+    assert "FAIL  params.yaml  " in said
 
 
-def test_a_prepared_folder_passes(llama_folder, tmp_path):
+def test_a_prepared_folder_passes(llama_folder, tmp_path, capsys):
     table = pd.DataFrame({"path": ["a", "b", "c"]})
     storage.write_table(tmp_path / "data/corpus.parquet", table)
     write_params({"sft.base": str(llama_folder)}, tmp_path)
 
-    findings = list(doctor.examine(tmp_path))
+    doctor.run(tmp_path)
 
-    assert {f.check for f in findings if f.failed} <= {"disk"}
-    assert {"base model", "tokenizer"} <= {f.check for f in findings}
-    (data,) = [f for f in findings if f.check == "data"]
-    assert (data.remedy, data.detail) == ("", "3 files")
-
-
-def test_what_is_found_is_said_with_its_remedy(tmp_path, capsys, monkeypatch):
-    found = [
-        doctor.Finding("disk", "9 GiB free"),
-        doctor.Finding("sandbox", "none", "nothing is measured", fatal=False),
-        doctor.Finding("data", "[/bold] a", "stylerl collect"),
-    ]
-    monkeypatch.setattr(doctor, "examine", lambda _: found)
-
-    assert doctor.run(tmp_path) == 1
-    assert capsys.readouterr().out == (
-        "  ok  disk         9 GiB free\n"
-        "warn  sandbox      none\n"
-        "                   -> nothing is measured\n"
-        "FAIL  data         [/bold] a\n"
-        "                   -> stylerl collect\n"
-    )
-    monkeypatch.setattr(doctor, "examine", lambda _: found[:2])
-    assert doctor.run(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "  ok  data         3 files\n" in said
+    assert "  ok  params.yaml  preset default; " in said

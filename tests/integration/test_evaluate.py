@@ -11,13 +11,14 @@ from test_heldout import BODY, CLEAN, snippets
 from test_place import each_a_file
 
 from stylerl import storage
+from stylerl.config import paths
 from stylerl.errors import ModelError
 from stylerl.lm.models import load_scorer
 from stylerl.lm.saving import save_model
 from tasks import evaluate, report
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTS = (evaluate.COMPLETIONS, evaluate.METRICS, evaluate.RULES, report.REPORT)
+OUTS = (paths.COMPLETIONS, paths.EVALUATION, paths.RULES, report.REPORT)
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +43,17 @@ def prepare(folder, tokenizer):
         model = build_llama(len(tokenizer), seed=seed)
         save_model(model, tokenizer, folder / "artifacts" / name)
     scorer = load_scorer(folder / "artifacts/sft", tokenizer=tokenizer)
-    save_model(scorer, tokenizer, folder / evaluate.CLASSIFIER)
+    save_model(scorer, tokenizer, folder / paths.CLASSIFIER)
     rows = [(CLEAN.format(n), BODY, "test") for n in range(8)]
     found, files = each_a_file(snippets(*rows))
-    storage.write_table(folder / evaluate.SNIPPETS, found)
-    storage.write_table(folder / evaluate.FILES, files)
+    storage.write_table(folder / paths.SNIPPETS, found)
+    storage.write_table(folder / paths.FILES, files)
     updates = pd.DataFrame(
         {"update": [1, 2], "objective/kl": [0.0, 20.0], "alarms": ["", "KL!"]}
     )
-    storage.write_text(folder / report.UPDATES, updates.to_csv(index=False))
+    storage.write_text(folder / paths.UPDATES, updates.to_csv(index=False))
     unknown = {"problems": 0, "why_not": "no sandbox"}
-    storage.write_json(folder / evaluate.SKILL, unknown)
+    storage.write_json(folder / paths.SKILL, unknown)
     shutil.copy(ROOT / "dvc.yaml", folder)
     sizes = {"prompts": 6, "samples": 2, "max_new_tokens": 12}
     write_params({f"evaluate.{k}": n for k, n in sizes.items()}, folder)
@@ -81,13 +82,13 @@ def test_the_stages_twice_give_the_same_bytes(workspace, capsys):
 
 
 def test_what_the_stage_leaves_behind(workspace, log):
-    metrics = storage.read_json(evaluate.METRICS)
+    metrics = storage.read_json(paths.EVALUATION)
     assert set(metrics) == {
         "size", "base", "sft", "ppo", "human", "lengths",
         "best_of_2", "linter_best_of_2", "ppo_linter_best_of_2",
         "gain", "gain_sft", "gain_best_of", "skill",
     }  # fmt: skip
-    completions = storage.read_table(evaluate.COMPLETIONS)
+    completions = storage.read_table(paths.COMPLETIONS)
     counts = completions.groupby("model").size().to_dict()
     assert counts == {
         "base": 12, "sft": 12, "ppo": 12, "human": 6,
@@ -95,7 +96,7 @@ def test_what_the_stage_leaves_behind(workspace, log):
     }  # fmt: skip
     assert completions.attrs["judge"] == log.tags["judge"]
     assert completions.attrs["max_new_tokens"] == 12
-    rules = pd.read_csv(evaluate.RULES)
+    rules = pd.read_csv(paths.RULES)
     assert list(rules)[:5] == ["rule", "text", "base", "sft", "ppo"]
 
 
@@ -108,10 +109,8 @@ def test_what_the_report_says(workspace):
 
 
 def test_what_the_stage_logs(workspace, log):
-    assert log.metrics == storage.read_json(evaluate.METRICS)
-    assert set(log.files) == {
-        evaluate.METRICS, evaluate.RULES, evaluate.COMPLETIONS, report.REPORT,
-    }  # fmt: skip
+    assert log.metrics == storage.read_json(paths.EVALUATION)
+    assert set(log.files) == {paths.COMPLETIONS, report.REPORT}
     assert len(log.tags["judge"]) == 16
     *others, last = log.models  # the run keeps the scores of the last
     assert last == "ppo" and {"base", "sft", "human"} < {*others}
@@ -119,13 +118,13 @@ def test_what_the_stage_logs(workspace, log):
 
 
 def test_a_run_without_updates_has_no_curves(workspace):
-    updates = report.UPDATES.read_text()
+    updates = paths.UPDATES.read_text()
     assert "Learning curves" in report.REPORT.read_text()
-    storage.write_text(report.UPDATES, "\n")
+    storage.write_text(paths.UPDATES, "\n")
     report.main()
 
     assert "Learning curves" not in report.REPORT.read_text()
-    storage.write_text(report.UPDATES, updates)
+    storage.write_text(paths.UPDATES, updates)
     report.main()
 
 

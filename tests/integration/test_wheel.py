@@ -192,7 +192,7 @@ def test_the_judge_needs_no_torch(bare: Path, tmp_path: Path) -> None:
 
 def test_doctor(environment: Path, tmp_path: Path) -> None:
     done = run(environment, tmp_path, "stylerl", "doctor")
-    failed = re.findall(r"^ *fail +(\w+)", done.stdout, re.MULTILINE)
+    failed = re.findall(r"^ *FAIL +(\w+)", done.stdout, re.MULTILINE)
     assert set(failed) <= {"disk"}, done.stdout + done.stderr
     for check in ("torch", "sandbox", "disk"):
         assert f" {check} " in done.stdout

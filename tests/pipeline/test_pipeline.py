@@ -20,11 +20,8 @@ import yaml
 from conftest import alive, dvc, git, wait_for, write_params
 from prefect.artifacts import Artifact
 from prefect.events.clients import AssertingPassthroughEventsClient
-from prefect.events.schemas.automations import AutomationCore
 from prefect.events.schemas.events import Event
 from prefect.events.worker import EventsWorker
-from prefect.server.events.schemas.automations import EventTrigger
-from prefect.server.events.schemas.events import ReceivedEvent
 from prefect.settings import PREFECT_API_URL
 from prefect.testing.utilities import prefect_test_harness
 
@@ -96,9 +93,6 @@ def main():
         out.mkdir(parents=True)
         (out / "model").write_text(text)
         run.log_metrics({"loss": 0.5}, step=1)
-        if NAME == "ppo":
-            print("update 3: critical alarm: KL explosion: KL to the "
-                  "reference is 16.0")
         if NAME == "evaluate":
             evaluate(run)
 
@@ -356,30 +350,6 @@ def test_stages_materialise_assets(after_first_run: Path) -> None:
     assert facts["md5"] == graph.outputs("ppo")["artifacts/ppo"]
     assert facts["stage_key"] == graph.stage_key(graph.find_stage("ppo"))
     assert tracking.connect().get_run(facts["mlflow_run"])
-
-
-def test_a_critical_alarm_is_an_event_that_cancels(
-    after_first_run: Path,
-) -> None:
-    """The sample automation's trigger, as the server matches it."""
-    event = events(stages.ALARM_EVENT)[0]
-    assert event.resource.id == "stylerl.alarm.kl-explosion"
-    finding = "KL to the reference is 16.0"
-    assert event.payload == {"update": 3, "finding": finding}
-    roles = {each.role: each.id for each in event.related}
-    assert roles["flow-run"].startswith("prefect.flow-run.")
-    sample = yaml.safe_load((ROOT / "examples/automation.yaml").read_text())
-    automation = AutomationCore.model_validate(sample)  # as the command does
-    assert [action.type for action in automation.actions] == [
-        "cancel-flow-run"
-    ]
-    trigger = EventTrigger.model_validate(sample["trigger"])
-    arrived = ReceivedEvent.model_validate(event.model_dump())
-    assert trigger.covers(arrived)
-    assert trigger.expects(arrived.event)
-    done = events("prefect.asset.materialization.succeeded")[0]
-    other = ReceivedEvent.model_validate(done.model_dump())
-    assert not trigger.covers(other)
 
 
 def test_again_is_all_cached(folder: Path, log: list[str]) -> None:

@@ -10,6 +10,7 @@ from test_labels import _snippets
 from test_place import each_a_file
 
 from stylerl import storage
+from stylerl.config import paths
 from tasks import label
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -20,8 +21,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # none
     found, files = each_a_file(_snippets())
-    storage.write_table(label.SNIPPETS, found)
-    storage.write_table(label.FILES, files)
+    storage.write_table(paths.SNIPPETS, found)
+    storage.write_table(paths.FILES, files)
     write_params({"label.snippets": 60})
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     return tmp_path
@@ -33,9 +34,9 @@ def test_the_stage_writes_the_same_bytes_each_time(
     label.main()
     # 60 labels, 29 of which break a rule: before and after the fixer.
     assert len(judged) == 60 + 2 * 29
-    first = label.LABELS.read_bytes()
-    removed = json.loads(label.REMOVED.read_text())
+    first = paths.LABELS.read_bytes()
+    removed = json.loads(paths.FIXER.read_text())
     assert removed and all(0 <= share <= 1 for share in removed.values())
     assert json.loads(label.METRICS.read_text())["snippets"]["train"] == 54
     label.main()
-    assert label.LABELS.read_bytes() == first
+    assert paths.LABELS.read_bytes() == first

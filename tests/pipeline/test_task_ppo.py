@@ -10,6 +10,7 @@ from conftest import build_llama, write_params
 from test_place import each_a_file
 
 from stylerl import config, storage
+from stylerl.config import paths
 from stylerl.data.prompts import unread_prompts
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge import Judge
@@ -57,11 +58,11 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     model = build_llama(len(tokenizer))
     saving.save_model(model, tokenizer, tmp_path / "artifacts/sft")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    storage.write_table(tmp_path / ppo.LABELS, labels())
-    storage.write_json(tmp_path / ppo.REMOVED, {"E225": 1.0})
+    storage.write_table(tmp_path / paths.LABELS, labels())
+    storage.write_json(tmp_path / paths.FIXER, {"E225": 1.0})
     found, files = each_a_file(labels())
-    storage.write_table(ppo.FILTER / "snippets.parquet", found)
-    storage.write_table(ppo.FILTER / "files.parquet", files)
+    storage.write_table(paths.FILTER / "snippets.parquet", found)
+    storage.write_table(paths.FILTER / "files.parquet", files)
 
     def configure(**changes):
         values = {f"ppo.{name}": v for name, v in changes.items()}

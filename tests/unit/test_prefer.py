@@ -208,7 +208,7 @@ def labels(count: int) -> pd.DataFrame:
 def test_pairs_are_sampled_for_training_prompts(
     folder: Path, llama_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefer, "POLICIES", (folder / "no", llama_folder))
+    monkeypatch.setattr(prefer.paths, "PPO", llama_folder)
     monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(40))
     params = Params(ppo=PPOConfig(max_new_tokens=48, temperature=3.0))
     pairs = prefer.sample(params, 40)
@@ -224,7 +224,7 @@ def test_without_models_or_prompts_the_error_says_what_to_do(
 ) -> None:
     with pytest.raises(DataError, match="`stylerl run` makes it"):
         prefer.sample(Params(), 4)
-    monkeypatch.setattr(prefer, "POLICIES", (llama_folder, llama_folder))
+    monkeypatch.setattr(prefer.paths, "SFT", llama_folder)
     monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(0))
     with pytest.raises(DataError, match=r"raise label\.snippets"):
         prefer.sample(Params(), 4)

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from stylerl import storage
 from stylerl.cli import main as cli
 from stylerl.cli import push_command
-from stylerl.config import Params, override
+from stylerl.config import Params, override, paths
 from stylerl.errors import ModelError, StylerlError
 from stylerl.export import card, hub
 
@@ -226,10 +226,10 @@ def test_scores_are_those_of_the_bytes(tmp_path, monkeypatch) -> None:
     for folder in (policy, base, Path("artifacts/filter")):
         folder.mkdir(parents=True)
     (policy / "config.json").write_text("{}")
-    SNIPPETS.to_parquet(push_command.SNIPPETS)
-    storage.write_json(push_command.METRICS, {"size": 1})
+    SNIPPETS.to_parquet(paths.SNIPPETS)
+    storage.write_json(paths.EVALUATION, {"size": 1})
     storage.write_json(push_command.JUDGE, {"judge": "j"})
-    UPDATES.to_csv(push_command.UPDATES, index=False)
+    UPDATES.to_csv(paths.UPDATES, index=False)
     Path("dvc.yaml").write_text(
         "stages: {evaluate: {cmd: 'true', deps: [artifacts/ppo]},"
         " ppo: {cmd: 'true', params: [ppo.updates]}}"
