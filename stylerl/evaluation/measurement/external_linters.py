@@ -40,7 +40,7 @@ def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     if judge.ruff is None:
         name, found = "ruff", ruff_findings(texts, judge.width)
     else:
-        seen = judge.ruff.settings.rules
+        seen = judge.ruff.rules
         name, found = "flake8", flake8_findings(texts, judge.width, seen)
     codes = [
         None
