@@ -28,7 +28,7 @@ from tqdm import tqdm
 from stylerl.config import FilterConfig
 from stylerl.data.places import decode
 from stylerl.errors import DataError
-from stylerl.judge.names import parse
+from stylerl.judge.names import tree_of
 
 FEW_DISTRIBUTIONS = 20
 # Under another seed, models that were trained before would have learnt from
@@ -54,52 +54,30 @@ class Snippet(NamedTuple):
     line: int  # its first line in its file, from 1
 
 
-class Extraction(NamedTuple):
-    """What one file gave, and what was dropped for which reason."""
+def extract(content: bytes, config: FilterConfig) -> list[Snippet | str]:
+    """Cut one file into snippets; a reason stands for each that is dropped.
 
-    snippets: list[Snippet]
-    dropped: Counter[str]
-
-
-def extract(content: bytes, config: FilterConfig) -> Extraction:
-    """Cut one file into snippets.
-
-    A file that is huge, generated, undecodable or unparsable gives none and
-    counts once under its reason (`file: ...`).
+    A file that is huge, generated, undecodable or unparsable gives its reason
+    alone (`file: ...`).
     """
     if len(content) > HUGE_BYTES:
-        return _nothing("huge")
+        return ["file: huge"]
     if GENERATED.search(content[:1000]):
-        return _nothing("generated")
+        return ["file: generated"]
     try:
         source, _ = decode(content)
     except (SyntaxError, UnicodeError, LookupError):
-        return _nothing("undecodable")
+        return ["file: undecodable"]
     if "\0" in source:
-        return _nothing("undecodable")
-    try:
-        tree = parse(source)
-    except (ValueError, RecursionError, MemoryError, SyntaxError):
-        return _nothing("unparsable")
+        return ["file: undecodable"]
+    tree = tree_of(source)
+    if tree is None:
+        return ["file: unparsable"]
     if config.unit == "file":
-        found: list[Snippet | None] = [
-            Snippet(source.rstrip("\n") + "\n", -1, 1)
-        ]
-    else:
-        lines = source.split("\n")
-        found = [_cut(lines, node) for node in _functions(tree)]
-    kept = []
-    dropped: Counter[str] = Counter()
-    for snippet in found:
-        if reason := _fault(snippet, config):
-            dropped[reason] += 1
-        elif snippet is not None:
-            kept.append(snippet)
-    return Extraction(kept, dropped)
-
-
-def _nothing(reason: str) -> Extraction:
-    return Extraction([], Counter([f"file: {reason}"]))
+        whole = Snippet(source.rstrip("\n") + "\n", -1, 1)
+        return [_checked(whole, config)]
+    lines = source.split("\n")
+    return [_checked(_cut(lines, node), config) for node in _functions(tree)]
 
 
 def _functions(
@@ -162,19 +140,17 @@ def _is_filler(line: str) -> bool:
     return not line.strip() or line.lstrip().startswith("#")
 
 
-def _fault(snippet: Snippet | None, config: FilterConfig) -> str | None:
-    """The reason to drop a snippet, or None."""
+def _checked(snippet: Snippet | None, config: FilterConfig) -> Snippet | str:
+    """The snippet, or the reason to drop it."""
     if snippet is None:
         return "snippet: no body of its own"
     if len(snippet.text) < MIN_CHARS:
         return "snippet: too short"
     if len(snippet.text) > config.max_chars:
         return "snippet: too long"
-    try:
-        parse(snippet.text)
-    except SyntaxError:
+    if tree_of(snippet.text) is None:
         return "snippet: unparsable once cut out"
-    return None
+    return snippet
 
 
 def normalise(text: str) -> str:
@@ -224,13 +200,15 @@ def filter_corpus(
     seen: set[str] = set()
     rows = []
     # --- every file's snippets, each text once, in the corpus's order ---
-    for origin, extraction in _extractions(corpus, origins, config):
-        dropped.update(extraction.dropped)
+    for origin, snippets in _extractions(corpus, origins, config):
         group = origin["distribution"]
         if by_file:
             group += "/" + origin["path"]
         split = assign_split(group, config)
-        for snippet in extraction.snippets:
+        for snippet in snippets:
+            if isinstance(snippet, str):
+                dropped[snippet] += 1
+                continue
             key = digest(normalise(snippet.text))
             if key in seen:
                 dropped["snippet: duplicate"] += 1
@@ -284,8 +262,8 @@ def _chosen_files(corpus: Path, config: FilterConfig) -> pd.DataFrame:
 
 def _extractions(
     corpus: Path, origins: pd.DataFrame, config: FilterConfig
-) -> Iterator[tuple[dict[str, str], Extraction]]:
-    """Pair every origin with its extraction, in order, over all cores."""
+) -> Iterator[tuple[dict[str, str], list[Snippet | str]]]:
+    """Pair every origin with what its file gave, in order, over all cores."""
     contents = _contents(corpus, origins.index)
     context = multiprocessing.get_context("forkserver")
     with context.Pool() as pool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stylerl.judge.names import parse
+from stylerl.judge.names import tree_of
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -93,13 +93,9 @@ def _opened(prompt: str, completion: str) -> Any:
 
     None where the text does not parse.
     """
-    try:
-        tree = parse(prompt + completion)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    opened: Any = tree_of(prompt + completion)
     end = _end_of(prompt)
-    opened: Any = tree
-    for node in ast.walk(tree):
+    for node in ast.walk(opened) if opened else ():
         if isinstance(node, DEFINITIONS) and _position(node) < end:
             opened = max(opened, node, key=_position)
     return opened
@@ -195,11 +191,8 @@ def _rows_with_content(
 
 def _string_rows(source: str) -> set[int]:
     """The rows, from 1, of strings that are statements."""
-    try:
-        tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    nodes: Any = filter(_is_prose, ast.walk(tree))
+    tree = tree_of(source)
+    nodes: Any = filter(_is_prose, ast.walk(tree)) if tree else ()
     return {
         row
         for node in nodes

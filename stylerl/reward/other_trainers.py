@@ -16,7 +16,6 @@ the data set.  Three are read, where they are there and not None:
 import ast
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +29,7 @@ from stylerl import config
 from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
-from stylerl.judge.names import parse
+from stylerl.judge.names import tree_of
 from stylerl.judge.place import File, Place
 from stylerl.judge.positions import indent_of
 from stylerl.judge.verdict import SNIPPET
@@ -308,13 +307,12 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
     """
     text = text.removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    ends = {}
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        ends = {
-            node.lineno: node.end_lineno or node.lineno
-            for node in ast.walk(parse(text))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        }
+    tree = tree_of(text)
+    ends = {
+        node.lineno: node.end_lineno or node.lineno
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     return File(text.split("\n"), path), ends
 
 

@@ -95,8 +95,9 @@ def place(file: str, header: str, path: str = "m.py") -> tuple[str, Place]:
     config = FilterConfig(max_chars=9999)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "MIN_CHARS", 1)
-        found = corpus.extract(file.encode(), config).snippets
-    snippet = next(s for s in found if s.text.startswith(header))
+        found = corpus.extract(file.encode(), config)
+    snippets = [s for s in found if isinstance(s, corpus.Snippet)]
+    snippet = next(s for s in snippets if s.text.startswith(header))
     head = snippet.text[: snippet.body_start]
     around = File(file.split("\n"), path)
     return head, Place(around, snippet.line, snippet.text, head)
