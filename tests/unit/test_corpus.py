@@ -197,23 +197,3 @@ def test_a_corpus_that_is_missing_or_of_no_use_says_what_to_do(tmp_path):
     path.unlink()
     with pytest.raises(DataError, match="stylerl collect"):
         corpus.filter_corpus(path, SMALL)
-
-
-@pytest.mark.parametrize(
-    ("dropped", "said"),
-    [
-        # 2,204 are kept of 3,188; a quarter of those is 797
-        (
-            {"snippet: too long": 984},
-            ["984 of 3,188 snippets were left out: too long"],
-        ),
-        ({"snippet: too long": 700}, []),
-        (
-            {"file: generated": 80, "snippet: too short": 9},
-            ["80 of 100 files were left out: generated"],
-        ),
-    ],
-)
-def test_what_most_of_a_corpus_fell_to_is_said(dropped, said):
-    counts = {"files": 100, "kept": 2204, "dropped": dropped}
-    assert corpus.remarks(counts) == said
