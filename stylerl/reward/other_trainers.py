@@ -15,8 +15,8 @@ the data set.  Three are read, where they are there and not None:
 
 import ast
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -205,39 +205,6 @@ def trl_reward(
     begin = tokenizer.bos_token or tokenizer.eos_token or ""
     ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
     return TextReward(params, str(begin), frozenset(ends))
-
-
-def verifiers_reward(
-    params: Params | Mapping[str, float] | str | Path | None = None,
-) -> Callable[..., Coroutine[Any, Any, float]]:
-    """The same as a reward of a task of `verifiers`, version 0.4.
-
-    The parts are recorded as metrics; fields of the task's data with the
-    names of the columns are read.
-
-    Args:
-        params: as for `trl_reward`.
-
-    Raises:
-        ConfigError: the parameters break a rule.
-    """
-    cut, ended = [0], [1]  # for the tokens, of which the trace has no need
-    reward = replace(trl_reward(params), ends=frozenset(ended))
-
-    async def stylerl(task: Any, trace: Any) -> float:
-        """What the last reply is worth; `task` is a task or its data."""
-        data = getattr(task, "data", task)
-        said = trace.assistant_messages[-1:]
-        (score,) = reward(
-            [[{"role": "user", "content": data.prompt_text}]],
-            [[{"role": "assistant", "content": m.content} for m in said]],
-            [cut if trace.is_truncated else ended],
-            trace.record_metric,
-            **{name: [getattr(data, name, None)] for name in Origin._fields},
-        )
-        return score
-
-    return stylerl
 
 
 def _plain(value: Any) -> Any:
