@@ -23,7 +23,7 @@ def main() -> None:
         snippets = storage.read_table(SNIPPETS)
         drawn = labels.draw(snippets, params.label.snippets, params.seed)
         where = places.places(FILES, drawn)
-        table = labels.label(snippets, params.label, judge, params.seed, where)
+        table = labels.label(drawn, judge, params.seed, where)
         storage.write_table(LABELS, table)
         removed = labels.fixer_shares(table, judge, where)
         storage.write_json(REMOVED, removed)

@@ -32,7 +32,8 @@ def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
     seen: set[tuple[str, ...]] = set()
     total = 0
     for text in texts:
-        grams = _ngrams(text, n)
+        lexemes = _LEXEME.findall(text)
+        grams = [*zip(*(lexemes[i:] for i in range(n)), strict=False)]
         seen.update(grams)
         total += len(grams)
     return len(seen) / total if total else 0.0
@@ -131,11 +132,6 @@ def is_trivial(body: Sequence[ast.stmt]) -> bool:
 def _position(node: Any) -> tuple[int, int]:
     """Row and column of a node; a module's is before all."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _ngrams(text: str, n: int) -> list[tuple[str, ...]]:
-    lexemes = _LEXEME.findall(text)
-    return list(zip(*(lexemes[i:] for i in range(n)), strict=False))
 
 
 def repeated_line_share(text: str) -> float:
