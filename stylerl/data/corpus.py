@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stylerl.config import FilterConfig
-from stylerl.data.places import decode
+from stylerl.data.places import decode, rows_of
 from stylerl.errors import DataError
 from stylerl.judge.names import tree_of
 
@@ -257,12 +256,8 @@ def _extractions(
 
 
 def _contents(corpus: Path, rows: pd.Index) -> Iterator[bytes]:
-    """Contents of the chosen rows, one row group in memory at a time."""
+    """Contents of the chosen rows."""
     chosen = set(rows)
-    start = 0
-    file = pq.ParquetFile(corpus)
-    for batch in file.iter_batches(batch_size=256, columns=["content"]):
-        for offset, content in enumerate(batch.column(0)):
-            if start + offset in chosen:
-                yield content.as_py()
-        start += batch.num_rows
+    for number, row in enumerate(rows_of(corpus, ["content"])):
+        if number in chosen:
+            yield row["content"]

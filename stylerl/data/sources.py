@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stylerl import storage
+from stylerl.data.places import rows_of
 from stylerl.errors import DataError, require
 
 ROWS_A_GROUP = 512
@@ -275,11 +276,9 @@ def _json_rows(path: Path) -> Iterator[Any]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:
-    with pq.ParquetFile(path) as table:
-        wanted = {*TEXT_COLUMNS, "repo_name", "path", "license"}
-        columns = [c for c in table.schema_arrow.names if c in wanted]
-        for batch in table.iter_batches(ROWS_A_GROUP, columns=columns):
-            yield from batch.to_pylist()
+    wanted = {*TEXT_COLUMNS, "repo_name", "path", "license"}
+    names = pq.read_schema(path).names
+    yield from rows_of(path, [name for name in names if name in wanted])
 
 
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
