@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.judge.fingerprint import digest
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 
 FILE = Path("preferences.jsonl")  # a dependency of the stage `reward`
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}

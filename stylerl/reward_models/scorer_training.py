@@ -41,7 +41,7 @@ from stylerl.reward.scorers import (
     encode_texts,
     score_texts,
 )
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 from stylerl.supervised import training
 from stylerl.supervised.training import Log
 

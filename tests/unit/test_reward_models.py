@@ -26,7 +26,7 @@ from stylerl.reward.scorers import Scorer, score_texts
 from stylerl.reward_models import dataset, pairs, scorer_training
 from stylerl.reward_models import model_metrics as reward_metrics
 from stylerl.reward_models.dataset import RewardDataset
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 from stylerl.supervised import training
 
 TEXTS = [
