@@ -363,7 +363,7 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
     for head, body, name in zip(heads, bodies, "abc", strict=True):
         placed = by_id[name].put(body)
         assert placed.source.content.decode().endswith(head + body)
-    assert by_id["a"].known == {"f"}
+    assert by_id["a"].file.known == {"f"}
 
 
 def test_a_text_has_unix_line_ends_and_no_mark() -> None:
@@ -375,8 +375,8 @@ def test_a_text_has_unix_line_ends_and_no_mark() -> None:
 
 def test_known_names() -> None:
     _, where = place(FILE, PLAIN)
-    assert where.known == {
+    assert where.file.known == {
         *("json", "os", "Any", "LIMIT", "later", "Outer", "plain", "inside")
     }
     star = "from os import *\n\n\n" + FILE
-    assert place(star, PLAIN)[1].known is None
+    assert place(star, PLAIN)[1].file.known is None

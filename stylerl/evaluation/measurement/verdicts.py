@@ -54,7 +54,7 @@ def judge_completions(
         graded = grade_of(prompt, judged, done, verdict)
         result = graded.assessment
         fixed = assess(prompt, done, later)
-        known = None if place is None else place.known
+        known = None if place is None else place.file.known
         found.append(
             {
                 "outcome": str(result.outcome),
