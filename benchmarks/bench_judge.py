@@ -42,7 +42,7 @@ from tqdm import tqdm
 
 from stylerl.config import FilterConfig, JudgeConfig
 from stylerl.corrupt import corrupt_style
-from stylerl.data.corpus import extract
+from stylerl.data.corpus import Snippet, extract
 from stylerl.judge import Judge, Source, Violation, pool
 from stylerl.judge.engine import Engine, arguments
 
@@ -135,7 +135,8 @@ def draw_snippets(count: int) -> list[bytes]:
     rng.shuffle(paths)
     snippets: list[bytes] = []
     for path in paths:
-        found = extract(path.read_bytes(), FilterConfig()).snippets
+        pieces = extract(path.read_bytes(), FilterConfig())
+        found = [piece for piece in pieces if isinstance(piece, Snippet)]
         for snippet in rng.sample(found, min(len(found), 3)):
             text = snippet.text
             if rng.random() < 0.5:

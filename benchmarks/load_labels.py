@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import psutil
 
-from stylerl.config import JudgeConfig, LabelConfig
+from stylerl.config import JudgeConfig
 from stylerl.data import labels
 from stylerl.judge import Judge
 from stylerl.judge.worker_process import SCRIPT
@@ -65,9 +65,8 @@ def measure(options: argparse.Namespace) -> str:
 def work(count: int) -> None:
     """The stage's function; the table's digest to standard output."""
     table = pd.DataFrame(snippets(count))
-    config = LabelConfig(snippets=count)
     judge = Judge(JudgeConfig())
-    made = labels.label(table, config, judge, SEED)
+    made = labels.label(labels.draw(table, count, SEED), judge, SEED, {})
     digest = hashlib.sha256()
     for row in made.itertuples(index=False):
         digest.update(repr(tuple(row)).encode())

@@ -41,7 +41,6 @@ def main() -> None:
         )
         pairwise = scorer_training.train_pairwise(
             train_set.pairs,
-            [pair.chosen for pair in train_set.pairs],
             params.reward,
             params.seed,
             _logger(run, "pairwise"),

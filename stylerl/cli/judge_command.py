@@ -115,7 +115,7 @@ def list_files(paths: Sequence[str], judge: Judge) -> list[str]:
         DataError: there is none.
     """
     if judge.ruff:
-        for warning in judge.ruff.settings.warnings:
+        for warning in judge.ruff.warnings:
             say(warning)
         listed = judge.ruff.list_files(paths)
     else:

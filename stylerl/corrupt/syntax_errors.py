@@ -7,13 +7,10 @@ is executed.
 
 import random
 import re
-from collections.abc import Callable
 
 from stylerl.corrupt.rules import same_program
 
 TRIES = 8
-
-Way = Callable[[str, random.Random], str]
 
 
 def break_syntax(text: str, start: int, rng: random.Random) -> str | None:
@@ -61,4 +58,4 @@ def _shift(body: str, rng: random.Random) -> str:
     return "".join(lines)
 
 
-WAYS: tuple[Way, ...] = (_cut, _drop, _add, _shift)
+WAYS = (_cut, _drop, _add, _shift)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tqdm import tqdm
 
-from stylerl.config import LabelConfig
 from stylerl.corrupt import corrupt_style
 from stylerl.errors import DataError
 from stylerl.judge import fixer
@@ -30,28 +29,21 @@ FIXED = 400  # labels that the fixer is measured on
 
 
 def label(
-    snippets: pd.DataFrame,
-    config: LabelConfig,
+    drawn: pd.DataFrame,
     judge: "Judge",
     seed: int,
-    places: Mapping[str, "Place"] | None = None,
+    places: Mapping[str, "Place"],
 ) -> pd.DataFrame:
-    """Draw snippets, corrupt the style of a share of them, and judge all.
+    """Corrupt the style of a share of what `draw` gave, and judge all.
 
     Each where it stands, if `places` has its id; else as a file.
 
-    `snippets` has the columns of artifacts/filter/snippets.parquet; the
-    result those of artifacts/label/labels.parquet, in the order of drawing,
-    so that its first rows are a random sample.
-
-    Raises:
-        DataError: no snippet of the train or valid split is given.
+    `drawn` has the columns of artifacts/filter/snippets.parquet; the result
+    those of artifacts/label/labels.parquet, in the order of drawing, so that
+    its first rows are a random sample.
     """
-    drawn = draw(snippets, config.snippets, seed).to_dict("records")
-    corrupted = [
-        _corrupted(row, seed)
-        for row in tqdm(drawn, desc="corrupt_style", unit=" snippets")
-    ]
+    rows = tqdm(drawn.to_dict("records"), "corrupt_style", unit=" snippets")
+    corrupted = [_corrupted(row, seed) for row in rows]
     table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)
     judged = pd.DataFrame(
         {
@@ -60,7 +52,7 @@ def label(
             "parsed": verdict.parsed,
             "compliant": verdict.compliant,
         }
-        for verdict in judge.in_place(_completed(table, places or {}))
+        for verdict in judge.in_place(_completed(table, places))
     )
     labels = pd.concat([table, judged], axis=1)
     labels.attrs["judge"] = judge.identity  # parquet keeps it
@@ -98,6 +90,9 @@ def draw(snippets: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:
     """Up to `count` rows of train and valid, those of the lowest hash.
 
     VALID_SHARE of them are of the valid split, where it has as many.
+
+    Raises:
+        DataError: no snippet of the two is given.
     """
     keys = [
         hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()

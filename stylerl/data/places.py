@@ -6,7 +6,7 @@ snippet's row names its file, and its first row there.
 
 import io
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from stylerl.judge.place import File, Place
 
 KEY = ["distribution", "path"]  # of a file
 COLUMNS = [*KEY, "text"]
+BATCH = 256  # files that are read at a time
 
 
 def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
@@ -33,17 +34,20 @@ def files(corpus: Path, snippets: pd.DataFrame) -> pd.DataFrame:
     cut = snippets[snippets["body_start"] > 0]
     wanted = set(zip(cut["distribution"], cut["path"], strict=True))
     rows = []
-    # One row group of the corpus in memory at a time.
-    for batch in pq.ParquetFile(corpus).iter_batches(
-        batch_size=256, columns=[*KEY, "content"]
-    ):
-        for row in batch.to_pylist():
-            key = (row["distribution"], row["path"])
-            if key in wanted:
-                text, encoding = decode(row["content"])
-                if encoding in ("utf-8", "utf-8-sig"):
-                    rows.append((*key, text))
+    for row in rows_of(corpus, [*KEY, "content"]):
+        key = (row["distribution"], row["path"])
+        if key in wanted:
+            text, encoding = decode(row["content"])
+            if encoding in ("utf-8", "utf-8-sig"):
+                rows.append((*key, text))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def rows_of(table: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet table, a batch of them in memory at a time."""
+    with pq.ParquetFile(table) as file:
+        for batch in file.iter_batches(BATCH, columns=columns):
+            yield from batch.to_pylist()
 
 
 def decode(content: bytes) -> tuple[str, str]:

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stylerl import storage
+from stylerl.data.places import rows_of
 from stylerl.errors import DataError, require
 
 ROWS_A_GROUP = 512
@@ -100,9 +101,7 @@ def _count(counts: dict[str, dict[str, Any]], file: SourceFile) -> None:
 # --- environment: the pure-Python distributions pinned in the lock ---------
 
 
-def environment_files(
-    lock: Path, skipped: Skipped | None = None
-) -> Iterator[SourceFile]:
+def environment_files(lock: Path, skipped: Skipped) -> Iterator[SourceFile]:
     """Yield the modules of every pure-Python distribution in `lock`.
 
     Sorted by distribution and path.  A path that two distributions install
@@ -114,7 +113,6 @@ def environment_files(
         DataError: a pinned distribution is missing, of another version, or
             a file differs from what its wheel recorded.
     """
-    skipped = Counter() if skipped is None else skipped
     owners: dict[str, set[str]] = {}
     pure = []
     for name, version in _pins(lock):
@@ -210,9 +208,7 @@ def _licence(metadata: Any) -> str:
 # --- path: the user's own code ---------------------------------------------
 
 
-def path_files(
-    path: Path, skipped: Skipped | None = None
-) -> Iterator[SourceFile]:
+def path_files(path: Path, skipped: Skipped) -> Iterator[SourceFile]:
     """Yield the Python files of a folder, a git checkout, JSONL or parquet.
 
     In a git checkout only tracked files count.  A table needs a column
@@ -224,13 +220,12 @@ def path_files(
         DataError: nothing is there, the table cannot be read, or no row of
             it has a text.
     """
-    counted = Counter() if skipped is None else skipped
     name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
-        yield from _folder_files(path, counted)
+        yield from _folder_files(path, skipped)
     elif name.endswith((".jsonl", ".parquet")) and path.is_file():
         rows = _parquet_rows if name.endswith(".parquet") else _json_rows
-        yield from _table_files(rows(path), path, counted)
+        yield from _table_files(rows(path), path, skipped)
     else:
         raise DataError(
             f"{path} must be a folder, or a .jsonl, .jsonl.gz or .parquet "
@@ -282,11 +277,9 @@ def _json_rows(path: Path) -> Iterator[Any]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:
-    with pq.ParquetFile(path) as table:
-        wanted = {*TEXT_COLUMNS, "repo_name", "path", "license"}
-        columns = [c for c in table.schema_arrow.names if c in wanted]
-        for batch in table.iter_batches(ROWS_A_GROUP, columns=columns):
-            yield from batch.to_pylist()
+    wanted = {*TEXT_COLUMNS, "repo_name", "path", "license"}
+    names = pq.read_schema(path).names
+    yield from rows_of(path, [name for name in names if name in wanted])
 
 
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
@@ -379,9 +372,7 @@ def _git(folder: Path, *arguments: str, quiet: bool = False) -> str | None:
 # --- hub: streamed through `datasets` --------------------------------------
 
 
-def hub_files(
-    name: str = HUB_DATASET, limit: int = 0, skipped: Skipped | None = None
-) -> Iterator[SourceFile]:
+def hub_files(name: str, limit: int, skipped: Skipped) -> Iterator[SourceFile]:
     """Stream the first `limit` files (0: all) of a hub data set.
 
     `name` is a repository on the hub or a local folder in its format;
@@ -395,12 +386,11 @@ def hub_files(
     require("pipeline", "datasets")
     import datasets  # 2 s to import, and only this source needs it
 
-    counted = Counter() if skipped is None else skipped
     try:
         rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(
             name, split="train", streaming=True
         )
-        files = _with_text(rows, name, counted)
+        files = _with_text(rows, name, skipped)
         yield from itertools.islice(files, limit or None)
     except (
         *(OSError, ValueError, TypeError),  # ValueError: of a parser

@@ -117,7 +117,7 @@ class Judge:
     def width(self) -> int:
         """The columns that a line may have."""
         if self.ruff:
-            return self.ruff.settings.width
+            return self.ruff.width
         return self.config.max_line_length
 
     def in_place(

@@ -14,6 +14,7 @@ import builtins
 import symtable
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,6 +68,13 @@ def parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
+
+
+def tree_of(source: str) -> ast.Module | None:
+    """The tree of a source; None where it does not parse."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        return parse(source)
+    return None
 
 
 def _read(source: str) -> tuple[set[tuple[str, bool]], set[str]]:

@@ -92,6 +92,7 @@ class Place:
             head: the part of it that is its header and docstring.
         """
         self.file = file
+        self.row = row  # of its `def`
         # What the head has of the body, and the rows above each part.
         self._lead = "\n" if head.endswith("\n") else ""
         self._start = row - 1
@@ -101,19 +102,9 @@ class Place:
         self.indent = indent_of(first)
 
     @property
-    def row(self) -> int:
-        """The row of its `def`, from 1."""
-        return self._start + 1
-
-    @property
     def above(self) -> str:
         """The text of its file above the function, its decorators last."""
         return "".join(f"{line}\n" for line in self.file.lines[: self._start])
-
-    @property
-    def known(self) -> frozenset[str] | None:
-        """The names of its module; None where a star import hides some."""
-        return self.file.known
 
     def put(self, completion: str) -> Placed:
         """The source in which a completion of the header is judged.

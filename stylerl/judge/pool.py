@@ -1,12 +1,12 @@
 """The judge's processes: shared by calls, reused, replaced when they die.
 
 Each judges one source at a time, for a thread that waits.  Idle workers wait
-for the next call and end with this process.  A source whose worker died is
-tried once more in a new one, since the worker may have been killed by
-someone, and then gets a verdict that says how it ended.
+for the next call and end when their socket closes, with this process at the
+latest.  A source whose worker died is tried once more in a new one, since the
+worker may have been killed by someone, and then gets a verdict that says how
+it ended.
 """
 
-import atexit
 import os
 import sys
 from collections import deque
@@ -26,7 +26,7 @@ from stylerl.judge.worker_process import (
 
 CRASHED = "flake8 crashed"  # how the reason begins
 
-READ_AHEAD = 256  # sources a worker, beyond the oldest unanswered one
+READ_AHEAD = 256  # sources a process, beyond the oldest unanswered one
 STARTS = 4  # of a worker that dies before it can judge
 
 
@@ -34,7 +34,6 @@ def in_order(
     judge: Callable[[Source], Verdict],
     sources: Iterable[Source],
     jobs: int,
-    ahead: int,
 ) -> Iterator[Verdict]:
     """The verdicts in the order of the sources.
 
@@ -42,7 +41,6 @@ def in_order(
         judge: waits for a process.
         sources: read as they are needed.
         jobs: threads that wait.
-        ahead: sources read beyond the oldest unanswered one, a thread.
     """
     waiting: deque[Future[Verdict]] = deque()
     threads = ThreadPoolExecutor(jobs)
@@ -50,7 +48,7 @@ def in_order(
         for source in sources:
             waiting.append(threads.submit(judge, source))
             while waiting and (
-                len(waiting) > ahead * jobs or waiting[0].done()
+                len(waiting) > READ_AHEAD * jobs or waiting[0].done()
             ):
                 yield waiting.popleft().result()
         while waiting:
@@ -73,7 +71,7 @@ class WorkerPool:
             ConfigError: flake8 refuses the configuration.
             StylerlError: the workers die before they can judge.
         """
-        return in_order(self._judge, sources, jobs, READ_AHEAD)
+        return in_order(self._judge, sources, jobs)
 
     def options(self) -> dict[str, list[str]]:
         """What flake8 made of the configuration.
@@ -161,19 +159,8 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     return WorkerPool(config)
 
 
-def _forget() -> None:
-    """After a fork, the parent's processes are not the child's."""
-    shared_pool.cache_clear()
-    Worker.living.clear()
-
-
-os.register_at_fork(after_in_child=_forget)
-
-
-@atexit.register
-def _end_workers() -> None:
-    for worker in [*Worker.living]:
-        worker.close()
+# After a fork, the parent's processes are not the child's.
+os.register_at_fork(after_in_child=shared_pool.cache_clear)
 
 
 def cores() -> int:

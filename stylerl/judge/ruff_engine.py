@@ -13,7 +13,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
@@ -26,17 +26,6 @@ from stylerl.judge.worker_process import describe_exit
 PYTHON = (".py", ".pyi", ".pyw")
 NO_TEXT = "stream did not contain valid UTF-8"  # ruff's words
 BY_NAME = ("per_file_ignores", "per_file_target_version")
-AHEAD = 4  # sources read before they are needed, a process
-
-
-class Settings(NamedTuple):
-    """What ruff makes of a configuration."""
-
-    text: str  # all that a verdict depends on, as ruff shows it
-    rules: frozenset[str]
-    width: int  # columns
-    excluded: list[str]  # patterns of files that are not linted
-    warnings: list[str]
 
 
 class Ruff:
@@ -56,12 +45,7 @@ class Ruff:
         require("ruff", "ruff")
         assert config.config is not None
         self._file = os.path.abspath(config.config)  # without `..`
-        self._weights = config.weights
         self.folder = os.path.dirname(self._file)
-        self.settings = self._read_settings()
-
-    def _read_settings(self) -> Settings:
-        """What ruff makes of the file."""
         _check_section(self._file)
         words = ["--no-force-exclude", "--show-settings", self._file]
         done = self._run(words)
@@ -73,26 +57,28 @@ class Ruff:
             )
         shown = done.stdout.decode(errors="replace")
         text = shown.partition("# Linter Settings")[2]
-        text = text.partition("# Formatter Settings")[0]
+        # All that a verdict depends on.
+        self._text = text.partition("# Formatter Settings")[0]
         # `name (CODE),` or, of a rule that has no code, `name,`
-        rules = frozenset(
+        self.rules = frozenset(
             line.strip("\t,)").rpartition("(")[2]
-            for line in _block(text, "rules.enabled").splitlines()
+            for line in _block(self._text, "rules.enabled").splitlines()
         )
-        if not rules:
+        if not self.rules:
             raise ConfigError(
                 "judge.config must leave a rule that can be broken; "
                 f"{self._file} selects none: select some"
             )
-        check_weights(self._weights, rules)
-        width = re.search(r"^linter\.line_length = (\d+)$", text, re.MULTILINE)
-        return Settings(
-            text,
-            rules,
-            int(width[1]) if width else 88,
-            re.findall(r'"(.*)"', _block(text, "exclude")),
-            [line for line in log.splitlines() if line.startswith("warning")],
+        check_weights(config.weights, self.rules)
+        width = re.search(
+            r"^linter\.line_length = (\d+)$", self._text, re.MULTILINE
         )
+        self.width = int(width[1]) if width else 88  # columns
+        # Patterns of files that are not linted.
+        self._excluded = re.findall(r'"(.*)"', _block(self._text, "exclude"))
+        self.warnings = [
+            line for line in said.splitlines() if line.startswith("warning")
+        ]
 
     def facts(self) -> list[object]:
         """What a verdict depends on.
@@ -100,7 +86,7 @@ class Ruff:
         Where rules go by a file's name, the folder which that name is
         relative to is among them.
         """
-        text = self.settings.text
+        text = self._text
         if all(f"linter.{rules} = {{}}" in text for rules in BY_NAME):
             text = text.replace(self.folder, ".")
         return [{"ruff": metadata.version("ruff")}, text]
@@ -110,7 +96,7 @@ class Ruff:
 
         A path is relative to the configuration's folder.
         """
-        return in_order(self._verdict, sources, jobs, AHEAD)
+        return in_order(self._verdict, sources, jobs)
 
     def list_files(self, paths: Sequence[str]) -> list[str]:
         """The Python files that ruff would check, as `ruff check` finds them.
@@ -119,7 +105,7 @@ class Ruff:
             paths: files and folders; of one that does not exist, its name.
         """
         given = [path for path in paths if path != "-"]
-        exclude = [f"--extend-exclude={p}" for p in self.settings.excluded]
+        exclude = [f"--extend-exclude={p}" for p in self._excluded]
         there = [os.path.abspath(path) for path in given]
         words = ["--show-files", "--no-force-exclude"]
         done = self._run([*words, *exclude, *there])
@@ -137,9 +123,9 @@ class Ruff:
         try:
             source.decode()
         except UnicodeDecodeError:  # of standard input, no finding to ruff
-            selected = "E902" in self.settings.rules
-            unread = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
-            return Verdict(unread, False, f"E902 {NO_TEXT}")
+            selected = "E902" in self.rules
+            found = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
+            return Verdict(found, False, f"E902 {NO_TEXT}")
         name = self._name(path)
         words = ["--ignore-noqa", "--exit-zero", "--output-format=json"]
         words += ["--no-fix", "--no-fix-only", "--no-force-exclude"]

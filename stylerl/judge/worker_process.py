@@ -6,19 +6,16 @@ script is not imported again, as multiprocessing would do.
 """
 
 import dataclasses
-import marshal
 import signal
 import subprocess
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import ClassVar
-from weakref import WeakSet
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge.plugin_code import module_path
-from stylerl.judge.verdict import Source, Verdict, Violation
+from stylerl.judge.verdict import Source, Verdict
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
 TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
@@ -30,8 +27,6 @@ EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 class Worker:
     """One process, which judges one source at a time."""
 
-    living: ClassVar["WeakSet[Worker]"] = WeakSet()  # of this process
-
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
         self._process = subprocess.Popen(
@@ -42,7 +37,6 @@ class Worker:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        self.living.add(self)
         self.options: dict[str, list[str]] = {}  # from its greeting
 
     def greet(self, config: JudgeConfig) -> None:
@@ -53,9 +47,8 @@ class Worker:
             EOFError, OSError: the process is dead.
         """
         fields = dataclasses.asdict(config)
-        start = (module_path(), fields, TIME_LIMIT)
-        self.pipe.send_bytes(marshal.dumps(start))
-        status, facts = marshal.loads(self.pipe.recv_bytes())
+        self.pipe.send((module_path(), fields, TIME_LIMIT))
+        status, facts = self.pipe.recv()
         if status == "refused":
             self.close()
             raise ConfigError(facts)
@@ -67,12 +60,9 @@ class Worker:
         Raises:
             EOFError, OSError: the process is dead.
         """
-        content, path, extent = source
-        asked = (content, path, extent and tuple(extent))
-        self.pipe.send_bytes(marshal.dumps(asked))
-        answer, parsed, reason = marshal.loads(self.pipe.recv_bytes())
-        violations = tuple(Violation._make(values) for values in answer)
-        return Verdict(violations, parsed, reason)
+        self.pipe.send(source)
+        verdict: Verdict = self.pipe.recv()
+        return verdict
 
     def close(self) -> None:
         """End the process, whatever it is doing."""

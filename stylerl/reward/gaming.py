@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stylerl.judge.names import parse
+from stylerl.judge.names import tree_of
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -32,7 +32,8 @@ def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
     seen: set[tuple[str, ...]] = set()
     total = 0
     for text in texts:
-        grams = _ngrams(text, n)
+        lexemes = _LEXEME.findall(text)
+        grams = [*zip(*(lexemes[i:] for i in range(n)), strict=False)]
         seen.update(grams)
         total += len(grams)
     return len(seen) / total if total else 0.0
@@ -93,13 +94,9 @@ def _opened(prompt: str, completion: str) -> Any:
 
     None where the text does not parse.
     """
-    try:
-        tree = parse(prompt + completion)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    opened: Any = tree_of(prompt + completion)
     end = _end_of(prompt)
-    opened: Any = tree
-    for node in ast.walk(tree):
+    for node in ast.walk(opened) if opened else ():
         if isinstance(node, DEFINITIONS) and _position(node) < end:
             opened = max(opened, node, key=_position)
     return opened
@@ -135,11 +132,6 @@ def is_trivial(body: Sequence[ast.stmt]) -> bool:
 def _position(node: Any) -> tuple[int, int]:
     """Row and column of a node; a module's is before all."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _ngrams(text: str, n: int) -> list[tuple[str, ...]]:
-    lexemes = _LEXEME.findall(text)
-    return list(zip(*(lexemes[i:] for i in range(n)), strict=False))
 
 
 def repeated_line_share(text: str) -> float:
@@ -195,11 +187,8 @@ def _rows_with_content(
 
 def _string_rows(source: str) -> set[int]:
     """The rows, from 1, of strings that are statements."""
-    try:
-        tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    nodes: Any = filter(_is_prose, ast.walk(tree))
+    tree = tree_of(source)
+    nodes: Any = filter(_is_prose, ast.walk(tree)) if tree else ()
     return {
         row
         for node in nodes

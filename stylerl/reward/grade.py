@@ -103,12 +103,9 @@ def rule_weights(
         removed: of each rule the share that the fixer removes.
         weight: of a violation that it always removes.
     """
-    return {
-        **weights,
-        **{
-            rule: weight_of(rule, weights) * (1 - share * (1 - weight))
-            for rule, share in removed.items()
-        },
+    return dict(weights) | {
+        rule: weight_of(rule, weights) * (1 - share * (1 - weight))
+        for rule, share in removed.items()
     }
 
 

@@ -15,9 +15,8 @@ the data set.  Three are read, where they are there and not None:
 
 import ast
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from stylerl import config
 from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
-from stylerl.judge.names import parse
+from stylerl.judge.names import tree_of
 from stylerl.judge.place import File, Place
 from stylerl.judge.positions import indent_of
 from stylerl.judge.verdict import SNIPPET
@@ -208,39 +207,6 @@ def trl_reward(
     return TextReward(params, str(begin), frozenset(ends))
 
 
-def verifiers_reward(
-    params: Params | Mapping[str, float] | str | Path | None = None,
-) -> Callable[..., Coroutine[Any, Any, float]]:
-    """The same as a reward of a task of `verifiers`, version 0.4.
-
-    The parts are recorded as metrics; fields of the task's data with the
-    names of the columns are read.
-
-    Args:
-        params: as for `trl_reward`.
-
-    Raises:
-        ConfigError: the parameters break a rule.
-    """
-    cut, ended = [0], [1]  # for the tokens, of which the trace has no need
-    reward = replace(trl_reward(params), ends=frozenset(ended))
-
-    async def stylerl(task: Any, trace: Any) -> float:
-        """What the last reply is worth; `task` is a task or its data."""
-        data = getattr(task, "data", task)
-        answers = trace.assistant_messages[-1:]
-        (score,) = reward(
-            [[{"role": "user", "content": data.prompt_text}]],
-            [[{"role": "assistant", "content": m.content} for m in answers]],
-            [cut if trace.is_truncated else ended],
-            trace.record_metric,
-            **{name: [getattr(data, name, None)] for name in Origin._fields},
-        )
-        return score
-
-    return stylerl
-
-
 def _plain(value: Any) -> Any:
     """As JSON has it: a data frame has 4.0 for 4, and NaN for None."""
     if pd.isna(value):
@@ -310,13 +276,12 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
     """
     text = text.removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    ends = {}
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        ends = {
-            node.lineno: node.end_lineno or node.lineno
-            for node in ast.walk(parse(text))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        }
+    tree = tree_of(text)
+    ends = {
+        node.lineno: node.end_lineno or node.lineno
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     return File(text.split("\n"), path), ends
 
 

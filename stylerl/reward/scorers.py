@@ -69,11 +69,8 @@ def score_texts(
     limit = batching.token_limit(model, sys.maxsize)
     rows = encode_texts(tokenizer, texts, limit)
     scores = np.empty(len(rows))
-    batches = batching.batches_by_length(rows, batch_size)
-    count = math.ceil(len(rows) / batch_size)
-    for batch in tqdm(
-        batches, "reward model", count, leave=False, delay=BAR_AFTER
-    ):
+    batches = [*batching.batches_by_length(rows, batch_size)]
+    for batch in tqdm(batches, "reward model", leave=False, delay=BAR_AFTER):
         ids, mask = batching.padded(
             [rows[i] for i in batch], tokenizer.pad_token_id
         )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from stylerl.config import RewardConfig
 from stylerl.reward_models import pairs
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge

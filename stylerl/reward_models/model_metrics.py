@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stylerl.reward.scorers import Scorer, rank_correlation, score_texts
 from stylerl.reward_models.dataset import RewardDataset
-from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
+from stylerl.reward_models.pairs import UNPARSABLE, Preference
 
 BINS = 10
 DIGITS = 6

@@ -10,13 +10,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from stylerl.corrupt import RULES, break_once, corrupt_style
 from stylerl.corrupt.syntax_errors import break_syntax
-from stylerl.reward_models.preference_pair import UNPARSABLE, Preference
 
 if TYPE_CHECKING:
     from stylerl.judge import Judge
@@ -24,6 +23,16 @@ if TYPE_CHECKING:
 # Names that the file of a snippet would define, and it alone does not.
 OF_THE_FILE = {"F821", "F822"}
 SPARE = 1.5  # drafts for each minimal pair wanted; the judge drops some
+UNPARSABLE = "E999"  # flake8's code of what does not parse
+
+
+class Preference(NamedTuple):
+    """Two texts of which the judge, or a person, prefers the first."""
+
+    rule: str  # the rule they differ by, "" where several
+    chosen: str
+    rejected: str
+    margin: float = 0.0  # by how much its reward should win, where known
 
 
 def preferences(

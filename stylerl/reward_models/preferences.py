@@ -7,7 +7,6 @@ pairwise reward model needs.  Nothing here touches a terminal or a model.
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import random
@@ -19,7 +18,8 @@ from typing import Any, NamedTuple
 
 from stylerl import storage
 from stylerl.errors import DataError
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.judge.fingerprint import digest
+from stylerl.reward_models.pairs import Preference
 
 FILE = Path("preferences.jsonl")  # a dependency of the stage `reward`
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
@@ -51,8 +51,7 @@ class Pair(NamedTuple):
     @property
     def id(self) -> str:
         """A digest of the texts, 16 hex digits."""
-        text = json.dumps(self)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest(self)
 
 
 class Answer(NamedTuple):

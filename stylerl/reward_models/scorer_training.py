@@ -41,14 +41,14 @@ from stylerl.reward.scorers import (
     encode_texts,
     score_texts,
 )
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 from stylerl.supervised import training
 from stylerl.supervised.training import Log
 
 LAYERS = 12  # of a deeper base: decision 24 has what the rest adds
 LORA_RANK = 16  # for a reward, rank 1 to 32 is enough (arXiv 2106.09685, 7.2)
 PULL = 0.01  # of the pairwise rewards towards 0
-REFERENCES = 200  # compliant texts whose mean pairwise reward is made 0
+REFERENCES = 200  # chosen texts whose mean pairwise reward is made 0
 
 
 def train_classifier(
@@ -110,7 +110,6 @@ def train_classifier(
 
 def train_pairwise(
     pairs: Sequence[Preference],
-    references: Sequence[str],
     config: RewardConfig,
     seed: int,
     log: Log | None = None,
@@ -121,7 +120,7 @@ def train_pairwise(
     1952; Stiennon et al., arXiv 2009.01325; the margin: Llama 2, arXiv
     2307.09288, equation 2), plus a small pull of the rewards towards 0
     (arXiv 2312.09244, equation 2).  The margin is the pair's own.
-    Afterwards the mean reward of `references` is 0.
+    Afterwards the mean reward of the first REFERENCES chosen texts is 0.
 
     Raises:
         DataError: there is no pair.
@@ -170,7 +169,8 @@ def train_pairwise(
         )
         training.train_with_progress(trainer, "reward", log, adapters)
     scorer = _finished(model, tokenizer)
-    centre(scorer, references[:REFERENCES], config.batch_size)
+    references = [pair.chosen for pair in pairs[:REFERENCES]]
+    centre(scorer, references, config.batch_size)
     return scorer
 
 

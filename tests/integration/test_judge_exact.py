@@ -417,7 +417,9 @@ def library_functions(
     for path in rng.sample(modules, files):
         text = path.read_text(encoding="utf-8")
         file = File(text.split("\n"), path.name)
-        for cut in corpus.extract(text.encode(), FilterConfig()).snippets[:2]:
+        pieces = corpus.extract(text.encode(), FilterConfig())
+        cuts = [cut for cut in pieces if isinstance(cut, corpus.Snippet)]
+        for cut in cuts[:2]:
             head = cut.text[: cut.body_start]
             place = Place(file, cut.line, cut.text, head)
             if head not in seen and spliced(place, cut) == text:

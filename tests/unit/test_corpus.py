@@ -22,12 +22,9 @@ def cut(source, config=SMALL):
     return corpus.extract(textwrap.dedent(source).encode(), config)
 
 
-def parts(extraction):
+def parts(snippets):
     """(prompt, body) of every snippet."""
-    return [
-        (s.text[: s.body_start], s.text[s.body_start :])
-        for s in extraction.snippets
-    ]
+    return [(s.text[: s.body_start], s.text[s.body_start :]) for s in snippets]
 
 
 def test_a_prompt_is_the_signature_and_the_docstring():
@@ -69,14 +66,14 @@ def test_methods_are_dedented_and_nested_functions_stay_inside():
                 return 1
             return inner
     """
-    extraction = cut(source)
-    assert parts(extraction) == [
+    snippets = cut(source)
+    assert parts(snippets) == [
         (
             "async def outer(self):",
             "\n    def inner():\n        return 1\n    return inner\n",
         )
     ]
-    assert extraction.snippets[0].line == 3
+    assert snippets[0].line == 3
 
 
 @pytest.mark.parametrize(
@@ -100,23 +97,21 @@ def test_methods_are_dedented_and_nested_functions_stay_inside():
         ("x = 1  # " + "y" * 1_000_000, "file: huge"),
     ],
 )
-def test_what_is_dropped_is_counted_under_its_reason(source, reason):
+def test_what_is_dropped_has_its_reason(source, reason):
     raw = source if isinstance(source, bytes) else source.encode()
-    extraction = corpus.extract(raw, SMALL)
-    assert extraction.snippets == []
-    assert dict(extraction.dropped) == {reason: 1}
+    assert corpus.extract(raw, SMALL) == [reason]
 
 
 def test_a_declared_encoding_and_windows_line_ends_are_read():
     source = "# coding: latin-1\r\ndef f(a):\r\n    return 'é'\r\n"
-    extraction = corpus.extract(source.encode("latin-1"), SMALL)
-    assert parts(extraction) == [("def f(a):", "\n    return 'é'\n")]
+    snippets = corpus.extract(source.encode("latin-1"), SMALL)
+    assert parts(snippets) == [("def f(a):", "\n    return 'é'\n")]
 
 
 def test_a_whole_file_has_no_prompt():
     config = FilterConfig(unit="file", max_chars=100)
-    extraction = corpus.extract(b"first = second\n\n\n", config)
-    assert extraction.snippets == [corpus.Snippet("first = second\n", -1, 1)]
+    snippets = corpus.extract(b"first = second\n\n\n", config)
+    assert snippets == [corpus.Snippet("first = second\n", -1, 1)]
 
 
 def write_corpus(folder, files):
@@ -202,23 +197,3 @@ def test_a_corpus_that_is_missing_or_of_no_use_says_what_to_do(tmp_path):
     path.unlink()
     with pytest.raises(DataError, match="stylerl collect"):
         corpus.filter_corpus(path, SMALL)
-
-
-@pytest.mark.parametrize(
-    ("dropped", "said"),
-    [
-        # 2,204 are kept of 3,188; a quarter of those is 797
-        (
-            {"snippet: too long": 984},
-            ["984 of 3,188 snippets were left out: too long"],
-        ),
-        ({"snippet: too long": 700}, []),
-        (
-            {"file: generated": 80, "snippet: too short": 9},
-            ["80 of 100 files were left out: generated"],
-        ),
-    ],
-)
-def test_what_most_of_a_corpus_fell_to_is_said(dropped, said):
-    counts = {"files": 100, "kept": 2204, "dropped": dropped}
-    assert corpus.remarks(counts) == said

@@ -1,23 +1,27 @@
 """The label stage: what is drawn, corrupted, judged and counted."""
 
-import dataclasses
 import hashlib
 
 import pandas as pd
 import pytest
 
-from stylerl.config import LabelConfig
 from stylerl.data import labels
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 
-CONFIG = LabelConfig(snippets=60)
+COUNT = 60
 
 
 @pytest.fixture(scope="module")
 def table(judge: Judge) -> pd.DataFrame:
     """The labels of the snippets below; do not change it in a test."""
-    return labels.label(_snippets(), CONFIG, judge, seed=0)
+    return _label(_snippets(), judge)
+
+
+def _label(
+    snippets: pd.DataFrame, judge: Judge, count: int = COUNT
+) -> pd.DataFrame:
+    return labels.label(labels.draw(snippets, count, 0), judge, 0, {})
 
 
 def _snippets(train: int = 80, valid: int = 20, test: int = 5) -> pd.DataFrame:
@@ -78,15 +82,14 @@ def test_the_order_of_the_input_changes_nothing(
     table: pd.DataFrame, judge: Judge
 ) -> None:
     shuffled = _snippets().sample(frac=1, random_state=1)
-    second = labels.label(shuffled, CONFIG, judge, seed=0)
+    second = _label(shuffled, judge)
     pd.testing.assert_frame_equal(table, second)
 
 
 def test_more_snippets_leave_the_earlier_as_they_were(
     table: pd.DataFrame, judge: Judge
 ) -> None:
-    config = dataclasses.replace(CONFIG, snippets=80)
-    many = labels.label(_snippets(), config, judge, seed=0)
+    many = _label(_snippets(), judge, count=80)
     assert len(many) == 80
     assert set(table["id"]) < set(many["id"])
 
@@ -145,7 +148,7 @@ def test_summary_of_labels_without_corrupted_ones(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(labels, "CORRUPT_SHARE", 0.0)
-    table = labels.label(_snippets(), CONFIG, judge, seed=0)
+    table = _label(_snippets(), judge)
     found = labels.summary(table, judge.identity)
     assert found["corrupted"] == {"snippets": 0}
     assert found["as_found"]["compliance"] == 1.0

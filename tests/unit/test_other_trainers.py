@@ -220,6 +220,6 @@ def test_it_goes_to_another_process_and_back(tokenizer):
 
 
 def test_the_package_offers_nothing_else():
-    assert stylerl.reward.__all__ == ["trl_reward", "verifiers_reward"]
+    assert stylerl.reward.__all__ == ["trl_reward"]
     with pytest.raises(AttributeError, match="no attribute 'grpo_reward'"):
         _ = stylerl.reward.grpo_reward

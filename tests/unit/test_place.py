@@ -95,8 +95,9 @@ def place(file: str, header: str, path: str = "m.py") -> tuple[str, Place]:
     config = FilterConfig(max_chars=9999)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "MIN_CHARS", 1)
-        found = corpus.extract(file.encode(), config).snippets
-    snippet = next(s for s in found if s.text.startswith(header))
+        found = corpus.extract(file.encode(), config)
+    snippets = [s for s in found if isinstance(s, corpus.Snippet)]
+    snippet = next(s for s in snippets if s.text.startswith(header))
     head = snippet.text[: snippet.body_start]
     around = File(file.split("\n"), path)
     return head, Place(around, snippet.line, snippet.text, head)
@@ -362,7 +363,7 @@ def test_places_by_id_and_by_prompt(tmp_path: Path) -> None:
     for head, body, name in zip(heads, bodies, "abc", strict=True):
         placed = by_id[name].put(body)
         assert placed.source.content.decode().endswith(head + body)
-    assert by_id["a"].known == {"f"}
+    assert by_id["a"].file.known == {"f"}
 
 
 def test_a_text_has_unix_line_ends_and_no_mark() -> None:
@@ -374,8 +375,8 @@ def test_a_text_has_unix_line_ends_and_no_mark() -> None:
 
 def test_known_names() -> None:
     _, where = place(FILE, PLAIN)
-    assert where.known == {
+    assert where.file.known == {
         *("json", "os", "Any", "LIMIT", "later", "Outer", "plain", "inside")
     }
     star = "from os import *\n\n\n" + FILE
-    assert place(star, PLAIN)[1].known is None
+    assert place(star, PLAIN)[1].file.known is None

@@ -7,7 +7,7 @@ import pytest
 
 from stylerl.errors import DataError
 from stylerl.reward_models import preferences
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 from stylerl.reward_models.preferences import Answer, Choice, Pair
 
 A, B, TIE = Choice.A, Choice.B, Choice.TIE

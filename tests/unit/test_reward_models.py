@@ -26,7 +26,7 @@ from stylerl.reward.scorers import Scorer, score_texts
 from stylerl.reward_models import dataset, pairs, scorer_training
 from stylerl.reward_models import model_metrics as reward_metrics
 from stylerl.reward_models.dataset import RewardDataset
-from stylerl.reward_models.preference_pair import Preference
+from stylerl.reward_models.pairs import Preference
 from stylerl.supervised import training
 
 TEXTS = [
@@ -414,7 +414,6 @@ def test_the_pairwise_model_learns_a_rule(
     learnt = _pairs()
     scorer = scorer_training.train_pairwise(
         learnt,
-        [pair.chosen for pair in learnt],
         dataclasses.replace(config, base=folder),
         seed=0,
     )
@@ -428,9 +427,7 @@ def test_the_pairwise_model_learns_a_rule(
 def test_a_margin_asks_for_a_larger_difference(config: RewardConfig) -> None:
     def gap(margin: float) -> float:
         learnt = [pair._replace(margin=margin) for pair in _pairs()]
-        scorer = scorer_training.train_pairwise(
-            learnt, ["x = 1\n"], config, seed=0
-        )
+        scorer = scorer_training.train_pairwise(learnt, config, seed=0)
         better = score_texts(*scorer, [pair.chosen for pair in learnt])
         worse = score_texts(*scorer, [pair.rejected for pair in learnt])
         return float((better - worse).mean())
@@ -462,9 +459,7 @@ def test_a_step_in_parts_is_the_same_step(
         scorer = (
             scorer_training.train_classifier(labels, config, 0, log)
             if kind == "classifier"
-            else scorer_training.train_pairwise(
-                learnt * 2, TEXTS, config, 0, log
-            )
+            else scorer_training.train_pairwise(learnt * 2, config, 0, log)
         )
         found.append([*losses, *score_texts(*scorer, TEXTS)])
     assert losses
@@ -488,10 +483,10 @@ def test_margin_and_centring_are_in_the_loss(
     monkeypatch.setattr(training, "EPOCHS", 5.0)
     still = dataclasses.replace(config, learning_rate=1e-12)
     monkeypatch.setattr(scorer_training, "PULL", 0.0)
-    scorer_training.train_pairwise([pair] * 4, [text], still, 0, log)
+    scorer_training.train_pairwise([pair] * 4, still, 0, log)
     monkeypatch.setattr(scorer_training, "PULL", 3.0)
     plain = pair._replace(margin=0.0)
-    scorer = scorer_training.train_pairwise([plain] * 4, [text], still, 0, log)
+    scorer = scorer_training.train_pairwise([plain] * 4, still, 0, log)
     raw = scorer.model.config.reward_centre  # the text's own reward
     expected = [math.log(1 + math.e), math.log(2) + 3 * (2 * raw) ** 2]
     assert losses == pytest.approx(expected, rel=1e-4)
@@ -564,7 +559,7 @@ def test_without_two_kinds_of_labels_or_pairs_nothing_is_learnt(
     with pytest.raises(DataError, match="8 compliant of 8"):
         scorer_training.train_classifier(labels, config, seed=0)
     with pytest.raises(DataError, match="pairs"):
-        scorer_training.train_pairwise([], [], config, seed=0)
+        scorer_training.train_pairwise([], config, seed=0)
 
 
 def _head(scorer: Scorer) -> torch.Tensor:

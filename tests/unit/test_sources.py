@@ -20,6 +20,7 @@ NAMES = {"000000000.py", "000000001.py"}
 DAMAGED = bytearray(gzip.compress(b'{"code": "x"}\n' * 9, mtime=0))
 DAMAGED[15] ^= 255
 DAMAGED = bytes(DAMAGED)
+SKIPPED = sources.Skipped()  # where nobody asks what was
 
 
 def names(files):
@@ -81,7 +82,7 @@ PINS = ["gamma==1.0", "Beta.X==1.0", "alpha==1.0", "# a comment", ""]
 def test_the_order_of_installation_changes_nothing(site, tmp_path, order):
     for name in order:
         install(site, name, WHEELS[name])
-    files = list(sources.environment_files(lock(tmp_path, *PINS)))
+    files = list(sources.environment_files(lock(tmp_path, *PINS), SKIPPED))
     # tests/__init__.py is two packages' own and left out; alpha/a.py is
     # the same in both and belongs to the first.
     assert names(files) == [
@@ -98,7 +99,7 @@ def test_platform_wheels_and_what_is_not_pinned_are_left_out(site, tmp_path):
     install(site, "beta_x", WHEELS["beta_x"])
     install(site, "stray", {"stray.py": "s = 1\n"})
     files = sources.environment_files(
-        lock(tmp_path, "alpha==1.0", "beta-x==1.0")
+        lock(tmp_path, "alpha==1.0", "beta-x==1.0"), SKIPPED
     )
     assert names(files) == [
         ("beta-x", "beta.py"),
@@ -118,14 +119,14 @@ def test_an_environment_that_is_not_the_lock_is_refused(
 ):
     install(site, "alpha", WHEELS["alpha"])
     with pytest.raises(DataError, match=message):
-        list(sources.environment_files(lock(tmp_path, pin)))
+        list(sources.environment_files(lock(tmp_path, pin), SKIPPED))
 
 
 def test_an_edited_module_is_refused(site, tmp_path):
     install(site, "alpha", WHEELS["alpha"])
     (site / "alpha" / "a.py").write_text("a = 2\n")
     with pytest.raises(DataError, match="is not what its wheel recorded"):
-        list(sources.environment_files(lock(tmp_path, "alpha==1.0")))
+        list(sources.environment_files(lock(tmp_path, "alpha==1.0"), SKIPPED))
 
 
 # --- path -------------------------------------------------------------------
@@ -173,7 +174,7 @@ def checkout(folder, text):
 def test_what_was_changed_since_the_commit_is_said(tmp_path):
     checkout(tmp_path / "mine", "x = 1\n")
     (tmp_path / "mine/a.py").write_text("x = 2\n")
-    (file,) = sources.path_files(tmp_path / "mine")
+    (file,) = sources.path_files(tmp_path / "mine", SKIPPED)
     assert file.content == b"x = 2\n"
     assert file.version.endswith(", changed since")
 
@@ -189,7 +190,7 @@ def moved_worktree(folder):
 
 def test_a_name_that_is_no_unicode_is_escaped(tmp_path):
     (tmp_path / os.fsdecode(b"\xff.py")).write_text("x = 1\n")
-    (file,) = sources.path_files(tmp_path)
+    (file,) = sources.path_files(tmp_path, SKIPPED)
     assert file.path == "\\udcff.py"
 
 
@@ -197,7 +198,7 @@ def test_a_repository_without_a_commit_is_a_folder(tmp_path):
     checkout(tmp_path / "mine", "x = 1\n")
     shutil.rmtree(tmp_path / "mine/.git")
     git("init", "-q", folder=tmp_path / "mine")
-    files = list(sources.path_files(tmp_path / "mine"))
+    files = list(sources.path_files(tmp_path / "mine", SKIPPED))
     assert [file.version for file in files] == ["", ""]
 
 
@@ -206,17 +207,17 @@ def test_a_checkout_that_git_cannot_read_is_refused(tmp_path, damage):
     checkout(tmp_path / "mine", "x = 1\n")
     damage(tmp_path / "mine")
     with pytest.raises(DataError, match="git cannot read it "):
-        list(sources.path_files(tmp_path / "mine"))
+        list(sources.path_files(tmp_path / "mine", SKIPPED))
 
 
 def test_a_hook_of_another_repository_changes_nothing(tmp_path, monkeypatch):
     """Git tells its hooks a repository and an index, and obeys them."""
     checkout(tmp_path / "mine", "x = 1\n")
     checkout(tmp_path / "other", "z = 3\n")
-    (expected,) = sources.path_files(tmp_path / "mine")
+    (expected,) = sources.path_files(tmp_path / "mine", SKIPPED)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other/.git/index"))
-    assert list(sources.path_files(tmp_path / "mine")) == [expected]
+    assert list(sources.path_files(tmp_path / "mine", SKIPPED)) == [expected]
     assert expected.content == b"x = 1\n" and len(expected.version) == 40
 
 
@@ -225,7 +226,7 @@ def test_a_checkout_of_another_user_gives_tracked_files(tmp_path):
     checkout(tmp_path / "theirs", "x = 1\n")
     for path in (tmp_path / "theirs", *(tmp_path / "theirs").rglob("*")):
         os.chown(path, 65534, 65534)  # as root, in a container
-    (file,) = sources.path_files(tmp_path / "theirs")
+    (file,) = sources.path_files(tmp_path / "theirs", SKIPPED)
     assert (file.path, len(file.version)) == ("a.py", 40)
 
 
@@ -236,9 +237,11 @@ def test_without_git_a_folder_is_read_and_a_checkout_is_not(
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain/b.py").write_text("b = 1\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert [f.path for f in sources.path_files(tmp_path / "plain")] == ["b.py"]
+    assert [
+        f.path for f in sources.path_files(tmp_path / "plain", SKIPPED)
+    ] == ["b.py"]
     with pytest.raises(DataError, match="no git on PATH: install it"):
-        list(sources.path_files(tmp_path / "mine"))
+        list(sources.path_files(tmp_path / "mine", SKIPPED))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -257,7 +260,7 @@ def test_a_table_keeps_repository_path_and_licence(tmp_path, form):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         pd.DataFrame(rows).to_parquet(path)
-    assert list(sources.path_files(path)) == [
+    assert list(sources.path_files(path, SKIPPED)) == [
         sources.SourceFile("me/it", "", "mit", "a.py", "x = 'é'\n".encode()),
         sources.SourceFile("code", "", "", "000000001.py", b"y = 1\n"),
     ]
@@ -313,7 +316,7 @@ def test_a_path_that_cannot_be_read_is_refused(tmp_path, name):
     (tmp_path / "notes.txt").write_text("hello")
     os.mkfifo(tmp_path / "a.jsonl")
     with pytest.raises(DataError, match="must be a folder, or a .jsonl"):
-        list(sources.path_files(tmp_path / name))
+        list(sources.path_files(tmp_path / name, SKIPPED))
 
 
 # --- hub --------------------------------------------------------------------
@@ -334,7 +337,7 @@ def test_a_folder_in_the_hub_format_is_streamed_up_to_the_limit(tmp_path):
         text = "".join(json.dumps(row) + "\n" for row in rows)
         name = f"file-00000000000{part + 1}.json.gz"
         (tmp_path / name).write_bytes(gzip.compress(text.encode()))
-    files = list(sources.hub_files(str(tmp_path), limit=4))
+    files = list(sources.hub_files(str(tmp_path), 4, SKIPPED))
     assert names(files) == [
         ("r0", "0.py"),
         ("r0", "1.py"),
@@ -346,7 +349,7 @@ def test_a_folder_in_the_hub_format_is_streamed_up_to_the_limit(tmp_path):
 def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(DataError, match="collect from --source path"):
-        list(sources.hub_files("nobody/nothing", limit=1))
+        list(sources.hub_files("nobody/nothing", 1, SKIPPED))
 
 
 @pytest.mark.parametrize(
@@ -365,7 +368,7 @@ def test_a_table_that_is_none(tmp_path, name, content, message):
     raw = content if isinstance(content, bytes) else content.encode()
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(DataError, match=message):
-        list(sources.path_files(tmp_path / name))
+        list(sources.path_files(tmp_path / name, SKIPPED))
 
 
 # --- collect ----------------------------------------------------------------

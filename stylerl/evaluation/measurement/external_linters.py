@@ -40,8 +40,8 @@ def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
     if judge.ruff is None:
         name, answers = "ruff", ruff_findings(texts, judge.width)
     else:
-        seen = judge.ruff.settings.rules
-        name, answers = "flake8", flake8_findings(texts, judge.width, seen)
+        seen = judge.ruff.rules
+        name, found = "flake8", flake8_findings(texts, judge.width, seen)
     codes = [
         None
         if findings is None

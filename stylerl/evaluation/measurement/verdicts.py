@@ -54,8 +54,8 @@ def judge_completions(
         graded = grade_of(prompt, judged, done, verdict)
         result = graded.assessment
         fixed = assess(prompt, done, later)
-        known = None if place is None else place.known
-        verdict_rows.append(
+        known = None if place is None else place.file.known
+        found.append(
             {
                 "outcome": str(result.outcome),
                 "parsed": result.parsed,
