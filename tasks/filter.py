@@ -16,10 +16,10 @@ def main() -> None:
     params = config.load()
     with stage_runs.stage_run("filter", config.to_dict(params.filter)) as run:
         snippets, counts = corpus.filter_corpus(CORPUS, params.filter)
-        said = f"{counts['kept']} snippets; left out: {counts['dropped']}"
-        print(f"filter: {said}")
-        storage.write_table(SNIPPETS, snippets)
-        storage.write_table(FILES, places.files(CORPUS, snippets))
+        summary = f"{counts['kept']} snippets; left out: {counts['dropped']}"
+        print(f"filter: {summary}")
+        storage.write_table(paths.SNIPPETS, snippets)
+        storage.write_table(paths.FILES, places.files(CORPUS, snippets))
         storage.write_json(METRICS, counts)
         run.log_metrics({"kept": counts["kept"], **counts["split"]})
 

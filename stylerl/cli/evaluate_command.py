@@ -76,11 +76,11 @@ def run(
     basis = evaluation.basis(judge, paths.SNIPPETS, params)
     metrics = {"models": sources, "basis": basis, "metrics": alone}
     storage.write_json(out / "metrics.json", metrics)
-    for name, each in compared.items():
-        each.completions.attrs = dict(basis)
+    for name, result in compared.items():
+        result.completions.attrs = dict(basis)
         # A label may be a path.
         folder = name.replace("..", "_").replace("/", "-")
-        _write(out / folder, each)
+        _write(out / folder, result)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
     tables += [
         summary.markdown(result.metrics) for result in compared.values()
@@ -135,8 +135,8 @@ def _add_skill(
             of_model |= every.get(name, {})
 
 
-def _write(out: Path, found: Evaluation) -> None:
+def _write(out: Path, result: Evaluation) -> None:
     """What the stage `evaluate` leaves."""
-    storage.write_json(out / "evaluate.json", found.metrics)
-    storage.write_text(out / "rules.csv", found.rules.to_csv(index=False))
-    storage.write_table(out / "completions.parquet", found.completions)
+    storage.write_json(out / "evaluate.json", result.metrics)
+    storage.write_text(out / "rules.csv", result.rules.to_csv(index=False))
+    storage.write_table(out / "completions.parquet", result.completions)

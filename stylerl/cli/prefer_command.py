@@ -134,7 +134,7 @@ def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
     from stylerl.reward import scorers
 
     scorer = scorers.load(paths.PAIRWISE, torch.device("cpu"))
-    texts = [pair.prompt + each for pair in pairs for each in pair[1:]]
+    texts = [pair.prompt + side for pair in pairs for side in pair[1:]]
     scores = scorers.score_texts(*scorer, texts).reshape(-1, 2).tolist()
     both = {pair: (a, b) for pair, (a, b) in zip(pairs, scores, strict=True)}
     return preferences.least_sure(pairs, both)

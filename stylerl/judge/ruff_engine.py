@@ -77,7 +77,7 @@ class Ruff:
         # Patterns of files that are not linted.
         self._excluded = re.findall(r'"(.*)"', _block(self._text, "exclude"))
         self.warnings = [
-            line for line in said.splitlines() if line.startswith("warning")
+            line for line in log.splitlines() if line.startswith("warning")
         ]
 
     def facts(self) -> list[object]:
@@ -124,8 +124,8 @@ class Ruff:
             source.decode()
         except UnicodeDecodeError:  # of standard input, no finding to ruff
             selected = "E902" in self.rules
-            found = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
-            return Verdict(found, False, f"E902 {NO_TEXT}")
+            unread = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
+            return Verdict(unread, False, f"E902 {NO_TEXT}")
         name = self._name(path)
         words = ["--ignore-noqa", "--exit-zero", "--output-format=json"]
         words += ["--no-fix", "--no-fix-only", "--no-force-exclude"]

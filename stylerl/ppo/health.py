@@ -84,8 +84,8 @@ class Alarm(NamedTuple):
 
 def alarms(history: History) -> list[Alarm]:
     """The alarms that the latest update raises."""
-    found = (check(history) for check in CHECKS if history)
-    return [alarm for alarm in found if alarm]
+    findings = (check(history) for check in CHECKS if history)
+    return [alarm for alarm in findings if alarm]
 
 
 def _reward_collapse(history: History) -> Alarm | None:

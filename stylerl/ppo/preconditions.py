@@ -248,7 +248,7 @@ def texts(prompts: Iterable[Any]) -> list[str]:
             text.encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"prompts must be valid Unicode; row {len(found)} is "
+                f"prompts must be valid Unicode; row {len(checked)} is "
                 f"{text!r}: decode its bytes with errors='replace'"
             ) from error
         checked.append(text)

@@ -41,7 +41,7 @@ def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
         name, answers = "ruff", ruff_findings(texts, judge.width)
     else:
         seen = judge.ruff.rules
-        name, found = "flake8", flake8_findings(texts, judge.width, seen)
+        name, answers = "flake8", flake8_findings(texts, judge.width, seen)
     codes = [
         None
         if findings is None

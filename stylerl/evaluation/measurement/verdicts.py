@@ -55,7 +55,7 @@ def judge_completions(
         result = graded.assessment
         fixed = assess(prompt, done, later)
         known = None if place is None else place.file.known
-        found.append(
+        verdict_rows.append(
             {
                 "outcome": str(result.outcome),
                 "parsed": result.parsed,
