@@ -7,15 +7,16 @@ process alone.  The kernel ends it when a source has had its time (SIGPROF for
 CPU seconds, SIGALRM for seconds of the clock), and it exits by itself when
 the other end of the socket closes.
 
-Messages go over multiprocessing's Connection:
+Messages are marshalled tuples, one a frame of multiprocessing's Connection:
 
 1. in:  (sys.path, the fields of JudgeConfig, seconds for a source)
 2. out: ("ready", what flake8 made of them) or ("refused", why)
-3. in:  a Source, any number of times, each answered in turn by
-   out: its Verdict
+3. in:  (source, path), any number of times, each answered in turn by
+   out: (violations, parsed, reason)
 """
 
 import gc
+import marshal
 import resource
 import signal
 import sys
@@ -23,7 +24,7 @@ import warnings
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stylerl.judge.engine import Engine
@@ -48,7 +49,7 @@ def main(descriptor: int) -> None:
     warnings.simplefilter("ignore")
     pipe = Connection(descriptor)
     try:
-        path, fields, limit = pipe.recv()
+        path, fields, limit = marshal.loads(pipe.recv_bytes())
         sys.path[:] = path
         engine = start(pipe, fields)
         if engine is not None:
@@ -72,7 +73,7 @@ def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
     try:
         engine = Engine(SimpleNamespace(**fields))  # type: ignore[arg-type]
     except ConfigError as error:
-        pipe.send(("refused", str(error)))
+        pipe.send_bytes(marshal.dumps(("refused", str(error))))
         return None
     options = engine.options
     facts = {
@@ -80,7 +81,7 @@ def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
         "exclude": [*options.exclude, *options.extend_exclude],
         "warnings": engine.warnings,
     }
-    pipe.send(("ready", facts))
+    pipe.send_bytes(marshal.dumps(("ready", facts)))
     return engine
 
 
@@ -94,13 +95,16 @@ def restrict_memory() -> None:
 
 def serve(pipe: Connection, engine: "Engine", limit: float) -> None:
     """Judge one source; the timers kill the process when time is up."""
-    source = pipe.recv()
+    from stylerl.judge.verdict import Extent
+
+    source, path, rows = marshal.loads(pipe.recv_bytes())
     signal.setitimer(signal.ITIMER_PROF, limit)
     signal.setitimer(signal.ITIMER_REAL, CLOCK * limit)
-    verdict = engine.check(*source)
+    verdict = engine.check(source, path, rows and Extent(*rows))
     signal.setitimer(signal.ITIMER_PROF, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    pipe.send(verdict)
+    found: Any = [tuple(violation) for violation in verdict.violations]
+    pipe.send_bytes(marshal.dumps((found, verdict.parsed, verdict.reason)))
 
 
 if __name__ == "__main__":

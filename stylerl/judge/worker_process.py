@@ -6,6 +6,7 @@ script is not imported again, as multiprocessing would do.
 """
 
 import dataclasses
+import marshal
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
 from stylerl.judge.plugin_code import module_path
-from stylerl.judge.verdict import Source, Verdict
+from stylerl.judge.verdict import Source, Verdict, Violation
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
 TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
@@ -47,8 +48,9 @@ class Worker:
             EOFError, OSError: the process is dead.
         """
         fields = dataclasses.asdict(config)
-        self.pipe.send((module_path(), fields, TIME_LIMIT))
-        status, facts = self.pipe.recv()
+        start = (module_path(), fields, TIME_LIMIT)
+        self.pipe.send_bytes(marshal.dumps(start))
+        status, facts = marshal.loads(self.pipe.recv_bytes())
         if status == "refused":
             self.close()
             raise ConfigError(facts)
@@ -60,9 +62,12 @@ class Worker:
         Raises:
             EOFError, OSError: the process is dead.
         """
-        self.pipe.send(source)
-        verdict: Verdict = self.pipe.recv()
-        return verdict
+        content, path, extent = source
+        asked = (content, path, extent and tuple(extent))
+        self.pipe.send_bytes(marshal.dumps(asked))
+        found, parsed, reason = marshal.loads(self.pipe.recv_bytes())
+        violations = tuple(Violation._make(values) for values in found)
+        return Verdict(violations, parsed, reason)
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
