@@ -76,9 +76,11 @@ def gives_nothing(path: Path) -> bool:
     """Whether a module holds nothing but what gives no value.
 
     A docstring, imports, `__all__`; exceptions, and functions that return
-    None, so that all they can do is raise.
+    None and write no file, so that all they can do is raise.
     """
-    return path.suffix == ".py" and all(
+    if path.suffix != ".py" or "stylerl.storage import" in path.read_text():
+        return False
+    return all(
         isinstance(node, ast.Import | ast.ImportFrom)
         or (isinstance(node, ast.Expr) and is_text(node.value))
         or (isinstance(node, ast.Assign) and is_named_all(node))
