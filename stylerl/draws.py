@@ -1,4 +1,4 @@
-"""Random draws that are functions of a seed and a place, and of no state.
+"""Random draws as functions of a seed and a place, without state.
 
 What was drawn in update 7 is the same whether updates 1 to 6 ran in this
 process, in one that was killed, or not at all.

@@ -86,7 +86,7 @@ def rehearse(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say in one sentence why `path` cannot be written.
+    """Raise one clear DiskError where `path` cannot be written.
 
     Raises:
         DiskError: the block failed because the disk is full, or may not be

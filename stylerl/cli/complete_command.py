@@ -128,7 +128,7 @@ def labelled(folders: Sequence[Path]) -> dict[str, str]:
 
 @contextmanager
 def growing(console: Console) -> Iterator[Callable[[str, str], None]]:
-    """What `complete` is watched by: completions grow on a terminal."""
+    """A display for `complete`: completions grow on a terminal."""
     texts: dict[str, str] = {}
     with Live(console=console, transient=True) as live:
 
@@ -164,7 +164,7 @@ def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
 
 
 def highlight(source: str) -> Text:
-    """Python in syntax colours; what could steer a terminal is pictured."""
+    """Python in syntax colours; control characters become pictures."""
     text = markup.visible(source)
     code = Syntax("", "python", theme="ansi_dark").highlight(text)
     code.rstrip()

@@ -1,4 +1,4 @@
-"""Preflight checks: what would go wrong, said before it does.
+"""Preflight checks: problems, said before a run meets them.
 
 A check never changes anything and never needs the network.  What the trainer,
 the stages and the servers check by themselves before they start is not checked

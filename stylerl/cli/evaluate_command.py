@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from stylerl import storage
 from stylerl.base import dequantised
 from stylerl.cli.complete_command import labelled

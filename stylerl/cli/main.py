@@ -1,4 +1,4 @@
-"""The entry point of `stylerl`: how a command ends.
+"""The entry point of `stylerl`: exit codes and last messages.
 
 Exit codes: 0 it worked, 1 it worked and found something (judge, doctor),
 2 the input is at fault, which one line explains, 130 interrupted, 141 the

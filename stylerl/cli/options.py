@@ -1,4 +1,4 @@
-"""How a command of `stylerl` is declared, and what argparse makes of it.
+"""Declaring a command of `stylerl`, for argparse.
 
 A command is a function under its name and options.  Its docstring is its
 help; the first line is what `stylerl --help` lists.

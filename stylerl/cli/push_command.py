@@ -36,7 +36,7 @@ def run(folder: Path, target: str, public: bool) -> str:
 
 
 def evidence(folder: Path) -> card.Run | None:
-    """What the last run measured of a model; None where it is not its.
+    """The last run's evidence on a model; None for a model of another run.
 
     Raises:
         StylerlError: it is the run's, and not evaluated as it is now.

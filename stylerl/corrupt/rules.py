@@ -1,4 +1,4 @@
-"""Style corruptions: clean Python in, unformatted out, same meaning.
+"""Style corruptions: from clean Python to unformatted Python, same meaning.
 
 `RULES` holds one function a rule.  `corrupt_style` applies a few of them to
 the body of a snippet, each at many sites, so that code of installed packages

@@ -1,4 +1,4 @@
-"""Where the snippets stand: the files that they were cut from.
+"""The places of snippets in the files that they were cut from.
 
 The stage `filter` writes the text of each file that it keeps a snippet of; a
 snippet's row names its file, and its first row there.
@@ -115,7 +115,7 @@ def places_of_labels(folder: Path, labels: pd.DataFrame) -> dict[str, Place]:
 
 
 def texts_above(folder: Path, labels: pd.DataFrame) -> dict[str, str]:
-    """What stands above labelled functions in their files, by their text.
+    """The text above labelled functions in their files, by function.
 
     Args:
         folder: what the stage filter has written, artifacts/filter.

@@ -1,4 +1,4 @@
-"""What veRL starts from: SFT, prompts and the style guide, as it reads them.
+"""A folder that veRL starts from: SFT model, prompts, style guide.
 
 Written into one folder: the prompts of PPO and of its validation as parquet,
 params.yaml with the judge's configuration, the agent loop's, and the launch

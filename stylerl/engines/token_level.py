@@ -1,4 +1,4 @@
-"""What other trainers take of token credit: rewards, and advantages, by token.
+"""Token credit for other trainers: rewards and advantages by token.
 
 An engine gives the tokens that it sampled, and gets a reward for each; where
 it takes advantages, or lets one register an estimator, these are there too.

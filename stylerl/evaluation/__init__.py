@@ -1,4 +1,4 @@
-"""Before and after: what an evaluation found, and what it means.
+"""Before and after: metrics, goals and guards of an evaluation.
 
 measurement/ samples, judges and measures.  Here, display.py names each number
 and shows it, guards.py says what a gain must not have cost; promotion.py

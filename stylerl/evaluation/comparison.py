@@ -1,4 +1,4 @@
-"""Two runs on the same held-out prompts: what the one has over the other.
+"""Two runs on the same held-out prompts: the gain of one over the other.
 
 An evaluation's table of completions says in its `attrs` who judged, what the
 prompts were drawn from and how it was sampled.  Two tables are compared only
@@ -56,7 +56,7 @@ def compare(
 
 
 def check_comparable(before: pd.DataFrame, after: pd.DataFrame) -> None:
-    """Refuse two evaluations that do not measure the same.
+    """Refuse two evaluations of different prompts or settings.
 
     Raises:
         DataError: the first difference, and what to do about it.

@@ -1,4 +1,4 @@
-"""How each number of an evaluation is called, and how it is shown.
+"""Names and formats of an evaluation's numbers.
 
 One description of each metric serves the terminal, the HTML report, the
 guards and the Markdown of the orchestrator; docs/metrics.md defines them at
@@ -16,7 +16,7 @@ Metrics = Mapping[str, Any]
 
 
 class Metric(NamedTuple):
-    """How one number of the table is called and shown."""
+    """Name and format of one number of the table."""
 
     key: str
     label: str
@@ -72,13 +72,13 @@ def measured(metrics: Metrics) -> list[Metric]:
 
 
 def labels(metrics: Metrics) -> Mapping[str, str]:
-    """What each model is called: MODELS, but of models from elsewhere."""
+    """The label of each model: of MODELS, or of models from elsewhere."""
     named: Mapping[str, str] = metrics.get("labels", MODELS)
     return named
 
 
 def rename(text: str, metrics: Metrics) -> str:
-    """Words of ours with SFT and PPO called by their labels."""
+    """A text with SFT and PPO replaced by the labels of the models."""
     words = {MODELS[role]: label for role, label in labels(metrics).items()}
     return re.sub(
         r"\b(SFT|PPO)\b", lambda word: words.get(word[0], word[0]), text

@@ -1,4 +1,4 @@
-"""Goals, what a run is to reach, and guards, what it must not have cost.
+"""Goals that a run sets out to reach, and guards against a gain's costs.
 
 A policy that breaks a guard does not become champion (promotion.py).  A goal
 decides nothing.  The report's first line names each that was missed.
@@ -26,7 +26,7 @@ CUT_GOAL = 0.6  # of SFT's completions that do not comply
 
 
 class Guard(NamedTuple):
-    """Something to reach, or that a gain in style must not have cost."""
+    """A goal, or a cost that a gain in style must not have."""
 
     name: str
     held: bool
@@ -35,7 +35,7 @@ class Guard(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """In a word, whether it held."""
+        """One word: whether it held."""
         return self.verdicts[0 if self.held else 1]
 
     @property
@@ -46,7 +46,7 @@ class Guard(NamedTuple):
 
 
 def goals(metrics: Metrics) -> list[Guard]:
-    """What a run sets out to reach, as far as its evaluation measured it."""
+    """The goals of a run, as far as its evaluation measured them."""
     gain = metrics["gain"]
     checked: list[Guard] = []
 

@@ -21,7 +21,7 @@ ALREADY = Guard("this policy", True, "is champion already")
 
 
 class Decision(NamedTuple):
-    """What the gate says: each line of it, and whether it held."""
+    """The gate's decision: each line of it, and whether it held."""
 
     lines: list[Guard]
 

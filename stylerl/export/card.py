@@ -46,7 +46,7 @@ LIMITS = """\
 
 
 class Run(NamedTuple):
-    """What the last run left, of which the model is a part."""
+    """The metrics and files of the last run."""
 
     role: str  # base, sft or ppo
     metrics: Mapping[str, Any]  # metrics/evaluate.json
@@ -74,7 +74,7 @@ def render(name: str, first: str, run: Run | None) -> str:
 
 
 def measured(run: Run) -> str:
-    """What the run's evaluation says, and what was trained."""
+    """The run's evaluation and training, as Markdown."""
     return "\n\n".join(
         [
             summary.markdown(run.metrics).rstrip(),

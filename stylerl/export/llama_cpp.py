@@ -71,7 +71,7 @@ def complete(
 
 
 def _parts(url: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the server sends, one event a token: `data: {...}`."""
+    """The events of the server, one a token: `data: {...}`."""
     body = json.dumps(asked).encode()
     request = urllib.request.Request(
         url, body, {"Content-Type": "application/json"}

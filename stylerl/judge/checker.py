@@ -21,7 +21,7 @@ class Processor(FileProcessor):
     window: Window | None = None  # the rows that will do, once there is a tree
 
     def build_ast(self) -> ast.Module:
-        """The file's tree; other functions are empty where that will do."""
+        """The file's tree; functions that do not matter are emptied."""
         tree: ast.Module = super().build_ast()
         if self.extent:
             statement = excerpt.find(tree, self.lines, self.extent)

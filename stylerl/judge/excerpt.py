@@ -1,4 +1,4 @@
-"""What of a file decides the verdict on one of its functions.
+"""The part of a file that decides the verdict on one of its functions.
 
 flake8's own rules need little of it, and an older core takes a quarter of a
 second to judge a thousand rows.  pycodestyle reads rows one after another,

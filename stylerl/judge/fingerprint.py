@@ -50,7 +50,7 @@ def versions(config: JudgeConfig) -> dict[str, str]:
 
 
 def identify(config: JudgeConfig) -> str:
-    """16 hex digits that differ where a verdict may.
+    """16 hex digits, which change whenever a verdict may change.
 
     They stand for the versions of Python, flake8, its parts and the plugins;
     the options, which of a configuration file are its content and not its
@@ -66,7 +66,7 @@ def identify(config: JudgeConfig) -> str:
 
 
 def _options(config: JudgeConfig) -> list[dict[str, object]]:
-    """The options: ours, or the configuration file's and what it leads to."""
+    """The options: ours, or the configuration file and what it refers to."""
     if config.config is None:
         return [
             {

@@ -1,4 +1,4 @@
-"""What a team's own fixer makes of completions: ruff's fixes and its format.
+"""Completions after a team's own fixer: ruff's safe fixes and its format.
 
 "Why not just run a formatter?"  Here it is run, on every completion: `ruff
 check --fix`, its safe fixes alone, then `ruff format`.  The judge is asked
@@ -88,7 +88,7 @@ def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
 
 
 def body_of(text: str, prompt: str) -> str | None:
-    """What follows a prompt in a text whose prompt may look another way.
+    """The body of a text whose prompt the fixer may have laid out anew.
 
     None where the prompt opens no function or class, or the text does not
     parse.

@@ -1,4 +1,4 @@
-"""Whether the names that a completion reads are there to be read.
+"""Whether the names that a completion reads are defined.
 
     resolved_names("def f(x):", "\\n    return g(x)\\n", {"g"})   # 2 of 2
 
@@ -101,7 +101,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 @lru_cache(1024)
 def _header(prompt: str) -> frozenset[tuple[str, bool]]:
-    """What the prompt reads by itself: defaults and annotations."""
+    """The names that the prompt itself reads: defaults and annotations."""
     for body in ("\n    pass\n", "pass\n"):
         try:
             return frozenset(_read(prompt + body)[0])

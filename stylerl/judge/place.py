@@ -44,14 +44,14 @@ class File:
 
 
 class Placed(NamedTuple):
-    """A source to judge, and how its rows become the function's."""
+    """A source to judge, and how its rows map to the function's."""
 
     source: Source  # what the judge is asked about
     extent: Extent  # the function's rows in it
     indent: int  # characters before each of its rows
 
     def settle(self, verdict: Verdict) -> Verdict:
-        """What of the file's verdict is the function's."""
+        """The part of the file's verdict that belongs to the function."""
         violations = filter(None, map(self._moved, verdict.violations))
         return Verdict(
             tuple(sorted(violations)), verdict.parsed, verdict.reason
@@ -132,7 +132,7 @@ class Place:
 
     @cached_property
     def _joint(self) -> int:
-        """How many rows lie below, to the first row of a statement."""
+        """The number of rows below, up to the first row of a statement."""
         after = self.file.lines[self._end :]
         for number, row in enumerate(after):
             code = row.lstrip(" \t\f")

@@ -108,7 +108,7 @@ class WorkerPool:
         return verdict
 
     def _try(self, source: Source, worker: Worker) -> Verdict:
-        """A worker's verdict, or how it ended."""
+        """A worker's verdict, or why the worker ended."""
         try:
             verdict = worker.judge(source)
         except (EOFError, OSError):  # also in the middle of an answer

@@ -164,7 +164,7 @@ class Ruff:
 def _start(
     words: Sequence[str], **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ruff's program, whatever the environment would tell it."""
+    """Run ruff's program without the settings of the environment."""
     from ruff import find_ruff_bin
 
     variables = {

@@ -24,7 +24,7 @@ def check(
     reported: Callable[[str], bool],
     weights: Iterable[str] = (),
 ) -> list[str]:
-    """What is wrong with select and ignore, a sentence each.
+    """One sentence for each mistake in select and ignore.
 
     Args:
         options: flake8's.

@@ -1,4 +1,4 @@
-"""What the judge is asked about, and what it says."""
+"""A source for the judge, and the judge's verdict."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

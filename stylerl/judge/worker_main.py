@@ -103,8 +103,8 @@ def serve(pipe: Connection, engine: "Engine", limit: float) -> None:
     verdict = engine.check(source, path, rows and Extent(*rows))
     signal.setitimer(signal.ITIMER_PROF, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    found: Any = [tuple(violation) for violation in verdict.violations]
-    pipe.send_bytes(marshal.dumps((found, verdict.parsed, verdict.reason)))
+    answer: Any = [tuple(violation) for violation in verdict.violations]
+    pipe.send_bytes(marshal.dumps((answer, verdict.parsed, verdict.reason)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One process of the judge: start it, feed it, learn how it ended.
+"""One process of the judge: start it, send it sources, see how it ended.
 
 Each is a fresh interpreter that runs stylerl/judge/worker_main.py; nothing is
 forked, so torch and threads in this process do no harm, and the caller's
@@ -65,8 +65,8 @@ class Worker:
         content, path, extent = source
         asked = (content, path, extent and tuple(extent))
         self.pipe.send_bytes(marshal.dumps(asked))
-        found, parsed, reason = marshal.loads(self.pipe.recv_bytes())
-        violations = tuple(Violation._make(values) for values in found)
+        answer, parsed, reason = marshal.loads(self.pipe.recv_bytes())
+        violations = tuple(Violation._make(values) for values in answer)
         return Verdict(violations, parsed, reason)
 
     def close(self) -> None:

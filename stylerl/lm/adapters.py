@@ -7,8 +7,8 @@ frozen.
 Here the sum W + SCALE B A is formed once an optimiser step, in the
 type of W, and every pass multiplies by it: sampling, scoring, training and
 the saved model share one set of weights to the bit, and a pass costs what
-the plain model's does.  With the adapters off it is the model that it was,
-and PPO needs no second one as its reference.
+the plain model's does.  With the adapters off a layer
+multiplies by W alone: that is PPO's reference, and no second model is held.
 
 bf16 keeps eight bits of a weight, and an update that moves it by less than
 half a step would round away: at first 80% of B A does.  So the sum is rounded
@@ -155,7 +155,7 @@ class Adapters:
 
     @contextmanager
     def off(self) -> Iterator[None]:
-        """Inside the block the model is the one without adapters."""
+        """Inside the block the model computes without its adapters."""
         self._switch(False)
         try:
             yield

@@ -156,7 +156,7 @@ def _copied(once: Cache, owner: Tensor, capacity: int) -> Cache:
 
 
 def fill_holes(live: Tensor) -> Tensor:
-    """An order of the live rows in which few of them move, (n,) of (B,).
+    """An order of the live rows that moves few of them, (n,) of (B,).
 
     Rows from the end take the places of those that have ended.
     """

@@ -62,7 +62,7 @@ def round_trip(tokenizer: PreTrainedTokenizerBase) -> str:
 def encode_prompt(
     tokenizer: PreTrainedTokenizerBase, text: str, context: Sequence[int] = ()
 ) -> list[int]:
-    """Token ids of a prompt, begun as every document in training was.
+    """Token ids of a prompt, with the first token of every training document.
 
     The first id is the bos token or, where there is none, eos; then comes
     what is given before the prompt, and the prompt.
@@ -90,7 +90,7 @@ def encode_code(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def _without_control(backend: Tokenizer) -> Tokenizer:
-    """A tokenizer's copy that knows no added token but blanks.
+    """A copy of a tokenizer without its added tokens, but for blanks.
 
     Some are not called special, as Phi-3's `</s>`, which takes the line end
     after it along.  Those that the vocabulary has are dropped, others get a

@@ -119,7 +119,7 @@ def _softmax_parts(
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
-    """What matrix products are taken in: autocast's type where it is on."""
+    """The type of matrix products: autocast's where it is on."""
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)

@@ -1,4 +1,4 @@
-"""Memory that nobody uses, given back.
+"""Return freed memory to the system.
 
 Passes of many shapes leave a CPU's heap in pieces, which glibc keeps: over
 twelve updates a process grew by a gigabyte and a half.
@@ -9,7 +9,7 @@ import sys
 
 
 def give_back() -> None:
-    """Return what was freed to the system, where it is glibc's to return."""
+    """Return freed memory to the system, where glibc manages it."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "malloc_trim"):

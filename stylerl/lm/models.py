@@ -1,4 +1,4 @@
-"""Models: a language model or a scorer, as the rest of the house takes it.
+"""Language models and scorers, loaded as the other rooms expect them.
 
 Everything is a stock transformers model in one folder (config.json,
 model.safetensors, tokenizer.json), loaded without remote code and without
@@ -103,7 +103,7 @@ def fit_to_tokenizer(
 
 
 def _untie_what_differs(model: PreTrainedModel) -> None:
-    """Believe the file where it has a head that its config calls tied.
+    """Untie the output embedding where the file has one of its own.
 
     transformers loads such a head, and replaces it by the embedding when
     either is resized.

@@ -20,7 +20,7 @@ BLOCK = 256  # tokens whose probabilities are summed at once
 
 
 class Start(NamedTuple):
-    """What rows begin with: their prompts, each computed once."""
+    """The state before the first new token: prompts, each computed once."""
 
     prompts: Cache  # keys and values of each, S tokens
     owner: Tensor  # (B,), which of them a row completes

@@ -1,4 +1,4 @@
-"""What parameters name and dvc.yaml has no path for, by content.
+"""Digests of what parameters name and dvc.yaml has no path for.
 
 The file that `judge.config` names, the versions of flake8, ruff and their
 plugins, the code of local plugins, and what `ppo.reward` names beyond the
@@ -25,7 +25,7 @@ FOLDER = Path("artifacts/fingerprint")
 
 
 def digests(params: Params) -> dict[str, dict[str, Any]]:
-    """By file of FOLDER, what it says.
+    """The content of each file of FOLDER.
 
     Raises:
         ConfigError: something that is named is not there.
@@ -53,7 +53,7 @@ def write(params: Params) -> None:
 
 
 def changed(params: Params) -> bool:
-    """Whether FOLDER says something else, or nothing."""
+    """Whether FOLDER differs from `digests`, or is missing."""
     return any(
         not (FOLDER / name).is_file()
         or storage.read_json(FOLDER / name) != content

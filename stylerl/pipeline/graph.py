@@ -189,7 +189,7 @@ def digest(path: Path) -> str | None:
 
 
 def _is_ignored(path: Path) -> bool:
-    """Whether .dvcignore leaves it out: it comes and goes by itself."""
+    """Whether .dvcignore leaves the file out: caches and partial files."""
     return "__pycache__" in path.parts or path.suffix in IGNORED
 
 

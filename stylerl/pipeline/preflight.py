@@ -1,4 +1,4 @@
-"""What is asked of a run, checked before a server or a stage starts."""
+"""The files that a run needs, checked before a server or a stage starts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How a stage behaves as a process: exit codes, and no life after its parent.
+"""A stage as a process: its exit codes, and its end with its parent's.
 
 `python -m tasks.<stage>` is a child of DVC, which is a child of the flow.
 The exit code tells the flow what a failure means, because nothing else

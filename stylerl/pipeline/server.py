@@ -36,7 +36,7 @@ LONGEST = 2**20  # bytes of an answer
 
 
 def url() -> str:
-    """The address of the API that is meant."""
+    """The address of the API."""
     return (os.environ.get(NAME) or DEFAULT).rstrip("/")
 
 
@@ -143,7 +143,7 @@ def _is_own() -> bool:
 
 
 def _get(path: str) -> Any:
-    """What the API answers, read as JSON; None where that is not so.
+    """The API's answer, read as JSON; None where there is none.
 
     What listens there may be anything.
     """

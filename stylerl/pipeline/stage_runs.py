@@ -1,4 +1,4 @@
-"""The runs of flows and stages: what is recorded of each, and found again.
+"""MLflow's runs of flows and stages: recorded, and looked up later.
 
 A flow is a parent run, each stage that does work a child of it; `dvc repro`
 alone makes the same stage runs without a parent.  The flow hands its run and
@@ -51,7 +51,7 @@ def key_of(stage: graph.Stage) -> str:
 
 
 def scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What a parent run holds of an evaluation: before/, after/, gain/."""
+    """An evaluation's metrics for the parent run: before/, after/, gain/."""
     return {
         f"{name}/{key}": value
         for name, model in SCORES.items()

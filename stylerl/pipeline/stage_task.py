@@ -45,7 +45,7 @@ class TransientFailure(StageFailure):
 
 
 def track_data() -> None:
-    """Let data.dvc name the data as it is now.
+    """Record the present state of data/ in data.dvc.
 
     Raises:
         DataError: there is no data.
@@ -116,7 +116,7 @@ def asset(path: str) -> str:
 def task_of(
     stage: graph.Stage,
 ) -> MaterializingTask[[str, str, str, bool], Any]:
-    """The task `run_stage` for a stage: what it makes, of what."""
+    """The task `run_stage` with the assets that the stage reads and makes."""
     return run_stage.with_options(
         assets=[asset(out) for out in stage.outs],
         asset_deps=[asset(dep) for dep in graph.datasets(stage)],
@@ -172,7 +172,7 @@ def run_stage(name: str, key: str, parent: str, stale: bool) -> Any:
 
 
 def _result(name: str, key: str) -> dict[str, Any]:
-    """What the flow needs of a stage that is up to date.
+    """The result of a stage that is up to date.
 
     `run` is the MLflow run that executed it, None where the store has none.
     """
@@ -181,7 +181,7 @@ def _result(name: str, key: str) -> dict[str, Any]:
 
 
 def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
-    """What went wrong, in one message, and whether it may pass."""
+    """The failure in one message, transient or not."""
     told = re.search(r"exited with (-?\d+)", outcome.tail)
     code = int(told[1]) if told else outcome.code
     prefix = f"stage {stage.name} failed"

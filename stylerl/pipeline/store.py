@@ -1,4 +1,4 @@
-"""The tracking store: where it is, whether it answers, and what if not.
+"""The tracking store: its address, and what happens if it is silent.
 
 A log must never cost a run its time: a store that does not answer is said
 once and then left alone, by this process and, through the environment, by
@@ -60,7 +60,7 @@ def best_effort(call: Callable[[], object]) -> bool:
 
 
 def asked(call: Callable[[], T], otherwise: D) -> T | D:
-    """What the call gives; `otherwise` where `best_effort` fails."""
+    """The result of the call; `otherwise` where `best_effort` fails."""
     answers: list[T | D] = [otherwise]
     best_effort(lambda: answers.append(call()))
     return answers[-1]

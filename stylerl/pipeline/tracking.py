@@ -173,7 +173,7 @@ class Run:
 
 
 def search(query: str, **options: Any) -> Sequence[Any]:
-    """The runs of which a query holds, the latest first."""
+    """The runs that match a query, the latest first."""
     client = connect()
     return client.search_runs([experiment(client)], query, **options)
 

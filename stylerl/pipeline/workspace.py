@@ -73,7 +73,7 @@ def settings() -> Params:
 
 
 def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
-    """Bring params.yaml to what `resolve` gives, and return that.
+    """Write the parameters of `resolve` to params.yaml, and return them.
 
     Without preset and changes the file stays as it is.  What a run used is
     what the file holds afterwards, so `dvc repro` agrees with it.

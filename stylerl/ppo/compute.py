@@ -1,4 +1,4 @@
-"""How forward passes are computed: precision, and what shares a pass.
+"""Forward passes: their precision, and which rows share one.
 
 Rollouts are scored and learnt from with the same settings, or the ratio of
 the first optimiser step would not be 1.

@@ -1,4 +1,4 @@
-"""Alarms: what can go wrong in PPO, how it shows, why, and what to do.
+"""Alarms of PPO: the rule, the finding, its cause and its remedy.
 
 `alarms(history)` looks at the metrics of all updates so far, the latest
 last, and returns the alarms that the latest update raises.  docs/ppo-log.md
@@ -71,7 +71,7 @@ ADVICE = {
 
 
 class Alarm(NamedTuple):
-    """One thing that is wrong; a `critical` one is an event of Prefect."""
+    """A raised alarm; a `critical` one is an event of Prefect."""
 
     name: str
     finding: str  # the rule and the value that broke it
@@ -238,12 +238,12 @@ def _is_flat(row: Mapping[str, float]) -> bool:
 
 
 def _is_judged(history: History) -> bool:
-    """Whether a judge that no reward can please looks on."""
+    """Whether the linter's verdict on the rollouts is logged."""
     return "judge/score" in history[-1]
 
 
 def _is_asked_for(history: History) -> bool:
-    """Whether the policy is as its reward wants it, for all that is known."""
+    """Whether the objective rises and no verdict of the linter is logged."""
     return _pays(history) and not _is_judged(history)
 
 

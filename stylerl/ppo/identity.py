@@ -1,4 +1,4 @@
-"""What a run is: what a checkpoint must have in common with who resumes it.
+"""The identity of a run, which a checkpoint shares with the run it resumes.
 
 Settings and seed are kept as they are, so that a change can be named; prompts
 and weights as digests.  Reward functions are not compared: the stage's key
@@ -26,7 +26,7 @@ def identify(
     prompts: list[str],
     **values: Any,
 ) -> dict[str, Any]:
-    """The identity of a run, as JSON: what is compared, by name."""
+    """The identity of a run as JSON, by the names that messages use."""
     settings = dataclasses.asdict(config)
     named = {
         **{f"ppo.{k}": v for k, v in settings.items() if k not in FREE},

@@ -31,7 +31,7 @@ VALUE_WEIGHT = 0.1  # of the value loss: it shares the policy's trunk
 
 
 class RolloutTargets(NamedTuple):
-    """What stays fixed in an update; (B, R), or (N,) of a micro-batch."""
+    """The constants of an update; (B, R), or (N,) of a micro-batch."""
 
     logprobs: Tensor  # log pi_old
     values: Tensor  # V_old
@@ -116,8 +116,10 @@ class Learner:
     def rewards(
         self, batch: Rollouts, bonus: Tensor | float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Rewards of tokens, (B, R), and outcomes, (B,): what of the score no
-        single token carries, and its last action gets.
+        """Rewards of tokens, (B, R), and outcomes, (B,).
+
+        An outcome is the part of a score that belongs to no single token;
+        the last action gets it.
 
         `bonus`, (B,), is what the floor adds to each score.
         """
@@ -142,12 +144,12 @@ class Learner:
         return rewards / self.reward_scale, outcomes / self.reward_scale
 
     def _charged(self, batch: Rollouts) -> Tensor:
-        """What tokens are charged, (B, R): more than the response loses."""
+        """The charge of each token, (B, R): its reward, credit_weight times."""
         return self.config.credit_weight * batch.token_rewards
 
     @property
     def reward_scale(self) -> float:
-        """What rewards are divided by."""
+        """The divisor of rewards: the root mean square of returns so far."""
         return self.return_moments.rms
 
     def advantages(
@@ -277,7 +279,7 @@ class Learner:
             group["lr"] = VALUE_RATE * share
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """What a checkpoint keeps as safetensors; every rank calls this."""
+        """The tensors of a checkpoint; every rank calls this."""
         moments = checkpoint.optimiser_tensors(self.optimiser)
         return {
             "policy": self.policy.trained(),
@@ -285,7 +287,7 @@ class Learner:
         }
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps as JSON."""
+        """The other state of a checkpoint, as JSON."""
         return {
             "done": self.done,
             "length_floor": self.floor.state(),

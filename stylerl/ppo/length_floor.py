@@ -53,7 +53,7 @@ MEAN_RANK = 0.5  # by length, of the reference's own completions
 
 
 class Price(NamedTuple):
-    """What a unit of length is worth, in deviations of the score."""
+    """The price of a unit of length, in deviations of the score."""
 
     learned: float  # the multiplier
     now: float  # with the answer to the last shortfall
@@ -77,7 +77,7 @@ def bonus(price: Price, gain: Tensor, sigma: float) -> Tensor:
 
 
 class Observation(NamedTuple):
-    """What one batch of rollouts says of the floor."""
+    """The floor, measured on one batch of rollouts."""
 
     bonus: Tensor  # (B,) to be added to the scores
     shortfall: float  # by how much the floor is missed; < 0 if held
@@ -85,7 +85,7 @@ class Observation(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What the reference has, as its own rollouts show."""
+    """The reference's lengths and scores, from its own rollouts."""
 
     lengths: list[float]  # of its completions, ascending
     sigma: float  # the scores' deviation, or 1 where that is 0
@@ -118,7 +118,7 @@ class LengthFloor:
         )
 
     def measure(self, batches: Sequence[SampledRollouts]) -> None:
-        """Take batches of one size for the reference's own."""
+        """Measure the reference on its own rollouts, batches of one size."""
         lengths = torch.cat([_lengths(b)[_counted(b)] for b in batches])
         scores = torch.cat([batch.scores for batch in batches])
         sigma = float(scores.std(correction=0)) or 1.0
@@ -129,7 +129,7 @@ class LengthFloor:
         self.price = self.price.next(shortfall)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps as JSON."""
+        """The state of a checkpoint, as JSON."""
         return {"price": self.price, "reference": self.reference}
 
     def restore(self, state: Mapping[str, Any]) -> None:

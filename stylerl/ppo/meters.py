@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class MetricSums:
-    """Sums from which metrics are made, however the batches were cut.
+    """Sums for metrics, independent of how the batches were cut.
 
     A mean of micro-batch means would weigh short responses more; here sums
     and counts are added up, over micro-batches and ranks, and divided once.
@@ -37,7 +37,7 @@ class MetricSums:
         self.maxima[name] = torch.maximum(value, old)
 
     def on_host(self) -> "MetricSums":
-        """The same as numbers: one transfer for the sums, one for maxima."""
+        """The sums as numbers: one transfer for sums, one for maxima."""
         host = MetricSums()
         host.sizes = self.sizes
         host.sums, host.maxima = map(_numbers, (self.sums, self.maxima))

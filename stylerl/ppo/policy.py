@@ -100,16 +100,16 @@ class PolicyWithValue(nn.Module):
             self.adapters.merge()
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Take up what `trained` gave."""
+        """Load the weights that `trained` returned."""
         self.load_state_dict(dict(weights), strict=False)
         self.merge()
 
     def adapters_off(self) -> AbstractContextManager[None]:
-        """Inside the block the model is the one that was adapted."""
+        """Inside the block the model computes without its adapters."""
         return self.adapters.off() if self.adapters else nullcontext()
 
     def trained(self) -> dict[str, Tensor]:
-        """What training moves: every weight once, or adapters and head."""
+        """The trained weights: every weight once, or adapters and head."""
         return {
             name: weight.detach()
             for name, weight in self.named_parameters()

@@ -1,4 +1,4 @@
-"""What must hold before PPO starts: checked before any time is spent."""
+"""Checks before PPO starts, so that a mistake costs no time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from stylerl.ppo.policy import PolicyWithValue
 
 
 def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
-    """Check that arguments of the trainer are of their kinds.
+    """Check the types of the trainer's arguments.
 
     Raises:
         ConfigError: one is not.
@@ -38,7 +38,7 @@ def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
 
 
 def check_torch() -> None:
-    """Check what other code of this process may have set for all of torch.
+    """Check torch's global settings, which other code may have changed.
 
     Raises:
         ConfigError: nothing could be learnt, or not in fp32.
@@ -67,7 +67,7 @@ def check_torch() -> None:
 
 
 def folder(path: str | Path | None) -> Path | None:
-    """The folder of checkpoints, which is made.
+    """Make the folder of checkpoints.
 
     Raises:
         ConfigError: it cannot be.

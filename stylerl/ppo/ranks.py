@@ -1,4 +1,4 @@
-"""The ranks of a run: what each does alone, and what they share.
+"""The ranks of a run under `accelerate launch`.
 
 Under `accelerate launch` every rank samples and scores its share of the
 episodes; then all of them know all rollouts, compute the same advantages,
@@ -44,7 +44,7 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this rank is the one that writes and shows."""
+        """Whether this rank writes files and shows progress."""
         return self.rank == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
@@ -86,7 +86,7 @@ class Ranks:
 
 
 def _check_launcher(environment: Mapping[str, str]) -> None:
-    """Notice a launcher whose processes do not know of each other.
+    """Refuse a launcher whose processes cannot find each other.
 
     On a CPU accelerate's own launcher leaves it to mpirun to start several,
     and starts one, for which it has set an address to meet at.

@@ -1,4 +1,4 @@
-"""Rollouts: what a policy wrote, its rewards, and what the update needs.
+"""Rollouts: completions of a policy, their rewards, and their scores.
 
 They come in two types.  `SampledRollouts` are texts, tokens and rewards;
 `Rollouts` are those with the log-probabilities and values that PPO learns

@@ -1,4 +1,4 @@
-"""What an update learns from: completions, what they are worth, how likely.
+"""Episodes for an update: sampled, graded and scored by policy and reference.
 
 Each rank samples and scores its share of a batch; then all have all of it.
 """
@@ -25,7 +25,7 @@ from stylerl.reward.functions import Grader
 
 @dataclass(frozen=True)
 class Sampler:
-    """Lets a policy complete prompts, and scores what it writes."""
+    """Lets a policy complete prompts, and scores the completions."""
 
     config: PPOConfig
     policy: PolicyWithValue
@@ -47,7 +47,7 @@ class Sampler:
         return rollouts.interleave(self.ranks.gather(scored))
 
     def samples(self, every: Sequence[str], seed: int) -> SampledRollouts:
-        """The same, without what the models say of them."""
+        """One graded completion for each prompt, not scored by the models."""
         mine = self._share(every, seed, Stopwatch())
         return rollouts.interleave(self.ranks.gather(mine))
 
@@ -78,7 +78,7 @@ class Sampler:
     def _judge(
         self, texts: list[str], sampled: Completions
     ) -> SampledRollouts:
-        """What the completions are worth, beside their tokens.
+        """The completions with their rewards.
 
         Raises:
             ConfigError: tokens are to be rewarded, and the grader says

@@ -254,7 +254,7 @@ class PPOTrainer:
         )
 
     def measure_reference(self) -> None:
-        """Measure what the length floor asks to keep, if nothing has yet.
+        """Measure the reference's lengths for the floor, once a run.
 
         The policy as it is answers one prompt after another, each once: many
         answers to a few prompts say little of the others.  Without any of

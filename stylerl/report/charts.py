@@ -28,7 +28,7 @@ OVERVIEW = {
 
 
 def draw_overview(metrics: Mapping[str, Any]) -> Markup:
-    """What complies as written, what after the fixer, and what is right too.
+    """Bars: compliant as written, after the fixer, and right as well.
 
     Of each model, and of the best of n that complies most, of those that
     chose on all prompts.

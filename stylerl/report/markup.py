@@ -1,4 +1,4 @@
-"""Where in a text its violations are, for a page or a terminal.
+"""Violations as spans of a text, for a page or a terminal.
 
 Completions are untrusted text: whatever shows them escapes them in its own
 way, after `visible` has taken the control characters out.
@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def spans(text: str, violations: Iterable[Violation]) -> list[Span]:
-    """What to underline for each violation, in order, without overlap.
+    """The span of each violation, in order, without overlap.
 
     Spans that overlap are joined, and carry the messages of both.
     """

@@ -27,7 +27,7 @@ class Side(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One prompt, and what each model made of it."""
+    """One prompt, and each model's completion of it."""
 
     prompt: str
     sides: Sequence[Side]
@@ -38,7 +38,7 @@ def choose(
     seed: int,
     models: Mapping[str, str] = display.MODELS,
 ) -> dict[str, list[Sample]]:
-    """Samples under what they are.
+    """The samples of the report, by heading.
 
     Args:
         completions: of the evaluation.

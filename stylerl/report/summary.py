@@ -129,7 +129,7 @@ def _change(
 
 
 def _best_of_both(metrics: Metrics) -> str:
-    """What PPO adds where the linter chooses among the samples of each."""
+    """PPO's gain where the linter chooses the best sample of both models."""
     gain, samples = metrics.get("gain_best_of", {}), metrics["size"]["samples"]
     if RESIDUAL.key not in gain:
         return ""
@@ -172,7 +172,7 @@ def _interval(metric: Metric, gain: Metrics) -> str:
 
 
 def by_length(metrics: Metrics) -> list[list[str]]:
-    """Heads, then a row a stratum: who writes how many, and what complies.
+    """A table by length: the share of each model's bodies, and compliance.
 
     Empty where the evaluation did not measure it.
     """
@@ -196,7 +196,7 @@ def by_length(metrics: Metrics) -> list[list[str]]:
 
 
 def basis(metrics: Metrics) -> str:
-    """What the headline rests on."""
+    """The prompts and completions behind the headline."""
     size = metrics["size"]
     literal = size.get("literal")
     kind = "literal prompt" if literal else "held-out prompt"
@@ -333,7 +333,7 @@ def best_of(metrics: Metrics) -> list[tuple[str, str]]:
 
 
 def _said(key: str, metrics: Metrics) -> str:
-    """What one judge found before and after."""
+    """The findings of one other linter, before and after."""
     metric, gain = metric_of(key), metrics["gain"]
     before, after = (show(metric, metrics[m][key]) for m in ("sft", "ppo"))
     unit = " points" if metric.scale == 100 else ""

@@ -1,4 +1,4 @@
-"""Reward functions: what one may give, and those that params.yaml names.
+"""Reward functions: what one may return, and those that params.yaml names.
 
 A reward function takes the prompts and the completions of a batch, two lists
 of strings, and gives one number for each, or a mapping of names to such
@@ -27,7 +27,7 @@ class TokenReward(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What a grader says of a batch, one entry a completion everywhere."""
+    """A grader's answer for a batch: one entry a completion in every list."""
 
     reward: Sequence[float] | Named  # named parts are summed
     tokens: Sequence[Sequence[TokenReward]] | None = None  # parts of it
@@ -71,7 +71,7 @@ def load(name: str) -> RewardFunction:
 
 
 def check(function: Any, name: str, *takes: str) -> None:
-    """Check that something can be called with what it will be given.
+    """Check that a function takes the arguments that it will be given.
 
     Raises:
         ConfigError: it cannot.
@@ -97,7 +97,7 @@ def source(name: str) -> Path | None:
 def columns(
     given: Sequence[float] | Named, count: int, name: str = "reward"
 ) -> dict[str, list[float]]:
-    """What a reward function gave, as named lists of `count` numbers.
+    """The answer of a reward function as named lists of `count` numbers.
 
     A plain sequence becomes the one column `name`.
 

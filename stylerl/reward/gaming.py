@@ -83,7 +83,7 @@ def used_arguments(prompt: str, completion: str) -> float:
 
 
 def _is_idle(node: ast.AST) -> bool:
-    """Whether a node is a statement that names things, and no more."""
+    """Whether a node is a statement that only names things."""
     return isinstance(node, ast.Expr) and all(
         isinstance(part, NAMING) for part in ast.walk(node)
     )
@@ -118,7 +118,7 @@ def count_statements(body: Sequence[ast.stmt]) -> int:
 
 
 def is_trivial(body: Sequence[ast.stmt]) -> bool:
-    """Whether a body only passes, or returns or raises what is fixed."""
+    """Whether a body only passes, or returns or raises a constant."""
     return all(
         isinstance(node, TRIVIAL)
         and not any(
@@ -178,7 +178,7 @@ def has_docstring(prompt: str, completion: str) -> bool:
 def _rows_with_content(
     prompt: str, completion: str
 ) -> Iterator[tuple[int, str]]:
-    """The completion's lines with content, and their rows below the prompt."""
+    """The completion's lines with content, each with its row in the text."""
     first = prompt.count("\n") + 1
     for row, line in enumerate(completion.split("\n"), first):
         if line.strip():
@@ -211,7 +211,7 @@ def mentions_noqa(text: str) -> bool:
 
 
 def copies_prompt(prompt: str, completion: str) -> bool:
-    """Whether the prompt's first line is in the completion again."""
+    """Whether the completion repeats the prompt's first line."""
     first = next(iter(_lines_with_content(prompt)), None)
     return first is not None and first in _lines_with_content(completion)
 

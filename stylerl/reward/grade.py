@@ -1,4 +1,4 @@
-"""A completion, graded once: all that anyone asks of it.
+"""A completion, graded once: every number that others ask for.
 
 `grade` makes a Grade of each completion from the judge's verdict and the
 text.  The style reward, what of it single tokens lost, and the numbers that
@@ -42,7 +42,7 @@ def grade(
     completions: Sequence[str],
     finished: Sequence[bool],
 ) -> list[Grade]:
-    """Grade completions, each where the judge knows its prompt to stand.
+    """Grade completions, each in the file that its prompt comes from.
 
     Args:
         judge: with the places of the prompts.
@@ -112,7 +112,7 @@ def rule_weights(
 def token_rewards(
     graded: Grade, weights: Mapping[str, float], factor: float = 1.0
 ) -> list[TokenReward]:
-    """What of `factor` times the style reward single tokens have lost.
+    """The part of `factor` times the style reward that single tokens lost.
 
     What a completion misses is shared by its violations, by what they weigh.
     What has no place is left to the last action: a name that nothing uses,

@@ -34,7 +34,7 @@ Learned = Callable[[Sequence[Grade]], list[float]]  # a reward model's style
 
 @dataclass(frozen=True)
 class StyleGrader:
-    """Grades completions, and says what they are worth."""
+    """Grades completions and turns the grades into rewards."""
 
     judge: Judge
     weights: Mapping[str, float]  # of the parts, by name

@@ -104,7 +104,7 @@ class TextReward:
         completion_ids: Sequence[Sequence[int]] | None = None,
         **columns: Any,
     ) -> list[Scored]:
-        """What each completion is worth, and what of it single tokens lost.
+        """The score of each completion, and the part that tokens lost.
 
         Violations weigh what `judge.weights` says; `ppo.fixable_weight` is
         the stage's.
@@ -160,7 +160,7 @@ class TextReward:
     def _feedback(
         self, prompts: list[str], origins: list[Origin], judged: list[str]
     ) -> functions.Feedback:
-        """The grader's, of completions in their files, as if they ended."""
+        """The grader's feedback on completions in their files, as if ended."""
         judge = Judge(self.params.judge)
         keys = [*zip(prompts, origins, strict=True)]
         places = {key: _place(*key) for key in dict.fromkeys(keys)}
@@ -243,7 +243,7 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _place(prompt: str, origin: Origin) -> Place | None:
-    """Where a prompt stands, if the data set says so.
+    """The place of a prompt in its file, if the data set gives one.
 
     Raises:
         DataError: it does not stand there.

@@ -1,4 +1,4 @@
-"""What people prefer: which pairs to ask about, the answers, agreement.
+"""Preferences of people: pairs to ask about, answers, agreement.
 
 A pair is two completions of one prompt.  Answers are JSON lines, one
 appended and flushed for each, so nothing is lost when a session ends in the

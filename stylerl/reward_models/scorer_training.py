@@ -194,7 +194,7 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
 
 
 def _cut(model: PreTrainedModel) -> None:
-    """Leave out what is above the first LAYERS, in model and config.
+    """Drop the layers above the first LAYERS, in model and config.
 
     Raises:
         ModelError: the model is deeper, and its layers are in no list.
@@ -234,7 +234,7 @@ def _head(model: PreTrainedModel) -> nn.Linear:
 
 
 def _adapt(model: PreTrainedModel, seed: int) -> Adapters:
-    """Make adapters and the head what is trained of a model."""
+    """Train a model's adapters and head, and nothing else of it."""
     adapters = training.adapt(model, LORA_RANK, seed)
     _head(model).float().requires_grad_(True)
     return adapters
@@ -243,7 +243,7 @@ def _adapt(model: PreTrainedModel, seed: int) -> Adapters:
 def _finished(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> Scorer:
-    """A trained model as it will be loaded: its head in the others' type."""
+    """A trained model as it will be loaded: its head cast like the rest."""
     _head(model).to(model.dtype)
     return Scorer(model.eval(), tokenizer)
 

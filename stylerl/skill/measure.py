@@ -48,7 +48,7 @@ def new_tokens(config: SkillConfig) -> int:
 def finish(
     sources: Mapping[str, str], params: Params, judge: Judge, scratch: Path
 ) -> tuple[pd.DataFrame, str]:
-    """What models make of the problems that fit all of them, tried out.
+    """The models' completions of problems that fit all of them, tested.
 
     Args:
         sources: the models, by name.
@@ -100,7 +100,7 @@ def complete(
     temperature: float,
     seed: int,
 ) -> pd.DataFrame:
-    """What each model writes: columns `model, problem, sample, completion,
+    """The completions: columns `model, problem, sample, completion,
     finished`; sample -1 is greedy.
 
     Raises:

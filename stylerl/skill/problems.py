@@ -82,7 +82,7 @@ def problems(rows: list[dict[str, Any]], lines: int) -> list[Problem]:
 
 
 def written(completion: str, ended: bool) -> tuple[str, bool]:
-    """What of a completion belongs to the function, and whether it ended.
+    """The part of a completion inside the function, and whether it ended.
 
     The function ends before the next line that is not indented, and with it
     the empty lines above that.  A line that was cut at the token limit is

@@ -141,7 +141,7 @@ def command(bubblewrap: str, filter_fd: int) -> list[str]:
 
 
 def seccomp_filter(calls: Calls) -> bytes:
-    """The program: kill another architecture's call, refuse some, let be."""
+    """The filter: kill another architecture's calls, refuse some."""
     count = len(calls.refused)
     steps = [
         (LOAD, 0, 0, 4),  # of struct seccomp_data, the architecture

@@ -29,7 +29,7 @@ def body_trainer(**options: Any) -> Trainer:
             return_outputs: bool = False,
             num_items_in_batch: Tensor | int | None = None,
         ) -> Tensor:
-            """What a pass adds to a step's mean nats a learnt token, ()."""
+            """The share of a pass in a step's mean nats a learnt token, ()."""
             with self.accelerator.autocast():
                 logprobs = body_logprobs(
                     self.accelerator.unwrap_model(model), _rows(inputs)

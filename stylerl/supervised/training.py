@@ -1,4 +1,4 @@
-"""What every supervised trainer of ours shares: adapters, settings, a bar.
+"""Shared by our supervised trainers: adapters, settings, progress bar.
 
 SFT and both reward models run on transformers' Trainer (TRL's are subclasses
 of it).  Here are the adapters they train and the settings they have in

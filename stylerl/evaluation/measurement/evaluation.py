@@ -116,7 +116,7 @@ def evaluate_models(
 
 
 def add_skill(metrics: dict[str, Any], skill: Mapping[str, Any]) -> None:
-    """Put what stylerl/skill/measure.py says beside the other metrics."""
+    """Add the metrics of stylerl/skill/measure.py to the others."""
     for key, values in skill.items():
         if key in metrics:  # a model, or a pair
             metrics[key] |= values
@@ -125,7 +125,7 @@ def add_skill(metrics: dict[str, Any], skill: Mapping[str, Any]) -> None:
 
 
 def basis(judge: Judge, snippets: Path, params: Params) -> dict[Any, Any]:
-    """What stylerl/evaluation/comparison.py goes by."""
+    """The facts that must agree before two evaluations are compared."""
     return {
         "judge": judge.identity,
         "snippets": storage.digest(snippets),

@@ -28,7 +28,7 @@ Findings = list[tuple[int, str]]  # the row and the code of each
 
 
 def lint(table: pd.DataFrame, judge: Judge) -> pd.DataFrame:
-    """What another than the judge says of each completion, in a column.
+    """The findings of another linter on each completion, as one column.
 
     `ruff`, or `flake8` where ruff judges, is a list of the codes found after
     the prompt; missing where it cannot read the text.

@@ -35,7 +35,7 @@ class LoadedModel(NamedTuple):
 
 
 class Generations(NamedTuple):
-    """What the models wrote, and what human code costs them."""
+    """Completions of the models, and their bits per byte of human code."""
 
     completions: pd.DataFrame  # one row each
     bits_per_byte: dict[str, float]  # of human code, by model

@@ -74,7 +74,7 @@ def compute_gains(
     seed: int,
     reference: pd.DataFrame | None = None,
 ) -> dict[str, float]:
-    """What one model has over another on the same prompts.
+    """The gains of one model over another on the same prompts.
 
     For each mean the difference, and `KEY_low` and `KEY_high`:
     its paired bootstrap 95% interval by prompt.  So for STANDARDISED, at the
@@ -148,7 +148,7 @@ def _on_prompts(rows: pd.DataFrame, prompts: pd.Index) -> pd.DataFrame:
 def compare_with_sft(
     rows: pd.DataFrame, sft: pd.DataFrame, resamples: int, seed: int
 ) -> dict[str, float]:
-    """What a baseline has over SFT on the baseline's own prompts.
+    """The gain of a baseline over SFT on the baseline's own prompts.
 
     `prompts`, their number, and with intervals `over_sft`, compliance, and
     `over_sft_standardised`, compliance at SFT's lengths.
@@ -246,7 +246,7 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
-    """What others than the judge say; NaN where a text does not parse."""
+    """Metrics of linters other than the judge; NaN for unparsable text."""
     unseen = "flake8" if "flake8" in rows else "ruff"
     readable = rows["parsed"].astype(bool) & rows[unseen].notna()
     lines = rows["completion"].map(gaming.content_lines).clip(lower=1)
@@ -282,7 +282,7 @@ def _count_violations(rows: pd.DataFrame, codes: str) -> pd.DataFrame:
 
 
 def _describe_rules(rows: pd.DataFrame) -> pd.Series:
-    """What is said most often of each rule, less what was measured."""
+    """The most frequent message of each rule, without measured values."""
     messages = rows[["codes", "texts"]].explode(["codes", "texts"]).dropna()
     plain = messages["texts"].str.replace(r" \(.*\)", "", regex=True)
     return plain.groupby(messages["codes"]).agg(

@@ -73,7 +73,7 @@ def standardise(values: Floats, reference: Floats) -> Floats:
 
 
 def cut(after: Floats, before: Floats) -> Floats:
-    """The share of what did not comply that is gone, (...).
+    """The share by which non-compliance fell, (...).
 
     1 - (1 - after) / (1 - before), of compliances; negative where there is
     more of it, and NaN where nothing was there to cut.

@@ -1,4 +1,4 @@
-"""What the judge, and linters that do not judge, say of each completion.
+"""The judge's verdict and other linters' findings on each completion.
 
 The judge is asked twice: of what the model wrote, and of what a fixer made
 of it.
@@ -23,7 +23,7 @@ def judge_completions(
     judge: Judge,
     places: Mapping[str, Place] | None = None,
 ) -> pd.DataFrame:
-    """The table with what each linter says of each completion.
+    """The table with columns for the verdict and the other findings.
 
     The judge says it of the file that the prompt was cut from, where `places`
     has the prompt's id.
