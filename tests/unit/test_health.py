@@ -13,6 +13,7 @@ from conftest import (
 )
 
 from stylerl.lm.sampling import generate
+from stylerl.ppo import learner
 from stylerl.ppo.health import ADVICE, alarms
 from tasks import ppo
 
@@ -26,6 +27,7 @@ HEALTHY = {
     "objective/entropy": 1.5,
     "policy/clipfrac": 0.15,
     "policy/approxkl": 0.01,
+    "value/explained_variance": 0.5,
     "response/unique": 0.9,
     "response/distinct_3": 0.8,
     "response/length": 60.0,
@@ -67,6 +69,12 @@ CASES = [
     ({"objective__entropy": 0.14}, "entropy collapse", True, "0.140 nats"),
     ({"policy__clipfrac": 0.51}, "updates too big", False, "0.51"),
     ({"policy__approxkl": 1.1}, "updates too big", False, "1.10 nats"),
+    (
+        {"value__explained_variance": -0.6},
+        "value head broken",
+        False,
+        "-0.60 of the returns",
+    ),
     ({"response__unique": 0.44}, "policy collapse", True, "0.9 to 0.44"),
     ({"response__distinct_3": 0.39}, "policy collapse", True, "3-grams"),
     ({"response__length": 29.0}, "policy collapse", True, "60 to 29"),
@@ -105,6 +113,7 @@ QUIET = [
     {"objective__mismatch": 0.04},
     {"objective__entropy": 0.16},
     {"policy__clipfrac": 0.5},
+    {"value__explained_variance": -0.4},
     # the objective has risen by more than a quarter of 0.4
     {"objective__kl": 20.0, "objective__rlhf_reward": 0.51},
     {"policy__clipfrac": 0.6, "objective__rlhf_reward": 0.51},
@@ -153,6 +162,12 @@ def test_a_metric_that_some_updates_lack_is_judged_by_the_others():
     assert big.name == "updates too big"
     assert hacked.name == "reward hacking"
     assert "fell from 0.33 to 0.04" in hacked.finding
+
+
+def test_a_constant_reward_has_no_value_to_explain():
+    rows = history(value__explained_variance=-9.0, objective__score_std=0.004)
+    found = alarms(rows)
+    assert [alarm.name for alarm in found] == ["reward collapse"]
 
 
 def test_without_an_update_there_is_no_alarm():
@@ -243,6 +258,7 @@ REMEDIES = {
     "sampling mismatch": "Sample with ppo.temperature alone",
     "entropy collapse": "Raise ppo.kl_coef",
     "updates too big": "Lower ppo.learning_rate or ppo.update_epochs",
+    "value head broken": "take ppo.baseline: group",
     "policy collapse": "Raise ppo.kl_coef",
     "reward hacking": "raise ppo.kl_coef",
 }
@@ -392,6 +408,13 @@ def test_no_alarm_sounds_while_a_policy_learns(reward, tokens, baseline):
     first, last = steps[0].metrics, steps[-1].metrics
     assert last["objective/score"] > 2 * first["objective/score"]
     assert last["response/unique"] < 0.8 * first["response/unique"]
+
+
+def test_a_value_that_leaps_about_is_broken(heard, monkeypatch):
+    monkeypatch.setattr(learner, "VALUE_RATE", 1.0)
+    found = run(chance, max_new_tokens=4, learning_rate=1e-6)
+    tags = heard(found, "value head broken")
+    assert tags["alarm: value head broken"].startswith("update 10: ")
 
 
 @pytest.mark.slow
