@@ -1,12 +1,12 @@
 """The judge's processes: shared by calls, reused, replaced when they die.
 
 Each judges one source at a time, for a thread that waits.  Idle workers wait
-for the next call and end when their socket closes, with this process at the
-latest.  A source whose worker died is tried once more in a new one, since the
-worker may have been killed by someone, and then gets a verdict that says how
-it ended.
+for the next call and end with this process.  A source whose worker died is
+tried once more in a new one, since the worker may have been killed by
+someone, and then gets a verdict that says how it ended.
 """
 
+import atexit
 import os
 import sys
 from collections import deque
@@ -159,8 +159,19 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
     return WorkerPool(config)
 
 
-# After a fork, the parent's processes are not the child's.
-os.register_at_fork(after_in_child=shared_pool.cache_clear)
+def _forget() -> None:
+    """After a fork, the parent's processes are not the child's."""
+    shared_pool.cache_clear()
+    Worker.living.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _end_workers() -> None:
+    for worker in [*Worker.living]:
+        worker.close()
 
 
 def cores() -> int:

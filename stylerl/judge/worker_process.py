@@ -12,6 +12,8 @@ import subprocess
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
@@ -28,6 +30,8 @@ EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 class Worker:
     """One process, which judges one source at a time."""
 
+    living: ClassVar["WeakSet[Worker]"] = WeakSet()  # of this process
+
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
         self._process = subprocess.Popen(
@@ -38,6 +42,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
+        self.living.add(self)
         self.options: dict[str, list[str]] = {}  # from its greeting
 
     def greet(self, config: JudgeConfig) -> None:
