@@ -144,7 +144,7 @@ class Learner:
         return rewards / self.reward_scale, outcomes / self.reward_scale
 
     def _charged(self, batch: Rollouts) -> Tensor:
-        """The charge of each token, (B, R): its reward, credit_weight times."""
+        """Each token's charge, (B, R): its reward times credit_weight."""
         return self.config.credit_weight * batch.token_rewards
 
     @property
