@@ -40,7 +40,6 @@ def collect(params: Params) -> page.Evidence:
         rules=pd.read_csv(paths.RULES),
         completions=completions,
         updates=_read_csv(paths.UPDATES),
-        calibration=_read_csv(paths.CALIBRATION),
         provenance={
             **_provenance(completions.attrs, params),
             **machine.describe(),

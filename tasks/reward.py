@@ -24,9 +24,7 @@ def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
     saving.rehearse_saving(
-        params.reward.base,
-        [paths.CLASSIFIER, paths.PAIRWISE],
-        [METRICS, paths.CALIBRATION],
+        params.reward.base, [paths.CLASSIFIER, paths.PAIRWISE], [METRICS]
     )
     judge = Judge(params.judge)
     with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
@@ -53,15 +51,8 @@ def main() -> None:
         measured = model_metrics.measure(
             classifier, pairwise, eval_set, params.reward.batch_size
         )
-        storage.write_json(METRICS, measured.metrics)
-        storage.write_text(
-            paths.CALIBRATION, measured.calibration.to_csv(index=False)
-        )
-        run.log_metrics(measured.metrics)
-        for bin in measured.calibration.to_dict("records"):
-            run.log_metrics(  # in MLflow's chart, the reliability plot
-                {"reliability": bin}, round(100 * bin["predicted"])
-            )
+        storage.write_json(METRICS, measured)
+        run.log_metrics(measured)
 
 
 def _datasets(

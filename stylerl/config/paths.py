@@ -13,7 +13,6 @@ FIXER = Path("artifacts/label/fixer.json")  # the shares that it removes
 SFT = Path("artifacts/sft")
 CLASSIFIER = Path("artifacts/reward/classifier")
 PAIRWISE = Path("artifacts/reward/pairwise")
-CALIBRATION = Path("metrics/reward_calibration.csv")
 PPO = Path("artifacts/ppo")
 UPDATES = Path("metrics/ppo.csv")
 SKILL = Path("metrics/skill.json")

@@ -5,7 +5,7 @@ applies them to both reward models on held-out labels and minimal pairs.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,27 +19,13 @@ BINS = 10
 DIGITS = 6
 
 
-class Calibration(NamedTuple):
-    """Predicted against observed compliance, by bins of equal width."""
-
-    error: float  # expected calibration error
-    table: pd.DataFrame  # predicted, observed, count; filled bins only
-
-
-class Measured(NamedTuple):
-    """metrics/reward.json and metrics/reward_calibration.csv."""
-
-    metrics: dict[str, Any]
-    calibration: pd.DataFrame
-
-
 def measure(
     classifier: Scorer,
     pairwise: Scorer,
     eval_set: RewardDataset,
     batch_size: int,
-) -> Measured:
-    """Both models on held-out texts; docs/metrics.md defines the keys."""
+) -> dict[str, Any]:
+    """metrics/reward.json of both models; docs/metrics.md defines its keys."""
     # 1. The pairs, and which of them do not parse.
     labels = eval_set.labels
     pairs = pd.DataFrame(eval_set.pairs, columns=Preference._fields)
@@ -76,11 +62,15 @@ def measure(
             ),
         }
         if name == "classifier":  # only its scores are probabilities
-            bins = calibration(labels["compliant"], scores)
-            metrics[name]["accuracy"] = accuracy(labels["compliant"], scores)
-            metrics[name]["calibration_error"] = bins.error
+            metrics[name] |= {
+                "accuracy": accuracy(labels["compliant"], scores),
+                "calibration_error": calibration_error(
+                    labels["compliant"], scores
+                ),
+            }
     metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
-    return Measured(_rounded(metrics), bins.table.round(DIGITS))
+    rounded: dict[str, Any] = _rounded(metrics)
+    return rounded
 
 
 def _mean(values: "pd.Series[float]") -> float | None:
@@ -108,10 +98,10 @@ def auroc(compliant: ArrayLike, scores: ArrayLike) -> float | None:
     return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
 
 
-def calibration(compliant: ArrayLike, probability: ArrayLike) -> Calibration:
-    """Reliability by bins of predicted probability.
+def calibration_error(compliant: ArrayLike, probability: ArrayLike) -> float:
+    """Expected calibration error, by bins of predicted probability.
 
-    Error = sum over bins of (bin's share of texts) x |observed - predicted|
+    The sum over bins of (bin's share of texts) x |observed - predicted|
     (Guo et al., arXiv 1706.04599, equation 3).
     """
     frame = pd.DataFrame(
@@ -122,11 +112,9 @@ def calibration(compliant: ArrayLike, probability: ArrayLike) -> Calibration:
     )
     bins = np.minimum((frame["predicted"] * BINS).astype(int), BINS - 1)
     groups = frame.groupby(bins)
-    table = groups.mean()
-    table["count"] = groups.size()
-    gaps = (table["observed"] - table["predicted"]).abs()
-    error = float((gaps * table["count"]).sum() / len(frame))
-    return Calibration(error, table.reset_index(drop=True))
+    means = groups.mean()
+    gaps = (means["observed"] - means["predicted"]).abs()
+    return float((gaps * groups.size()).sum() / len(frame))
 
 
 def length_bias(
