@@ -9,7 +9,7 @@ seconds by the wall clock (none where artifacts were there) and the memory of
 the largest process, and from
 there into the README (tools/results.py).  The runs are
 
-    seed-N      --set seed=N; seed-N-fp32 on a CPU that multiplies no bf16
+    seed-N      --set seed=N; 2 and N-fp32 on a CPU that multiplies no bf16
     notebook    --preset notebook --set base.model=smollm2
                 --set reward.base=artifacts/sft
 
