@@ -180,13 +180,15 @@ def _complete(options: argparse.Namespace) -> None:
     from rich.console import Console
 
     from stylerl.cli import complete_command as completion
+    from stylerl.evaluation.display import MODELS
     from stylerl.judge import Judge
     from stylerl.pipeline import workspace
 
     if not options.models and not workspace.PARAMS.exists():
         checkout.enter("stylerl complete", instead="--model MODEL")
     params = workspace.settings()
-    sources = paths.models(params.sft.base)
+    folders = paths.models(params.sft.base)
+    sources = {MODELS[name]: folder for name, folder in folders.items()}
     if options.models:
         sources = completion.labelled(options.models)
     console = Console()
