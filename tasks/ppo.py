@@ -1,4 +1,4 @@
-"""Stage `ppo`: the paths.SFT model, rewarded for style -> artifacts/ppo.
+"""Stage `ppo`: the SFT model, rewarded for style -> artifacts/ppo.
 
 A killed run resumes from its last checkpoint, in checkpoints/ppo/ under the
 stage's key: the digest of its command, parameters and inputs, so that no other

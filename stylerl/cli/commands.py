@@ -333,7 +333,7 @@ def _push(options: argparse.Namespace) -> None:
     option(
         "models", "MODEL", "a folder, or a GGUF file", nargs="+", type=Path
     ),
-    option("--to", "FOLDER", "for the tables", type=Path, required=True),
+    option("--to", "FOLDER", "where it writes", type=Path, required=True),
     SET,
 )
 def _evaluate(options: argparse.Namespace) -> None:

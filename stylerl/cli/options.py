@@ -69,7 +69,10 @@ def command(name: str, *options: Option) -> Callable[[Run], Run]:
 
 
 SET = option(
-    "--set", "KEY=VALUE", "one value, such as seed=3; may be repeated", []
+    "--set",
+    "KEY=VALUE",
+    "change one value, as ppo.kl_coef=0.1; repeatable",
+    [],
 )
 CHANGES = (
     option(

@@ -77,7 +77,7 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
         return {}
     wanted = sorted(set(cut["path"]))
     table = pd.read_parquet(files, filters=[("path", "in", wanted)])
-    by_prompt = {
+    by_path = {
         (row["distribution"], row["path"]): File(
             row["text"].split("\n"), row["path"]
         )
@@ -87,7 +87,7 @@ def places(files: Path, snippets: pd.DataFrame) -> dict[str, Place]:
     return {
         row["id"]: Place(file, row["line"], row["text"], _head(row))
         for row in rows
-        if (file := by_prompt.get((row["distribution"], row["path"])))
+        if (file := by_path.get((row["distribution"], row["path"])))
     }
 
 

@@ -76,7 +76,7 @@ ADVICE = {
 
 
 class Alarm(NamedTuple):
-    """A raised alarm; a `critical` one is an event of Prefect."""
+    """A raised alarm; more updates make a `critical` one worse."""
 
     name: str
     finding: str  # the rule and the value that broke it
@@ -199,18 +199,16 @@ def _policy_collapse(history: History) -> Alarm | None:
         ("response/unique", "the share of different responses"),
         ("response/distinct_3", "the share of different 3-grams"),
         length,
-        ("judge/repeated_lines", "the share of repeated lines"),
     ):
         first, now = _change(history, name)
-        rises = name == "judge/repeated_lines"
-        if now > first + 0.2 if rises else now < 0.5 * first:
-            moved = "rose" if rises else "fell by half"
-            return Alarm(
-                "policy collapse",
-                f"{words} {moved}, {first:.3g} to {now:.3g}",
-                critical=True,
-            )
-    return None
+        if now < 0.5 * first:
+            fall = f"{words} fell by half, {first:.3g} to {now:.3g}"
+            return Alarm("policy collapse", fall, critical=True)
+    first, now = _change(history, "judge/repeated_lines")
+    if now <= first + 0.2:
+        return None
+    rise = f"the share of repeated lines rose, {first:.3g} to {now:.3g}"
+    return Alarm("policy collapse", rise, critical=True)
 
 
 def _reward_hacking(history: History) -> Alarm | None:

@@ -242,12 +242,13 @@ class PPOTrainer:
 
         Each prompt gets one, or `ppo.group_size` neighbours with the
         baseline group.  Without `prompts`, it takes the next update's.
+        Python's, numpy's and torch's global generators are seeded.
         """
         preconditions.check_torch()
         drawn = prompts or self.prompts_of(self.done)
         texts = [text for text in drawn for _ in range(self.config.copies)]
-        # What a grader may draw, from the global generators, is of the
-        # update too.
+        # A grader may draw from the global generators: a resumed run must
+        # draw the same.
         set_seed(draws.seed_of(self.seed, self.done, "grader") % 2**32)
         return self.sampler.episodes(
             texts, draws.seed_of(self.seed, self.done, "sample")
