@@ -4,7 +4,7 @@ Notation: P problems, S samples of each.  All models finish the same problems
 from the same random streams; differences are paired by problem.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import comb
@@ -28,7 +28,6 @@ from stylerl.lm import sampling
 from stylerl.skill import problems as humaneval
 from stylerl.skill import sandbox
 from stylerl.skill.problems import Problem, written
-from stylerl.skill.sandbox import Sandbox
 from stylerl.skill.trial import is_right
 
 LINE_TOKENS = 64  # a line; twice what HumanEval's longest last one takes
@@ -81,7 +80,7 @@ def finish(
         return pd.DataFrame(), f"no problem leaves room for {new} tokens"
     heat = params.evaluate.temperature
     table = complete(sources, asked, config, heat, params.seed)
-    return try_out(table, asked, judge, sandbox.runner()), ""
+    return try_out(table, asked, judge), ""
 
 
 def summary(table: pd.DataFrame, why: str, params: Params) -> dict[str, Any]:
@@ -141,10 +140,7 @@ def complete(
 
 
 def try_out(
-    table: pd.DataFrame,
-    problems: Sequence[Problem],
-    judge: Judge,
-    start: Callable[[str], Sandbox],
+    table: pd.DataFrame, problems: Sequence[Problem], judge: Judge
 ) -> pd.DataFrame:
     """The table with `right`, by the tests, and `compliant`, by the judge."""
     by_id = {problem.id: problem for problem in problems}
@@ -153,9 +149,7 @@ def try_out(
     # 1. The tests, each distinct completion once, several at once.
     distinct = [*dict.fromkeys(pairs)]
     with ThreadPoolExecutor(cores()) as threads:
-        verdicts = threads.map(
-            lambda pair: is_right(pair[0], pair[1], start), distinct
-        )
+        verdicts = threads.map(lambda pair: is_right(*pair), distinct)
         tried = [*tqdm(verdicts, "skill: tests", len(distinct), unit="text")]
     right = dict(zip(distinct, tried, strict=True))
     # 2. The judge, on what the model has written.
