@@ -6,7 +6,6 @@ from the same random streams; differences are paired by problem.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -109,11 +108,12 @@ def complete(
     numbers = [GREEDY, *range(config.samples)]
     rows = [(p, n) for p in range(len(problems)) for n in numbers]
     heats = [0.0, *[temperature] * config.samples] * len(problems)
-    tables = []
+    asked = [problems[place] for place, _ in rows]
+    table: list[tuple[str, str, int, str, bool]] = []
     for name, source in sources.items():
         drawn = sampling.generate(
             *load_model(source),
-            [problems[place].prompt for place, _ in rows],
+            [problem.prompt for problem in asked],
             max_new_tokens=new_tokens(config),
             temperature=heats,
             seed=seed,
@@ -121,22 +121,14 @@ def complete(
             ends=lambda text: written(text, False)[1],
             desc=f"skill: sample {name}",
         )
-        texts = [
-            written(text, ended)
-            for text, ended in zip(drawn.texts, drawn.finished, strict=True)
-        ]
-        tables.append(
-            pd.DataFrame(
-                {
-                    "model": name,
-                    "problem": [problems[place].id for place, _ in rows],
-                    "sample": [n for _, n in rows],
-                    "completion": [text for text, _ in texts],
-                    "finished": [ended for _, ended in texts],
-                }
+        table += [
+            (name, problem.id, number, *written(text, ended))
+            for problem, (_, number), text, ended in zip(
+                asked, rows, drawn.texts, drawn.finished, strict=True
             )
-        )
-    return pd.concat(tables, ignore_index=True)
+        ]
+    columns = ["model", "problem", "sample", "completion", "finished"]
+    return pd.DataFrame(table, columns=columns)
 
 
 def try_out(
@@ -177,14 +169,12 @@ def metrics(table: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
         if means["skill"] > 0:
             share = float(means["joint"] / means["skill"])
             measured[name]["skill_compliance"] = round(share, DIGITS)
-    intervals = partial(paired_intervals, resamples=resamples, seed=seed)
     for key, (after, before) in PAIRS.items():
         if after in by_problem and before in by_problem:
             change = by_problem[after] - by_problem[before]
+            intervals = paired_intervals(change.to_numpy(), resamples, seed)
             measured[key] = {}
-            for column, interval in zip(
-                change.columns, intervals(change.to_numpy()), strict=True
-            ):
+            for column, interval in zip(change, intervals, strict=True):
                 measured[key] |= spread(str(column), interval)
     return measured
 
