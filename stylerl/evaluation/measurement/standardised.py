@@ -38,9 +38,10 @@ def tally(
 
     Args:
         rows: with `prompt_id`, `tokens` and `outcome`.
-        prompts: the ids of the P prompts; each of `rows` is among them.
+        prompts: the ids of the P prompts; other rows do not count.
         outcome: the column that says what complies.
     """
+    rows = rows[rows["prompt_id"].isin(prompts)]
     place = prompts.get_indexer(pd.Index(rows["prompt_id"]))
     stratum = np.searchsorted(EDGES, rows["tokens"].to_numpy(), side="left")
     compliant = (rows[outcome] == Outcome.COMPLIANT).to_numpy()
