@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from stylerl.config import Params, SkillConfig
 from stylerl.evaluation.measurement.bootstrap import (
+    DIGITS,
     RESAMPLES,
     paired_intervals,
     spread,
@@ -33,7 +34,6 @@ LINE_TOKENS = 64  # a line; twice what HumanEval's longest last one takes
 WHOLE_TOKENS = 320  # of a whole body
 TRIES = 10  # the k of pass@k, beside 1
 GREEDY = -1  # the number of the sample that is none: the likeliest tokens
-DIGITS = 6
 PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
 
 

@@ -15,6 +15,8 @@ import pandas as pd
 
 from stylerl.evaluation.measurement import standardised
 from stylerl.evaluation.measurement.bootstrap import (
+    DIGITS,
+    ENDS,
     Interval,
     paired_intervals,
     percentiles,
@@ -31,9 +33,7 @@ STANDARDISED = {
     "fixed_outcome": "standardised_residual",
 }
 CUT = {"outcome": "non_compliance_cut", "fixed_outcome": "residual_cut"}
-ENDS = ("", "_low", "_high")
 RARE = 5  # prompts; a rule seen on fewer gets no interval
-DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 
 def compute_metrics(
