@@ -30,8 +30,7 @@ OVERVIEW = {
 def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     """What complies as written, what after the fixer, and what is right too.
 
-    Of each model, and of the best of n that complies most, of those that
-    chose on all prompts.
+    Of each model, and of the best of n that complies most.
     """
     everyone = [
         (label, model, metrics[model])
@@ -40,7 +39,6 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     rivals = [
         (label, "human", metrics[name])
         for name, label in summary.best_of(metrics)
-        if metrics[name]["prompts"] == metrics["size"]["prompts"]
     ]
     if rivals:
         best = max(rivals, key=lambda rival: rival[2]["compliance"])
