@@ -22,7 +22,6 @@ LOCK = Path("requirements.lock")
 SFT = Path("artifacts/sft")
 PPO = Path("artifacts/ppo")
 UPDATES = Path("metrics/ppo.csv")
-CALIBRATION = Path("metrics/reward_calibration.csv")
 COMPLETIONS = Path("artifacts/evaluate/completions.parquet")
 METRICS = Path("metrics/evaluate.json")
 RULES = Path("metrics/rules.csv")
@@ -47,7 +46,6 @@ def collect(params: Params) -> page.Evidence:
         rules=pd.read_csv(RULES),
         completions=completions,
         updates=_read_csv(UPDATES),
-        calibration=_read_csv(CALIBRATION),
         provenance={
             **_provenance(completions.attrs, params),
             **machine.describe(),

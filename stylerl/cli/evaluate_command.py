@@ -168,7 +168,6 @@ def _write(
         rules=result.rules,
         completions=result.completions,
         updates=None,
-        calibration=None,
         provenance={
             "judge": result.completions.attrs["judge"],
             "snippets, SHA-256": result.completions.attrs["snippets"],

@@ -74,7 +74,7 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
         known = updates.reindex(columns=["update", column]).dropna()
         steps, values = (known[name].tolist() for name in known)
         if values:
-            drawn.append(plots.line(title, steps, values, marks=marks))
+            drawn.append(plots.line(title, steps, values, marks))
     return drawn
 
 
@@ -88,15 +88,3 @@ def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
         for name in names.split("; "):
             by_name.setdefault(name, []).append(int(step))
     return by_name
-
-
-def draw_calibration(table: pd.DataFrame | None) -> Markup:
-    """Predicted against observed compliance of the classifier."""
-    if table is None:
-        return Markup()
-    return plots.line(
-        "On held-out labels: predicted P(compliant), the judge's share",
-        table["predicted"].tolist(),
-        table["observed"].tolist(),
-        diagonal=True,
-    )

@@ -29,7 +29,6 @@ class Evidence(NamedTuple):
     rules: pd.DataFrame
     completions: pd.DataFrame
     updates: pd.DataFrame | None  # metrics/ppo.csv, one row an update
-    calibration: pd.DataFrame | None  # metrics/reward_calibration.csv
     provenance: Mapping[str, str]
     seconds: Mapping[str, float]  # by stage
     params: str
@@ -63,7 +62,6 @@ def render(evidence: Evidence) -> str:
         rules=_rules(evidence.rules, list(models)),
         curves=charts.draw_curves(evidence.updates),
         alarms=alarms,
-        calibration=charts.draw_calibration(evidence.calibration),
         gallery=samples.choose(completions, evidence.seed, models),
         provenance=evidence.provenance,
         seconds=evidence.seconds,

@@ -57,19 +57,11 @@ def line(
     title: str,
     xs: Sequence[float],
     ys: Sequence[float],
-    *,
     marks: Sequence[float] = (),
-    diagonal: bool = False,
 ) -> Markup:
-    """One line, with upright ones at `marks`.
-
-    With `diagonal`, the values are shares, and equal shares make a line.
-    """
+    """One line, with upright ones at `marks`."""
 
     def draw(axes: "Axes") -> None:
-        if diagonal:
-            axes.axline((0, 0), (1, 1), color=INKS["soft"], linestyle="--")
-            axes.set(xlim=(0, 1), ylim=(0, 1))
         for mark in marks:
             axes.axvline(mark, color=INKS["bad"], linestyle="--")
         axes.plot(xs, ys, marker=".", color=INKS["ppo"])

@@ -91,7 +91,7 @@ def test_charts_of_one_page_share_no_id():
 
 def test_every_colour_is_the_style_sheets():
     for figure in (
-        plots.line("t", [0, 1], [0, 1], marks=[0], diagonal=True),
+        plots.line("t", [0, 1], [0, 1], marks=[0]),
         plots.bars("t", ["a"], [Series("s", "human", [1])]),
     ):
         assert not [ink for ink in INKS.values() if ink in figure]

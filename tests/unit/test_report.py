@@ -48,7 +48,6 @@ def evidence(**changes):
         "rules": tabulate_rules(completions, 200, seed=0),
         "completions": completions,
         "updates": None,
-        "calibration": None,
         "provenance": {"judge": "0123456789abcdef"},
         "seconds": {"sft": 41.3},
         "params": "seed: 0\n",
@@ -196,21 +195,8 @@ def test_a_curve_has_the_updates_that_measured_it(drawn):
     charts.draw_curves(updates)
 
     assert drawn == [
-        ("compliance of the rollouts", [1, 3], [0.5, 0.75], {"marks": []})
+        ("compliance of the rollouts", [1, 3], [0.5, 0.75], [], {})
     ]
-
-
-def test_the_reward_models_promises_stand_beside_the_verdicts(drawn):
-    table = pd.DataFrame({"predicted": [0.1, 0.5], "observed": [0.0, 1.0]})
-
-    text = report.render(evidence(calibration=table))
-
-    assert "Can the reward model be believed?" in text
-    ((_, *values, _),) = [
-        figure for figure in drawn if figure[-1].get("diagonal")
-    ]
-    assert values == [[0.1, 0.5], [0.0, 1.0]]
-    assert "believed" not in report.render(evidence())
 
 
 def test_no_alarm_is_said_too():
