@@ -39,8 +39,7 @@ PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
 
 def new_tokens(config: SkillConfig) -> int:
     """How many tokens a model may write."""
-    few = LINE_TOKENS * config.lines
-    return min(few, WHOLE_TOKENS) if few else WHOLE_TOKENS
+    return min(LINE_TOKENS * config.lines or WHOLE_TOKENS, WHOLE_TOKENS)
 
 
 def finish(
