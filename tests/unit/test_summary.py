@@ -45,7 +45,6 @@ NUMBERS = {
     "skill_compliance": 0.8,
     "bits_per_byte": 1.2,
     "ruff": 0.5,
-    "ruff_docstrings": 0.1,
     "reformatted": 0.2,
 }
 UNPAIRED = (

@@ -233,15 +233,10 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     unseen = "flake8" if "flake8" in rows else "ruff"
     readable = rows["parsed"].astype(bool) & rows[unseen].notna()
     lines = rows["completion"].map(gaming.content_lines).clip(lower=1)
-    docs = rows[unseen].map(
-        lambda codes: sum(code.startswith("D") for code in codes),
-        na_action="ignore",
-    )
-    rest = rows[unseen].str.len() - docs
-    metrics = {unseen: (10 * rest / lines).where(readable)}
-    if unseen == "ruff":
-        metrics["ruff_docstrings"] = docs.where(readable)
-    metrics["reformatted"] = rows["reformatted"].where(readable)
+    metrics = {
+        unseen: (10 * rows[unseen].str.len() / lines).where(readable),
+        "reformatted": rows["reformatted"].where(readable),
+    }
     if "names" in rows:
         metrics["resolved_names"] = rows["names"]
     return metrics
