@@ -5,7 +5,6 @@ prompts were drawn from and how it was sampled.  Two tables are compared only
 where all of that agrees: a judge that counts less would pass for a gain.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -39,9 +38,22 @@ def compare(
         resamples: of the paired bootstrap by prompt.
 
     Raises:
-        DataError: the tables have not the same judge, data and sampling.
+        DataError: the tables have not the same judge, data and sampling;
+            each difference, and what to do about it.
     """
-    check_comparable(before, after)
+    keys: Any = before.attrs.keys() | after.attrs.keys()
+    differing = [
+        f"{key}, {before.attrs.get(key)} and {after.attrs.get(key)}"
+        for key in sorted(keys)
+        if before.attrs.get(key) != after.attrs.get(key)
+    ]
+    if not differing and _prompts(before) != _prompts(after):
+        differing = ["the prompts"]
+    if differing:
+        raise DataError(
+            "two runs are compared on the same prompts, by the same judge; "
+            f"these differ in {'; '.join(differing)}: evaluate both alike"
+        )
     sft = _of(before, MODELS[0])  # whose lengths both are brought to
     return [
         Difference(
@@ -53,30 +65,6 @@ def compare(
         for model in MODELS
         for first, second in [(_of(before, model), _of(after, model))]
     ]
-
-
-def check_comparable(before: pd.DataFrame, after: pd.DataFrame) -> None:
-    """Refuse two evaluations of different prompts or settings.
-
-    Raises:
-        DataError: the first difference, and what to do about it.
-    """
-    differing = [*_differences(before.attrs, after.attrs)]
-    if not differing and _prompts(before) != _prompts(after):
-        differing = ["the prompts"]
-    if differing:
-        raise DataError(
-            "two runs are compared on the same prompts, by the same judge; "
-            f"these differ in {'; '.join(differing)}: evaluate both alike"
-        )
-
-
-def _differences(before: Any, after: Any) -> Iterator[str]:
-    """Each setting in which two evaluations differ, and its two values."""
-    for key in sorted(before.keys() | after.keys()):
-        values = before.get(key), after.get(key)
-        if values[0] != values[1]:
-            yield f"{key}, {values[0]} and {values[1]}"
 
 
 def _prompts(table: pd.DataFrame) -> set[tuple[str, str]]:

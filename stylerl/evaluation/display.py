@@ -59,7 +59,6 @@ TABLE = (
     Metric("kl", "KL to SFT, nats", 1, 2, 0),
     Metric("bits_per_byte", "bits per byte, human", 1, 3, -1),
     Metric("ruff", "ruff, in 10 lines", 1, 2, -1),
-    Metric("ruff_docstrings", "ruff, on docstrings", 1, 2, -1),
     Metric("flake8", "flake8, in 10 lines", 1, 2, -1),
     Metric("reformatted", "the fixer changes, % of lines", 100, 1, -1),
 )

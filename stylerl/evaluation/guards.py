@@ -48,37 +48,40 @@ class Guard(NamedTuple):
 def goals(metrics: Metrics) -> list[Guard]:
     """The goals of a run, as far as its evaluation measured them."""
     gain = metrics["gain"]
-    checked: list[Guard] = []
-
-    def add(name: str, reached: bool, text: str) -> None:
-        checked.append(Guard(name, reached, text, ("reached", "missed")))
-
-    if CUT.key in gain:  # else SFT left nothing to cut
-        add(
-            "non-compliance cut",
-            gain[CUT.key] >= CUT_GOAL,
-            f"{show(CUT, gain[CUT.key])}%; the goal is at least "
+    above_zero = "points; the goal is an interval above zero"
+    asked = (
+        (
+            "non-compliance cut",  # there is none where SFT left nothing
+            CUT,
+            gain.get(CUT.key, 0.0) >= CUT_GOAL,
+            f"{show(CUT, gain.get(CUT.key))}%; the goal is at least "
             f"{100 * CUT_GOAL:.0f}%",
-        )
-    for name, metric in (
-        ("gain at SFT's lengths", STANDARDISED),
-        ("gain after the fixer", RESIDUAL),
-    ):
-        if metric.key in gain:
-            add(
-                name,
-                gain_sign(metric, gain) > 0,
-                f"{show_gain(metric, gain)} points; the goal is an interval "
-                "above zero",
-            )
-    if RUFF.key in gain:
-        add(
+        ),
+        (
+            "gain at SFT's lengths",
+            STANDARDISED,
+            gain_sign(STANDARDISED, gain) > 0,
+            f"{show_gain(STANDARDISED, gain)} {above_zero}",
+        ),
+        (
+            "gain after the fixer",
+            RESIDUAL,
+            gain_sign(RESIDUAL, gain) > 0,
+            f"{show_gain(RESIDUAL, gain)} {above_zero}",
+        ),
+        (
             "ruff, which no reward has seen",
+            RUFF,
             gain_sign(RUFF, gain) >= 0,
             f"{show_gain(RUFF, gain)} findings in 10 lines; the goal is that "
             "it is not clearly worse",
-        )
-    return checked
+        ),
+    )
+    return [
+        Guard(name, reached, text, ("reached", "missed"))
+        for name, metric, reached, text in asked
+        if metric.key in gain
+    ]
 
 
 def guards(metrics: Metrics) -> list[Guard]:
@@ -107,15 +110,16 @@ def guards(metrics: Metrics) -> list[Guard]:
         text = f"{show_gain(metric_of('kl'), gain)} {limit}"
         checked.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
     checked.append(_forgotten(sft, ppo))
-    if "used_arguments" in gain:  # some prompt has arguments
-        checked.append(not_worse("arguments used", "used_arguments"))
-    if "resolved_names" in gain:  # not of literal prompts
-        checked.append(not_worse("names that resolve", "resolved_names"))
+    for name, key in (
+        ("arguments used", "used_arguments"),  # where a prompt has some
+        ("names that resolve", "resolved_names"),  # not of literal prompts
+        ("skill", "skill"),
+    ):
+        if key in gain:
+            checked.append(not_worse(name, key))
     if why := metrics.get("skill", {}).get("why_not"):
         unknown = ("not measured", "not measured")
         checked.append(Guard("skill", True, str(why), unknown))
-    elif "skill" in gain:
-        checked.append(not_worse("skill", "skill"))
     return [
         *checked,
         not_worse("repeated lines", "repeated_lines"),

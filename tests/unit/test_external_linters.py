@@ -34,15 +34,6 @@ def charged(*pairs):
     return external_linters.lint(table, Judge(JudgeConfig()))["ruff"].tolist()
 
 
-def test_a_docstring_is_charged_where_it_is_written():
-    head, doc, end = "def f(a):\n", '    """return a"""\n', "    return a\n"
-
-    behind, within = charged((head, doc + end), (head + doc, end))
-
-    assert {code[0] for code in behind} == {"D"}
-    assert within == []
-
-
 def test_findings_are_columns_of_the_table():
     # The prompt ends before its line end: its row is not the completion's.
     table = pd.DataFrame(

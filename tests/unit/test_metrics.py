@@ -113,7 +113,6 @@ def test_each_number_of_two_completions():
             "length_median": 6,
             "distinct_3": 5 / 6,
             "ruff": 0,  # of the one that parses
-            "ruff_docstrings": 0,
             "reformatted": 0,
             "residual_compliance": 1 / 2,
             "residual_violations": 1 / 2,
@@ -124,11 +123,11 @@ def test_each_number_of_two_completions():
 
 def test_external_linters_count_lines_of_what_parses():
     # Two findings on four lines, 5 in ten; none on one line.  The mean is
-    # 2.5; what does not parse is not asked.  One docstring finding in two.
+    # 2.5; what does not parse is not asked.
     four = "    a = 1\n    b = 2\n\n    c = 3\n    return a\n"
     rows = pd.DataFrame(
         [
-            row("sft", "a", completion=four, ruff=["N806", "D200", "B007"]),
+            row("sft", "a", completion=four, ruff=["N806", "B007"]),
             row("sft", "b", reformatted=0.5),
             row("sft", "c", parsed=False, ruff=["N806"] * 9, reformatted=1.0),
         ]
@@ -137,7 +136,6 @@ def test_external_linters_count_lines_of_what_parses():
     numbers = metrics.compute_metrics(rows)
 
     assert numbers["ruff"] == 2.5
-    assert numbers["ruff_docstrings"] == 0.5
     assert numbers["reformatted"] == 0.25
 
 

@@ -18,12 +18,10 @@ from transformers import PreTrainedTokenizerBase
 from stylerl.config import EvaluateConfig
 from stylerl.evaluation.measurement.generations import (
     REFERENCE,
-    Generations,
     count_tokens,
 )
 from stylerl.evaluation.measurement.heldout import Prompt
 from stylerl.judge.outcome import Outcome
-from stylerl.lm.encoding import load_tokenizer
 from stylerl.reward import scorers
 
 Predict = Callable[[list[str]], Iterable[float]]
@@ -31,14 +29,6 @@ Predict = Callable[[list[str]], Iterable[float]]
 LINTER = "linter_best_of_{}"  # of SFT's samples, by how many there are
 OURS = "ppo_linter_best_of_{}"  # of PPO's
 CLASSIFIER = "best_of_{}"  # of SFT's, by a reward model
-
-
-def candidates(
-    sampled: Generations, prompts: Sequence[Prompt], sft: str
-) -> pd.DataFrame:
-    """The models' completions, and the authors'."""
-    human = written_by_humans(prompts, load_tokenizer(sft))
-    return pd.concat([sampled.completions, human], ignore_index=True)
 
 
 def written_by_humans(

@@ -17,6 +17,7 @@ from stylerl.errors import DataError
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 RESAMPLES = 2000  # the ends of an interval then stand within a tenth of it
+ENDS = ("", "_low", "_high")  # of a key
 DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 
@@ -30,10 +31,9 @@ class Interval(NamedTuple):
 
 def spread(key: str, interval: Interval) -> dict[str, float]:
     """An interval as `KEY`, `KEY_low` and `KEY_high`, rounded."""
-    ends = ("", "_low", "_high")
     return {
         key + end: round(value, DIGITS)
-        for end, value in zip(ends, interval, strict=True)
+        for end, value in zip(ENDS, interval, strict=True)
     }
 
 

@@ -144,21 +144,36 @@ def _judged(
     reference: str = REFERENCE,
     without_kl: str | None = None,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Completions of models, authors and candidates, and bits per byte."""
+    """What models and authors write, judged, and models' bits per byte.
+
+    KL is measured from `reference`, but of `without_kl`.
+    """
     # 1. Sample: every model completes the same prompts from the same seeds.
     prompts = heldout.draw_prompts(
         snippets, judge, config, seed, places,
         sampling.fits_all(sources.values(), config.max_new_tokens),
     )  # fmt: skip
     texts = heldout.draw_human_texts(snippets, config, seed)
-    sampled = generations.generate_completions(
-        sources, prompts, texts, config, seed, reference, without_kl
-    )
-    # 2. Baselines: what else could have been done on the same prompts.
-    table = baselines.candidates(sampled, prompts, sources[reference])
+    known = generations.load_model(sources[reference])
+    tables, bits = [], {}
+    for name, source in sources.items():
+        loaded = known
+        if name != reference:
+            loaded = generations.load_model(source)
+        tables.append(
+            generations.complete_prompts(
+                name, loaded, prompts, reference=known, config=config,
+                seed=seed, kl=name != without_kl,
+            )
+        )  # fmt: skip
+        bits[name] = generations.bits_per_byte(
+            loaded, texts, f"evaluate: human code, {name}"
+        )
+    # 2. What the authors wrote there.
+    tables.append(baselines.written_by_humans(prompts, known.tokenizer))
     # 3. Judge: the judge, and linters that no reward has seen.
-    table = verdicts.judge_completions(table, judge, places)
-    return table, sampled.bits_per_byte
+    table = pd.concat(tables, ignore_index=True)
+    return verdicts.judge_completions(table, judge, places), bits
 
 
 def _measure(

@@ -19,9 +19,8 @@ from stylerl.judge import Judge, ruff_engine
 
 # Families that a function alone can answer to: naming, newer idioms,
 # simplification, comprehensions, likely bugs, returns, needless code,
-# performance; docstrings.
-RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF", "D")
-SILENT = ("D203", "D213")  # contradict D211 and D212
+# performance.
+RULES = ("N", "UP", "SIM", "C4", "B", "RET", "PIE", "PERF")
 
 
 Findings = list[tuple[int, str]]  # the row and the code of each
@@ -78,7 +77,7 @@ def ruff_findings(texts: Sequence[str], width: int) -> list[Findings | None]:
             [
                 *("check", folder, "--isolated", "--no-cache"),
                 *("--ignore-noqa", "--exit-zero"),
-                *("--select", ",".join(RULES), "--ignore", ",".join(SILENT)),
+                *("--select", ",".join(RULES)),
                 *("--line-length", str(width), "--target-version", "py310"),
                 *("--output-format", "json"),
             ]

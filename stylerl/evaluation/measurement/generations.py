@@ -7,7 +7,7 @@ Notation: P prompts, S samples of each, so P x S completions a model.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -32,56 +32,6 @@ class LoadedModel(NamedTuple):
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-
-
-class Generations(NamedTuple):
-    """Completions of the models, and their bits per byte of human code."""
-
-    completions: pd.DataFrame  # one row each
-    bits_per_byte: dict[str, float]  # of human code, by model
-
-
-def generate_completions(
-    sources: Mapping[str, str],
-    prompts: Sequence["Prompt"],
-    texts: Sequence[str],
-    config: EvaluateConfig,
-    seed: int,
-    reference: str = REFERENCE,
-    without_kl: str | None = None,
-) -> Generations:
-    """Let every model complete the prompts and read the human texts.
-
-    Each prompt is completed `config.samples` times.  From `reference` KL is
-    measured, but of `without_kl`, and its tokens are counted.  Columns:
-    `model, prompt_id, sample, prompt, completion, judged` (without a line
-    that was cut), `finished, tokens, kl`.
-
-    Raises:
-        DataError: no text fits a model.
-        ModelError: a model cannot be loaded, or a prompt is too long.
-    """
-    known = load_model(sources[reference])
-    tables, bits = [], {}
-    for name, source in sources.items():
-        loaded = known
-        if name != reference:
-            loaded = load_model(source)
-        tables.append(
-            complete_prompts(
-                name,
-                loaded,
-                prompts,
-                reference=known,
-                config=config,
-                seed=seed,
-                kl=name != without_kl,
-            )
-        )
-        bits[name] = bits_per_byte(
-            loaded, texts, f"evaluate: human code, {name}"
-        )
-    return Generations(pd.concat(tables, ignore_index=True), bits)
 
 
 def load_model(name: str) -> LoadedModel:
@@ -113,9 +63,11 @@ def complete_prompts(
     """One model's rows: the samples of each prompt.
 
     All models are given as much of a prompt's file as `reference` learnt
-    with.  A sample is a function of the model, the seed, the prompt's place
-    and the sample's number, so the same numbers are the same draws for every
-    model.
+    with, and its tokens are counted.  A sample is a function of the model,
+    the seed, the prompt's place and the sample's number, so the same numbers
+    are the same draws for every model.  Columns: `model, prompt_id, sample,
+    prompt, completion, judged` (without a line that was cut), `finished,
+    tokens, kl`.
     """
     numbers = range(config.samples)
     ours, theirs = loaded.tokenizer, reference.tokenizer

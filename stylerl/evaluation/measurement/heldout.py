@@ -57,6 +57,7 @@ def draw_prompts(
     """
     if config.prompt_texts:
         return literal_prompts(config.prompt_texts)
+    places = places or {}
     count, split = config.prompts, config.split
     usable = _rows_of(snippets, split)
     usable = usable[usable["body_start"] > 0]
@@ -65,19 +66,18 @@ def draw_prompts(
     # Judge as many as are wanted at a time, until enough of them are clean.
     for begin in range(0, len(drawn), count):
         batch = drawn.iloc[begin:].head(count)
-        cut = zip(batch["text"], batch["body_start"], strict=True)
-        pairs = [(whole[:start], whole[start:]) for whole, start in cut]
         items = [
-            ((places or {}).get(name), *pair)
-            for name, pair in zip(batch["id"], pairs, strict=True)
+            (places.get(name), whole[:start], whole[start:])
+            for name, whole, start in zip(
+                batch["id"], batch["text"], batch["body_start"], strict=True
+            )
         ]
         verdicts = judge.in_place(items, desc="evaluate: prompts")
-        for name, (text, body), verdict in zip(
-            batch["id"], pairs, verdicts, strict=True
+        for name, (place, text, body), verdict in zip(
+            batch["id"], items, verdicts, strict=True
         ):
-            theirs = attribute(text, True, verdict.violations).prompt
-            if verdict.parsed and not theirs and fits(text):
-                place = (places or {}).get(name)
+            charged = attribute(text, True, verdict.violations).prompt
+            if verdict.parsed and not charged and fits(text):
                 above = place.above if place else ""
                 prompts.setdefault(text, Prompt(name, text, body, above))
         if len(prompts) >= count:

@@ -7,6 +7,7 @@ flake8)` (see generations.py and verdicts.py), and `reward` where a reward
 model was asked.  docs/metrics.md defines each.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import pandas as pd
 
 from stylerl.evaluation.measurement import standardised
 from stylerl.evaluation.measurement.bootstrap import (
+    DIGITS,
+    ENDS,
     Interval,
     paired_intervals,
     percentiles,
@@ -30,9 +33,7 @@ STANDARDISED = {
     "fixed_outcome": "standardised_residual",
 }
 CUT = {"outcome": "non_compliance_cut", "fixed_outcome": "residual_cut"}
-ENDS = ("", "_low", "_high")
 RARE = 5  # prompts; a rule seen on fewer gets no interval
-DIGITS = 6  # kept, so that the last bits of a sum change no file
 
 
 def compute_metrics(
@@ -57,7 +58,7 @@ def compute_metrics(
         for outcome, key in STANDARDISED.items():
             tally, target = (
                 standardised.tally(table, prompts, outcome).sum(axis=0)
-                for table in (rows, _on_prompts(reference, prompts))
+                for table in (rows, reference)
             )
             values[key] = float(standardised.standardise(tally, target))
     return {
@@ -92,28 +93,22 @@ def compute_gains(
             )
             result |= spread(key, interval)
     lengths = before if reference is None else reference
+    tables = (after, before, lengths)
     for outcome in STANDARDISED:
-        result |= _length_gains(
-            after, before, lengths, resamples, seed, outcome
-        )
+        result |= _length_gains(tables, outcome, resamples, seed)
     return result
 
 
 def _length_gains(
-    after: pd.DataFrame,
-    before: pd.DataFrame,
-    reference: pd.DataFrame,
-    resamples: int,
-    seed: int,
-    outcome: str,
+    tables: Sequence[pd.DataFrame], outcome: str, resamples: int, seed: int
 ) -> dict[str, float]:
-    """STANDARDISED and CUT of an outcome, anew from each resample's counts."""
-    prompts = pd.Index(sorted(after["prompt_id"].unique()))
+    """STANDARDISED and CUT of an outcome, anew from each resample's counts.
+
+    `tables` are of the model after, the one before, and the reference.
+    """
+    prompts = pd.Index(sorted(tables[0]["prompt_id"].unique()))
     tallies = np.stack(
-        [
-            standardised.tally(_on_prompts(rows, prompts), prompts, outcome)
-            for rows in (after, before, reference)
-        ],
+        [standardised.tally(rows, prompts, outcome) for rows in tables],
         axis=1,
     )  # (P, 3, 2, S)
     drawn = resampled_sums(
@@ -141,10 +136,6 @@ def _length_metrics(tallies: Any, outcome: str) -> dict[str, Any]:
     return {STANDARDISED[outcome]: gain, CUT[outcome]: cut}
 
 
-def _on_prompts(rows: pd.DataFrame, prompts: pd.Index) -> pd.DataFrame:
-    return rows[rows["prompt_id"].isin(prompts)]
-
-
 def compare_with_sft(
     rows: pd.DataFrame, sft: pd.DataFrame, resamples: int, seed: int
 ) -> dict[str, float]:
@@ -153,20 +144,14 @@ def compare_with_sft(
     `prompts`, their number, and with intervals `over_sft`, compliance, and
     `over_sft_standardised`, compliance at SFT's lengths.
     """
-    same = _on_prompts(sft, pd.Index(rows["prompt_id"]))
-    gain = compute_gains(rows, same, resamples, seed)
-    names = {
-        "over_sft": "compliance",
-        "over_sft_standardised": STANDARDISED["outcome"],
-    }
-    return {
-        "prompts": rows["prompt_id"].nunique(),
-        **{
-            name + end: gain[key + end]
-            for name, key in names.items()
-            for end in ENDS
-        },
-    }
+    gain = compute_gains(rows, sft, resamples, seed)
+    numbers: dict[str, float] = {"prompts": rows["prompt_id"].nunique()}
+    for end in ENDS:
+        numbers |= {
+            f"over_sft{end}": gain[f"compliance{end}"],
+            f"over_sft_standardised{end}": gain[STANDARDISED["outcome"] + end],
+        }
+    return numbers
 
 
 def tabulate_rules(
@@ -190,6 +175,7 @@ def tabulate_rules(
     )
     rules = means.index.union(fixed.index)
     by_rule = means.reindex(rules, columns=models).fillna(0.0)
+    fixed = fixed.reindex(rules, columns=models[1:]).fillna(0.0)
     by_rule["change"] = by_rule["ppo"] - by_rule["sft"]
     by_rule[["low", "high"]] = np.nan
     pair = counts.loc[counts.index.get_level_values("model") != "base"]
@@ -201,10 +187,7 @@ def tabulate_rules(
             100 * differences[common].to_numpy(), resamples, seed
         )
         by_rule.loc[common, ["low", "high"]] = [i[1:] for i in intervals]
-    for model in models[1:]:
-        by_rule[f"{model}_fixed"] = fixed.get(model)
-    fixed_columns = [f"{model}_fixed" for model in models[1:]]
-    by_rule[fixed_columns] = by_rule[fixed_columns].fillna(0.0)
+    by_rule = by_rule.join(fixed.add_suffix("_fixed"))
     by_rule.insert(0, "text", _describe_rules(rows))
     by_rule = by_rule.rename_axis("rule").reset_index()
     by_rule = by_rule.sort_values(["sft", "rule"], ascending=[False, True])
@@ -250,19 +233,10 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     unseen = "flake8" if "flake8" in rows else "ruff"
     readable = rows["parsed"].astype(bool) & rows[unseen].notna()
     lines = rows["completion"].map(gaming.content_lines).clip(lower=1)
-    docs, rest = (
-        rows[unseen].map(
-            lambda codes, wanted=wanted: sum(
-                code.startswith("D") == wanted for code in codes
-            ),
-            na_action="ignore",
-        )
-        for wanted in (True, False)
-    )
-    metrics = {unseen: (10 * rest / lines).where(readable)}
-    if unseen == "ruff":
-        metrics["ruff_docstrings"] = docs.where(readable)
-    metrics["reformatted"] = rows["reformatted"].where(readable)
+    metrics = {
+        unseen: (10 * rows[unseen].str.len() / lines).where(readable),
+        "reformatted": rows["reformatted"].where(readable),
+    }
     if "names" in rows:
         metrics["resolved_names"] = rows["names"]
     return metrics

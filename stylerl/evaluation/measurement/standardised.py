@@ -21,13 +21,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stylerl.evaluation.measurement.bootstrap import DIGITS
 from stylerl.judge.outcome import Outcome
 
 Floats = NDArray[np.float64]
 
 EDGES = (10, 15, 20, 30, 45, 70, 110)  # tokens, the last of each stratum
 LONG = 45  # a body above it is long
-DIGITS = 6
 NAMES = (*(f"up_to_{edge}" for edge in EDGES), f"above_{EDGES[-1]}")
 
 
@@ -38,9 +38,10 @@ def tally(
 
     Args:
         rows: with `prompt_id`, `tokens` and `outcome`.
-        prompts: the ids of the P prompts; each of `rows` is among them.
+        prompts: the ids of the P prompts; other rows do not count.
         outcome: the column that says what complies.
     """
+    rows = rows[rows["prompt_id"].isin(prompts)]
     place = prompts.get_indexer(pd.Index(rows["prompt_id"]))
     stratum = np.searchsorted(EDGES, rows["tokens"].to_numpy(), side="left")
     compliant = (rows[outcome] == Outcome.COMPLIANT).to_numpy()

@@ -54,7 +54,6 @@ def judge_completions(
         graded = grade_of(prompt, judged, done, verdict)
         result = graded.assessment
         fixed = assess(prompt, done, later)
-        known = None if place is None else place.file.known
         verdict_rows.append(
             {
                 "outcome": str(result.outcome),
@@ -69,7 +68,7 @@ def judge_completions(
                 "reformatted": fixer.changed_share(judged, text),
                 "statements": graded.statements,
                 "trivial": graded.trivial,
-                "names": _resolved(known, prompt, judged),
+                "names": _resolved(place, prompt, judged),
             }
         )
     told = pd.DataFrame(verdict_rows, index=table.index)
@@ -78,11 +77,9 @@ def judge_completions(
     return pd.concat(columns, axis=1)
 
 
-def _resolved(
-    known: frozenset[str] | None, prompt: str, completion: str
-) -> float:
+def _resolved(place: Place | None, prompt: str, completion: str) -> float:
     """The share of the names a completion reads that exist."""
-    if known is None:
+    if place is None or place.file.known is None:
         return math.nan
-    names = resolved_names(prompt, completion, known)
+    names = resolved_names(prompt, completion, place.file.known)
     return names.resolved / names.read if names.read else math.nan
