@@ -58,6 +58,13 @@ def run(
         f"{name} (model)" if name == AUTHORS else name: folder
         for name, folder in labelled(folders).items()
     }
+    outs = {name: out / _folder(name) for name in sources}
+    if len({*outs.values()}) < len(models):
+        raise ModelError(
+            "each model must have a folder of its own in the results; two "
+            f"of {', '.join(map(str, models))} would share one: name each "
+            "once, or rename it"
+        )
     snippets, judge = storage.read_table(paths.SNIPPETS), Judge(params.judge)
     held_out = snippets[snippets["split"] == params.evaluate.split]
     where = places.places(paths.FILES, held_out)
@@ -76,9 +83,7 @@ def run(
     storage.write_json(out / "metrics.json", metrics)
     for name, result in compared.items():
         result.completions.attrs = dict(basis)
-        # A label may be a path.
-        folder = name.replace("..", "_").replace("/", "-")
-        _write(out / folder, result)
+        _write(outs[name], result)
     tables = [summary.contest(alone, compared)] if len(compared) != 1 else []
     tables += [
         summary.markdown(result.metrics) for result in compared.values()
@@ -107,6 +112,11 @@ def unpacked(file: Path, like: Path, scratch: Path) -> Path:
         )
     write_model(model, tokenizer, scratch / file.name)
     return scratch / file.name
+
+
+def _folder(label: str) -> str:
+    """A label, which may be a path, as one folder's name."""
+    return label.replace("..", "_").replace("/", "-")
 
 
 def _add_skill(

