@@ -26,6 +26,7 @@ from stylerl.judge.place import Place
 RULES = "E,W,F"  # whose safe fixes are made: what flake8 knows by itself
 CANNOT_PARSE = 2  # exit code of `ruff format`; the other files are formatted
 SEEN = 5  # violations of a rule, before anything is said of it
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Item = tuple[Place | None, str, str]  # where it stands, prompt, completion
 
 
@@ -93,21 +94,19 @@ def body_of(text: str, prompt: str) -> str | None:
     None where the prompt opens no function or class, or the text does not
     parse.
     """
+    alone = prompt + "\n    pass\n"
     try:
         opened = ast.parse(textwrap.dedent(text)).body[-1]
-        asked = ast.parse(prompt + "\n    pass\n").body[-1]
+        asked = ast.parse(alone).body[-1]
     except (SyntaxError, ValueError, RecursionError, IndexError):
         return None
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    if not isinstance(opened, kinds) or not isinstance(asked, kinds):
+    if not isinstance(opened, Definition) or not isinstance(asked, Definition):
         return None
-    if ast.get_docstring(asked, clean=False) is None:
-        row, column = _colon(text, opened.lineno)
-    else:
-        docstring = opened.body[0]
-        row, column = docstring.end_lineno or 0, docstring.end_col_offset or 0
-    lines = text.splitlines(keepends=True)
-    rest = lines[row - 1].encode()[column:].decode() + "".join(lines[row:])
+    documented = ast.get_docstring(asked, clean=False) is not None
+    rest = _after_head(text, opened, documented)
+    # A comment behind the head is the prompt's, if it has one there.
+    if not _after_head(alone, asked, documented).startswith("\n"):
+        rest = "".join(rest.partition("\n")[1:])
     return rest.removeprefix("\n") if prompt.endswith("\n") else rest
 
 
@@ -124,6 +123,17 @@ def changed_share(before: str, after: str) -> float:
         if tag != "equal"
     )
     return min(1.0, changed / max(1, len(old)))
+
+
+def _after_head(text: str, node: Definition, documented: bool) -> str:
+    """What follows a definition's header, or its docstring."""
+    if documented:
+        docstring = node.body[0]
+        row, column = docstring.end_lineno or 0, docstring.end_col_offset or 0
+    else:
+        row, column = _colon(text, node.lineno)
+    lines = text.splitlines(keepends=True)
+    return lines[row - 1].encode()[column:].decode() + "".join(lines[row:])
 
 
 def _colon(text: str, row: int) -> tuple[int, int]:

@@ -39,6 +39,11 @@ def test_what_the_fixer_removes_of_each_rule():
         (DOCUMENTED, "    return  a\n", "    return a\n"),
         # A lambda and a slice hold colons that end no header.
         ("def f(a=lambda: 0, b={1: 2}):", " return a\n", "\n    return a\n"),
+        # A comment of the prompt's is not written twice; a model's is its own.
+        ("def f(a):  # why", "\n    return  a\n", "\n    return a\n"),
+        ("def f(a): #why\n", "    return  a\n", "    return a\n"),
+        (DOCUMENTED[:-1] + "  # b", "\n    return  a\n", "\n    return a\n"),
+        (HEAD, "  #c\n    return a\n", "  # c\n    return a\n"),
         # What the model documents itself is its own.
         (HEAD, '\n    "Add."\n    return a\n', '\n    "Add."\n    return a\n'),
         ("class A:", "\n    x=1\n", "\n    x = 1\n"),
