@@ -9,9 +9,9 @@ from pathlib import Path
 
 from stylerl import config
 from stylerl.base import folder
+from stylerl.config import paths
 from stylerl.pipeline import process, stage_runs
 
-FOLDER = Path("artifacts/base")
 DOWNLOADS = Path("checkpoints/base")
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     """Write the model that the section `base` of params.yaml names."""
     params = config.load()
     with stage_runs.stage_run("base", config.to_dict(params.base)):
-        folder.write(params.base, params.seed, FOLDER, DOWNLOADS)
+        folder.write(params.base, params.seed, paths.BASE, DOWNLOADS)
     shutil.rmtree(DOWNLOADS, ignore_errors=True)
 
 

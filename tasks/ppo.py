@@ -84,7 +84,7 @@ def make_trainer(params: config.Params) -> PPOTrainer:
         labels,
         checkpoints=CHECKPOINTS / key[:16],
         places=places.places_of_labels(paths.FILTER, labels),
-        removed=storage.read_json(paths.FIXER),
+        fixer_shares=storage.read_json(paths.FIXER),
     )
 
 

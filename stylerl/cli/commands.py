@@ -98,7 +98,8 @@ def _collect(options: argparse.Namespace) -> None:
         "--select",
         "RULES",
         "rule prefixes that count, separated by commas, such as E,W6; none is "
-        "ignored then (default: E,W,F without flake8's own default list)",
+        "ignored then (default: E,W,F less what flake8 ignores by default, "
+        "but for E704)",
     ),
     option(
         "--max-line-length",
@@ -286,10 +287,10 @@ def _handover(options: argparse.Namespace) -> None:
 
     params = workspace.settings()
     labels = storage.read_table(paths.LABELS)
-    removed = storage.read_json(paths.FIXER)
+    fixer_shares = storage.read_json(paths.FIXER)
     share = params.ppo.fixable_weight
     if share != 1:  # elsewhere no fixer is asked: the rules weigh it
-        weights = rule_weights(params.judge.weights, removed, share)
+        weights = rule_weights(params.judge.weights, fixer_shares, share)
         params = config.override(params, {"judge.weights": weights})
     texts = {
         split: prompts.unread_prompts(labels, split, params.seed)
@@ -306,7 +307,7 @@ def _handover(options: argparse.Namespace) -> None:
     option(
         "target", "TARGET", "./FOLDER, or OWNER/NAME on the Hugging Face hub"
     ),
-    option("--public", "", "of a repository that is made: for all", False),
+    option("--public", "", "make a new repository public", False),
 )
 def _push(options: argparse.Namespace) -> None:
     """Copy a model to a folder or to the hub, with its card.

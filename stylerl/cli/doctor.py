@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import torch
 
 from stylerl import config
+from stylerl.config import paths
 from stylerl.errors import DataError, DiskError, StylerlError
 from stylerl.lm import encoding, models
 from stylerl.skill import sandbox
@@ -89,6 +90,8 @@ def read_data(corpus: Path) -> str:
 def load_base(root: Path) -> str:
     """Whether parameters obey, and the base and its tokenizer load."""
     params = config.load(root / "params.yaml")
+    if params.sft.base == str(paths.BASE) and not (root / paths.BASE).exists():
+        return f"preset {params.preset}; the first run makes {paths.BASE}"
     name = str(root / params.sft.base)
     tokenizer = encoding.load_tokenizer(name)
     model = models.load_causal_lm(name, tokenizer=tokenizer)

@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
         prog="stylerl",
         description="Align a code model to a style guide, with the linter "
         "in the loop.",
-        epilog="A first session: stylerl doctor; stylerl collect; "
+        epilog="A first session: stylerl collect; stylerl doctor; "
         "stylerl run --preset smoke; stylerl report",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")

@@ -43,7 +43,7 @@ def evidence(folder: Path) -> card.Run | None:
     """
     role = {
         Path(path).resolve(): name
-        for name, path in paths.models("artifacts/base").items()
+        for name, path in paths.models(str(paths.BASE)).items()
     }.get(folder.resolve())
     if not role:
         return None

@@ -144,8 +144,8 @@ class SFTConfig(Section):
     learning_rate: float = setting(5e-4, "peak of AdamW's rate", gt=0, le=1)
     context: int = setting(
         128,
-        "tokens of what stands above a function in its file that every model "
-        "is given before it; 0 gives none",
+        "tokens of its file, from above a function, that every model gets as "
+        "context; 0 gives none",
         ge=0,
     )
     max_tokens: int = setting(
@@ -196,17 +196,16 @@ class PPOConfig(Section):
     )
     fixable_weight: float = setting(
         1.0,
-        "what a violation that the fixer removes (ruff, its safe fixes and "
-        "format) weighs in the style reward and its charges; one that it "
-        "leaves weighs 1",
+        "factor on the weight of a rule whose violations the fixer (ruff, its "
+        "safe fixes and format) removes, in the style reward and its charges; "
+        "between it and 1 where the fixer removes a part",
         ge=0,
         le=1,
     )
     baseline: str = setting(
         "group",
-        "what an advantage is measured from: in a group of completions of "
-        "one prompt the mean of the others (leave-one-out), or a learned "
-        "value",
+        "what an advantage is measured from: group, the mean of the prompt's "
+        "other completions (leave-one-out); value, a learned one",
         choices=("group", "value"),
     )
     group_size: int = setting(
@@ -221,8 +220,8 @@ class PPOConfig(Section):
     )
     credit_weight: float = setting(
         1.0,
-        "how many times what the response loses by it a violation's token "
-        "is charged",
+        "factor on the charge of a violation's token: what the response loses "
+        "by it",
         ge=1,
     )
     prompts: int = setting(
@@ -251,8 +250,8 @@ class PPOConfig(Section):
     learning_rate: float = setting(8e-4, "peak of Adam's rate", gt=0, le=1)
     gae_lambda: float = setting(
         1.0,
-        "lambda of the advantage estimate (GAE): with a value of all that is "
-        "to come, without one of what single tokens are charged",
+        "lambda of the advantage estimate (GAE): with a value it discounts "
+        "all rewards, without one charges alone",
         ge=0,
         le=1,
     )

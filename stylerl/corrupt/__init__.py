@@ -1,4 +1,4 @@
-"""Clean code -> code with one violation, rule by rule.
+"""Clean code -> code that breaks some rules, or does not parse.
 
 rules.py is the front: the rules, `corrupt_style` for whole bodies, and
 `break_once` for minimal pairs; the other modules hold the rules by kind.

@@ -108,7 +108,7 @@ def _cut(
         start = (body[0].end_lineno or 0) - node.lineno + 1
         body = body[1:]
     else:
-        start = body[0].lineno - node.lineno
+        start = _first_row(body[0]) - node.lineno
         while start > 0 and _is_filler(dedented[start - 1]):
             start -= 1
     if start <= 0 or not _has_substance(body):
@@ -120,6 +120,12 @@ def _cut(
         return None
     text = "\n".join(dedented) + "\n"
     return Snippet(text, len("\n".join(dedented[:start])), node.lineno)
+
+
+def _first_row(node: ast.stmt) -> int:
+    """The row where a statement begins, with its decorators."""
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def _has_substance(body: list[ast.stmt]) -> bool:

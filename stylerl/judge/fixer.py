@@ -20,6 +20,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from stylerl.judge import Judge, ruff_engine
+from stylerl.judge.names import tree_of
 from stylerl.judge.outcome import attribute
 from stylerl.judge.place import Place
 
@@ -94,18 +95,19 @@ def body_of(text: str, prompt: str) -> str | None:
     None where the prompt opens no function or class, or the text does not
     parse.
     """
-    alone = prompt + "\n    pass\n"
-    try:
-        opened = ast.parse(textwrap.dedent(text)).body[-1]
-        asked = ast.parse(alone).body[-1]
-    except (SyntaxError, ValueError, RecursionError, IndexError):
+    # 1. The definition that the prompt opens, the last of its name so far:
+    # in the text others may follow.
+    alone = prompt if tree_of(prompt) else prompt + "\n    pass\n"
+    opened = next(reversed(_statements(alone)), None)
+    if not isinstance(opened, Definition):
         return None
-    if not isinstance(opened, Definition) or not isinstance(asked, Definition):
+    before, after = (_named(opened.name, source) for source in (alone, text))
+    if len(after) < len(before):
         return None
-    documented = ast.get_docstring(asked, clean=False) is not None
-    rest = _after_head(text, opened, documented)
-    # A comment behind the head is the prompt's, if it has one there.
-    if not _after_head(alone, asked, documented).startswith("\n"):
+    # 2. What follows its head; a comment there is the prompt's, if it has one.
+    documented = ast.get_docstring(opened, clean=False) is not None
+    rest = _after_head(text, after[len(before) - 1], documented)
+    if _after_head(alone, opened, documented).partition("\n")[0].strip():
         rest = "".join(rest.partition("\n")[1:])
     return rest.removeprefix("\n") if prompt.endswith("\n") else rest
 
@@ -113,9 +115,10 @@ def body_of(text: str, prompt: str) -> str | None:
 def changed_share(before: str, after: str) -> float:
     """The share of a completion's lines that the fixer has changed.
 
-    A place where it only inserts counts as one line.
+    A place where it only inserts counts as one line; the line end of the
+    prompt, which both may begin with, as none.
     """
-    old, new = before.splitlines(), after.splitlines()
+    old, new = (t.removeprefix("\n").splitlines() for t in (before, after))
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     changed = sum(
         max(end - begin, 1)
@@ -123,6 +126,18 @@ def changed_share(before: str, after: str) -> float:
         if tag != "equal"
     )
     return min(1.0, changed / max(1, len(old)))
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    """The statements of a module; none where it does not parse."""
+    tree = tree_of(textwrap.dedent(text))
+    return tree.body if tree else []
+
+
+def _named(name: str, text: str) -> list[Definition]:
+    """The functions and classes of a name in a module."""
+    definitions = (n for n in _statements(text) if isinstance(n, Definition))
+    return [node for node in definitions if node.name == name]
 
 
 def _after_head(text: str, node: Definition, documented: bool) -> str:

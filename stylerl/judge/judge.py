@@ -5,8 +5,8 @@
 
 Every verdict equals what the engine's command says of a file with the same
 bytes and options and no `noqa`: row, column and code.  flake8 runs in worker
-processes that wait for the next source (stylerl.judge.pool), ruff once for
-many sources (stylerl.judge.ruff_engine); a source that makes either crash, or
+processes that wait for the next source (stylerl.judge.pool), ruff in one for
+each source (stylerl.judge.ruff_engine); a source that makes either crash, or
 takes it longer than the limit, gets a verdict that says so.
 """
 

@@ -4,7 +4,8 @@
 
 A name resolves where Python would look it up: in the function and those
 around it, in its module (`known`, and what prompt and completion bind there),
-or among the builtins.  Each name counts once, so that reading one that is
+or among the builtins.  Each name counts once, or twice where it is of the
+module in one place and of a function in another, so that reading one that is
 there again and again hides none that is not.  Code is compiled to a symbol
 table, never run.
 """
@@ -15,7 +16,6 @@ import symtable
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from typing import NamedTuple
 
 # What a module has without binding it, and a method without naming it.
@@ -39,20 +39,35 @@ def resolved_names(
         completion: what follows it.
         known: the names that the function's module binds.
     """
+    source = prompt + completion
     try:
-        everywhere, bound = _read(prompt + completion)
-        names = everywhere - _header(prompt)
+        tree = parse(source)
+        everywhere, bound = _read(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Names(0, 0)
-    local = {name for name, is_global in names if not is_global}
-    looked_up = {name for name, is_global in names if is_global} - local
+    # 1. What is read behind the prompt.
+    last = prompt[prompt.rfind("\n") + 1 :]
+    end = prompt.count("\n") + 1, len(last.encode())
+    written = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if (node.lineno, node.col_offset) >= end
+    }
+    names = [read for read in everywhere if read[0] in written]
+    # 2. The function's own name is the module's, or else its class's.
+    bound -= {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (node.lineno, node.col_offset) < end
+    }
     missing = [
         name
-        for name in looked_up
-        if name not in bound and name not in GIVEN and name not in known
+        for name, is_global in names
+        if is_global and not (name in bound or name in GIVEN or name in known)
     ]
-    read = len(local) + len(looked_up)
-    return Names(read, read - len(missing))
+    return Names(len(names), len(names) - len(missing))
 
 
 def module_names(source: str) -> frozenset[str] | None:
@@ -97,14 +112,3 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
     yield table
     for child in table.get_children():
         yield from _tables(child)
-
-
-@lru_cache(1024)
-def _header(prompt: str) -> frozenset[tuple[str, bool]]:
-    """The names that the prompt itself reads: defaults and annotations."""
-    for body in ("\n    pass\n", "pass\n"):
-        try:
-            return frozenset(_read(prompt + body)[0])
-        except SyntaxError:
-            continue
-    return frozenset()

@@ -7,8 +7,8 @@ completion's are charged; text that does not parse is not text with one
 violation.
 """
 
+import ast
 import io
-import re
 import tokenize
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +16,7 @@ from enum import StrEnum
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NL
 from typing import NamedTuple
 
+from stylerl.judge.names import tree_of
 from stylerl.judge.positions import offset
 from stylerl.judge.verdict import SYNTAX, Verdict, Violation, style_score
 
@@ -58,7 +59,6 @@ OF_THE_END = (
     *("W292", "W391", "F401", "F821", "F822", "F841", "F842"),
     *("ARG", "U10", "B007", "RET503"),
 )
-DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def\b", re.MULTILINE)
 _NO_CODE = frozenset((NL, COMMENT, INDENT, DEDENT, ENDMARKER))
 
 
@@ -83,8 +83,7 @@ def attribute(
         violations: of prompt and completion together.
     """
     header = _header_rows(prompt)
-    opened = max([0, *(match.start() for match in DEF.finditer(prompt))])
-    function = prompt.count("\n", 0, opened) + 1  # its first row
+    function = _opened_row(prompt)
 
     def owner(violation: Violation) -> str:
         if violation.code.startswith(SYNTAX):
@@ -103,6 +102,15 @@ def attribute(
     for violation in violations:
         parts[owner(violation)].append(violation)
     return Attribution(*map(tuple, parts.values()))
+
+
+def _opened_row(prompt: str) -> int:
+    """The row of the last function that a prompt begins, or 1."""
+    trees = [tree_of(prompt + body) for body in ("", "\n    pass\n")]
+    nodes = [node for tree in trees if tree for node in ast.walk(tree)]
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    rows = [node.lineno for node in nodes if isinstance(node, functions)]
+    return max(rows, default=1)
 
 
 def _header_rows(prompt: str) -> range:

@@ -40,7 +40,7 @@ def build_trainer(
     reward_models: str | Path = REWARD_MODELS,
     checkpoints: str | Path | None = None,
     places: Mapping[str, Place] | None = None,
-    removed: Mapping[str, float] | None = None,
+    fixer_shares: Mapping[str, float] | None = None,
 ) -> PPOTrainer:
     """Put models, prompts and reward together.
 
@@ -53,7 +53,7 @@ def build_trainer(
         checkpoints: a folder to resume from; None keeps none.
         places: where prompts stand, by prompt; completions of others are
             judged as files of their own.
-        removed: of each rule the share that the fixer removes, for
+        fixer_shares: of each rule the share that the fixer removes, for
             ppo.fixable_weight; none removes nothing.
 
     Raises:
@@ -93,7 +93,9 @@ def build_trainer(
             reward_models,
             learned,
             rules=rule_weights(
-                params.judge.weights, removed or {}, settings.fixable_weight
+                params.judge.weights,
+                fixer_shares or {},
+                settings.fixable_weight,
             ),
         ),
         prompts=prompts,

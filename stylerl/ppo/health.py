@@ -107,7 +107,7 @@ def _reward_collapse(history: History) -> Alarm | None:
         )
     latest = history[-RUNNING:]
     flat = len(latest) == RUNNING and all(map(_is_flat, latest))
-    if not flat or _pays(history):
+    if not flat or _objective_rose(history):
         return None
     return Alarm(
         "reward collapse",
@@ -122,7 +122,11 @@ def _kl_explosion(history: History) -> Alarm | None:
     responses has more of it than the policy."""
     name = "objective/kl"
     kl = history[-1][name]
-    if min(kl, _recent(history, name)) <= 10 and kl <= 15 or _pays(history):
+    if (
+        min(kl, _recent(history, name)) <= 10
+        and kl <= 15
+        or _objective_rose(history)
+    ):
         return None
     limit = 15 if kl > 15 else 10
     return Alarm(
@@ -148,7 +152,7 @@ def _sampling_mismatch(history: History) -> Alarm | None:
 def _entropy_collapse(history: History) -> Alarm | None:
     name = "objective/entropy"
     now, first = history[-1][name], history[0][name]
-    if now >= 0.1 * first or _is_asked_for(history):
+    if now >= 0.1 * first or _rose_unjudged(history):
         return None
     return Alarm(
         "entropy collapse",
@@ -166,7 +170,11 @@ def _updates_too_big(history: History) -> Alarm | None:
         moved_by = f"moved the policy by {moved:.2f} nats a token"
         return Alarm(name, f"one update {moved_by}, above 1")
     share = history[-1].get("policy/clipfrac", 0.0)
-    if share > 0.5 and len(history) > SMOOTHED and not _pays(history):
+    if (
+        share > 0.5
+        and len(history) > SMOOTHED
+        and not _objective_rose(history)
+    ):
         return Alarm(name, f"the clip fraction is {share:.2f}, above 0.5")
     return None
 
@@ -190,7 +198,7 @@ def _value_head_broken(history: History) -> Alarm | None:
 def _policy_collapse(history: History) -> Alarm | None:
     """A few very long responses make a mean, so that ranks are asked where
     the length floor has them."""
-    if len(history) <= SMOOTHED or _is_asked_for(history):
+    if len(history) <= SMOOTHED or _rose_unjudged(history):
         return None
     length = "response/length", "the length of the responses"
     if KEPT in history[-1]:
@@ -262,12 +270,12 @@ def _is_judged(history: History) -> bool:
     return "judge/score" in history[-1]
 
 
-def _is_asked_for(history: History) -> bool:
+def _rose_unjudged(history: History) -> bool:
     """Whether the objective rises and no verdict of the linter is logged."""
-    return _pays(history) and not _is_judged(history)
+    return _objective_rose(history) and not _is_judged(history)
 
 
-def _pays(history: History) -> bool:
+def _objective_rose(history: History) -> bool:
     """Whether the objective, score less KL penalty, has clearly risen.
 
     Where every batch's scores are one number nothing says what clear is.

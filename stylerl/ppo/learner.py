@@ -60,12 +60,12 @@ class Learner:
         self.floor = LengthFloor(config.length_floor)
         self.return_moments = formulas.Moments()
         # Two groups, since the new value head learns at a rate of its own.
-        trunks = [
+        policy_weights = [
             weight
             for name, weight in policy.named_parameters()
             if weight.requires_grad and not name.startswith("value_head.")
         ]
-        groups = [{"params": trunks}]
+        groups = [{"params": policy_weights}]
         if policy.value_head is not None:
             groups.append({"params": list(policy.value_head.parameters())})
         self.optimiser = torch.optim.Adam(groups, eps=ADAM_EPS, fused=True)
@@ -76,8 +76,8 @@ class Learner:
         Raises:
             TrainingError: a loss or gradient is not finite.
         """
-        # 1. Rewards: the shaped score, what the price of length makes of it,
-        # and the KL penalty of every token.
+        # 1. Rewards: the score, the penalty for a cut, the bonus of the length
+        # floor, and the KL penalty of every token.
         seen = self.floor.observe(batch)
         rewards, outcomes = self.rewards(batch, seen.bonus)
         # 2. Advantages, of one size over all tokens of the batch.
@@ -128,7 +128,7 @@ class Learner:
         cut = ~torch.tensor(batch.finished)
         scores = batch.scores + bonus - config.missing_eos_penalty * cut
         outcomes = scores - batch.token_rewards.sum(dim=1)
-        charged = self._charged(batch)
+        charged = self._weighted_charges(batch)
         rewards = formulas.penalised_rewards(
             outcomes + charged.sum(dim=1),
             charged,
@@ -143,7 +143,7 @@ class Learner:
         self.return_moments = self.return_moments.add(sums[batch.mask])
         return rewards / self.reward_scale, outcomes / self.reward_scale
 
-    def _charged(self, batch: Rollouts) -> Tensor:
+    def _weighted_charges(self, batch: Rollouts) -> Tensor:
         """Each token's charge, (B, R): its reward times credit_weight."""
         return self.config.credit_weight * batch.token_rewards
 
@@ -159,7 +159,7 @@ class Learner:
         size, and the variance that the value explains, if there is one."""
         config, mask = self.config, batch.mask
         if not config.critic:
-            located = self._charged(batch) / self.reward_scale
+            located = self._weighted_charges(batch) / self.reward_scale
             sums = formulas.returns_to_go(
                 rewards, located, mask, config.gae_lambda
             )
@@ -245,7 +245,10 @@ class Learner:
     def _loss(
         self, now: ResponseScores, old: RolloutTargets, sums: MetricSums
     ) -> Tensor:
-        """L = L^CLIP + c1 L^VF - c2 S of each token, (N,) (PPO, eq. 9)."""
+        """The loss of each token, (N,): L^CLIP (PPO, eq. 7).
+
+        With a value + c1 L^VF (eq. 9); entropy is logged alone.
+        """
         config = self.config
         ratio = formulas.ratio_of(now.logprobs, old.logprobs)
         policy, clipped = formulas.policy_loss(

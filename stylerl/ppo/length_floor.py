@@ -107,14 +107,14 @@ class LengthFloor:
         if self.reference is None:
             self.measure([batch])
         assert (reference := self.reference) is not None
-        gain = _ranks(_lengths(batch), reference.lengths) / MEAN_RANK
+        ranks = _ranks(_lengths(batch), reference.lengths) / MEAN_RANK
         counted = _counted(batch)
-        mean_rank = float(gain[counted].mean())
-        gain[~counted] = mean_rank
+        kept_share = float(ranks[counted].mean())
+        ranks[~counted] = kept_share
         return Observation(
-            bonus(self.price, gain, reference.sigma),
-            self.share - mean_rank,
-            {"length/kept": mean_rank, "length/price": self.price.now},
+            bonus(self.price, ranks, reference.sigma),
+            self.share - kept_share,
+            {"length/kept": kept_share, "length/price": self.price.now},
         )
 
     def measure(self, batches: Sequence[SampledRollouts]) -> None:

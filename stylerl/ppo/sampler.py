@@ -36,27 +36,27 @@ class Sampler:
     ranks: Ranks
     compute: Compute
 
-    def episodes(self, every: Sequence[str], seed: int) -> Rollouts:
+    def episodes(self, prompts: Sequence[str], seed: int) -> Rollouts:
         """One scored completion for each prompt, sampled by all ranks."""
         phase = Stopwatch()
-        mine = self._share(every, seed, phase)
+        mine = self._share(prompts, seed, phase)
         # 3. log pi_old, log pi_ref and V, from forward passes.
         with phase("score"):
             scored = score(self.policy, self.reference, mine, self.compute)
         scored = dataclasses.replace(scored, seconds=phase.seconds)
         return rollouts.interleave(self.ranks.gather(scored))
 
-    def samples(self, every: Sequence[str], seed: int) -> SampledRollouts:
+    def samples(self, prompts: Sequence[str], seed: int) -> SampledRollouts:
         """One graded completion for each prompt, not scored by the models."""
-        mine = self._share(every, seed, Stopwatch())
+        mine = self._share(prompts, seed, Stopwatch())
         return rollouts.interleave(self.ranks.gather(mine))
 
     def _share(
-        self, every: Sequence[str], seed: int, phase: Stopwatch
+        self, prompts: Sequence[str], seed: int, phase: Stopwatch
     ) -> SampledRollouts:
         """The episodes of this rank, with their rewards."""
-        rows = self.ranks.share(range(len(every)))
-        texts = [every[row] for row in rows]
+        rows = self.ranks.share(range(len(prompts)))
+        texts = [prompts[row] for row in rows]
         self.policy.eval()
         # 1. Tokens, from pi_old.
         with phase("generate"):
@@ -71,7 +71,7 @@ class Sampler:
                 bf16=self.compute.bf16,
                 encode=self.encode,
             )
-        # 2. Rewards, from the text alone.
+        # 2. Rewards, by the grader.
         with phase("judge"):
             return self._judge(texts, sampled)
 

@@ -42,12 +42,12 @@ def assign_to_tokens(
     except (TypeError, ValueError) as error:
         raise TrainingError(
             "ppo.credit: token needs a list of TokenRewards for each episode; "
-            f"got another thing ({error}): check the credit function"
+            f"got another thing ({error}): check the grader"
         ) from error
     if not placed.isfinite().all():
         raise TrainingError(
             "a token reward must be finite; a sum of them is not: check the "
-            "credit function"
+            "grader"
         )
     return placed
 

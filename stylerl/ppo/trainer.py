@@ -257,7 +257,7 @@ class PPOTrainer:
     def measure_reference(self) -> None:
         """Measure the reference's lengths for the floor, once a run.
 
-        The policy as it is answers one prompt after another, each once: many
+        The policy as it is gives one answer to each prompt of a batch: many
         answers to a few prompts say little of the others.  Without any of
         this, an update by hand takes its own first batch.
         """
@@ -351,8 +351,7 @@ class PPOTrainer:
     def prompts_of(self, update: int, copies: int | None = None) -> list[str]:
         """The prompts of an update, counted from 0, each once.
 
-        They fill a batch with `copies` of each, or as many as the baseline
-        compares.
+        They fill a batch, with `copies` of each, or as many as a group has.
         """
         size = self.config.batch_size // (copies or self.config.copies)
         places = draws.positions(

@@ -17,10 +17,10 @@ from stylerl.judge.verdict import Verdict, style_score
 from stylerl.reward import gaming
 from stylerl.reward.functions import TokenReward
 
-# Reported where a name is bound, for a use that never came: what was written
-# there is no fault of its own.
+# Rules on names that nothing uses, reported where they are bound: the token
+# there is not at fault.
 UNUSED = ("F401", "F841", "F842", "ARG", "U10", "B007")
-WORD = re.compile(r"\w+")
+WORD = re.compile(r"\b\w+")  # from its first character on
 
 
 class Grade(NamedTuple):
@@ -88,9 +88,12 @@ def style(graded: Grade, weights: Mapping[str, float]) -> float:
     less what the heaviest weighs, and 0 at the least.  What does not parse
     has 0, and so has a completion without a statement.
     """
-    if not graded.parsed or not graded.statements:
-        return 0.0
-    return _style(graded.as_ended, weights)
+    return _style(graded.as_ended, weights) if _is_code(graded) else 0.0
+
+
+def _is_code(graded: Grade) -> bool:
+    """Whether a completion parses, and has a statement."""
+    return graded.parsed and graded.statements > 0
 
 
 def rule_weights(
@@ -116,12 +119,13 @@ def token_rewards(
 
     What a completion misses is shared by its violations, by what they weigh.
     What has no place is left to the last action: a name that nothing uses,
-    and all of a text that does not parse, whose one violation need not be
-    where it broke.  A word is charged at its last character: a name is
-    undefined once it is whole, and a charge reaches the tokens before it.
+    and all of a text that has no statement, or does not parse, whose one
+    violation need not be where it broke.  A word is charged at its last
+    character: a name is undefined once it is whole, and a charge reaches the
+    tokens before it.
     """
     ended = graded.as_ended
-    if not ended.parsed or not ended.violations:
+    if not (_is_code(graded) and ended.parsed and ended.violations):
         return []
     missed = factor * (1 - _style(ended, weights))
     weighed = _weighed(ended, weights)
@@ -138,7 +142,10 @@ def token_rewards(
 
 
 def _end_of_word(text: str, position: int) -> int:
-    """The last character of the word whose first is at a position."""
+    """The last character of the word whose first is at a position.
+
+    The position, where there is none: E501 is at the column that is too many.
+    """
     word = WORD.match(text, position)
     return word.end() - 1 if word else position
 

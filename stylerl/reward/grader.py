@@ -40,7 +40,7 @@ class StyleGrader:
     weights: Mapping[str, float]  # of the parts, by name
     learned: Mapping[str, Learned]  # the parts that are reward models
     functions: Mapping[str, RewardFunction]  # the parts that are functions
-    rules: Mapping[str, float]  # what violations weigh, by rule prefix
+    rule_weights: Mapping[str, float]  # what violations weigh, by prefix
 
     whole_lines = True  # a line that was cut is no style
 
@@ -59,7 +59,8 @@ class StyleGrader:
         if LINTER in self.weights:
             factor = self.weights[LINTER]
             tokens = [
-                token_rewards(graded, self.rules, factor) for graded in grades
+                token_rewards(graded, self.rule_weights, factor)
+                for graded in grades
             ]
         return Feedback(self.parts(grades), tokens, monitored(grades))
 
@@ -87,7 +88,7 @@ class StyleGrader:
     def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """A style part; 0 for what does not parse."""
         if name == LINTER:
-            return [style(graded, self.rules) for graded in grades]
+            return [style(graded, self.rule_weights) for graded in grades]
         scores = zip(self.learned[name](grades), grades, strict=True)
         return [score if graded.parsed else 0.0 for score, graded in scores]
 

@@ -33,6 +33,12 @@ def test_disk(tmp_path):
         doctor.measure_disk(tmp_path, needed=1e9)
 
 
+def test_a_base_that_a_run_makes_need_not_be_there(tmp_path):
+    write_params({}, tmp_path)
+
+    assert "the first run makes artifacts/base" in doctor.load_base(tmp_path)
+
+
 def test_a_missing_model_says_how_to_get_it(tmp_path):
     write_params({"sft.base": "absent/model"}, tmp_path)
 

@@ -76,6 +76,23 @@ def test_methods_are_dedented_and_nested_functions_stay_inside():
     assert snippets[0].line == 3
 
 
+def test_a_decorator_is_of_the_statement_that_it_decorates():
+    source = """
+    def outer(task):
+        @task
+        def inner():
+            return 1
+        return inner
+    """
+    assert parts(cut(source)) == [
+        (
+            "def outer(task):",
+            "\n    @task\n    def inner():\n        return 1\n"
+            "    return inner\n",
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [

@@ -50,10 +50,13 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
         ("\n    return x", [(13, -0.55)], 0),
         # F821, a name that is whole, and undefined, at its last letter
         ("\n    return total\n", [(16, -0.55)], 0),
+        # E501 at column 80, within a word of columns 77 to 86
+        ("\n    return '" + 63 * "a" + " bbbbbbbbbb'\n", [(80, -0.55)], 0),
         # does not parse: all of it is left to the last action
         ("\n    return (\n", [], -1),
         # only a docstring, which is no statement
         ('\n    """Say."""\n', [], -1),
+        ('\n    """Say."""  \n', [], -1),  # nor is W291 charged then
         # F841: `y` has no use, which is not the fault of where it is bound
         ("\n    y = 1\n    return  x\n", [(21, -0.3)], -0.3),
     ],

@@ -39,6 +39,13 @@ def test_what_the_fixer_removes_of_each_rule():
         (DOCUMENTED, "    return  a\n", "    return a\n"),
         # A lambda and a slice hold colons that end no header.
         ("def f(a=lambda: 0, b={1: 2}):", " return a\n", "\n    return a\n"),
+        # What follows the function is fixed too, and is no other's body.
+        (HEAD, "\n    return  c\n\n\ndef g(x):\n    return  x\n",
+         "\n    return c\n\n\ndef g(x):\n    return x\n"),
+        (HEAD, "\n    return  a\n\n\nprint( f )\n",
+         "\n    return a\n\n\nprint(f)\n"),
+        ('def f(a):\n\t"""Do."""', "\n\treturn a+1\n",
+         "\n    return a + 1\n"),
         # A comment of the prompt's is not written twice; a model's is its own.
         ("def f(a):  # why", "\n    return  a\n", "\n    return a\n"),
         ("def f(a): #why\n", "    return  a\n", "    return a\n"),
@@ -55,7 +62,7 @@ def test_what_the_fixer_removes_of_each_rule():
         (HEAD, "\n    return (\n", "\n    return (\n"),
         ("x = 1\n", "y=2\n", "y=2\n"),
     ],
-)
+)  # fmt: skip
 def test_only_the_rows_after_the_prompt_change(prompt, completion, expected):
     assert fixed(prompt, completion) == expected
 
@@ -102,6 +109,7 @@ def test_where_ruff_judges_its_own_configuration_fixes(tmp_path):
         # an insertion counts as one line of the two
         ("    import os\n    return os\n",
          "    import os\n\n    return os\n", 1 / 2),
+        ("\n    return x+1\n", "\n    return x + 1\n", 1.0),
         ("", "", 0.0),
     ],
 )  # fmt: skip

@@ -52,6 +52,17 @@ def broken(model, prompt, *codes, sample=0):
     )
 
 
+def test_the_line_that_was_cut_does_not_count():
+    """Read is `a` of a and b; one line has content, with one finding."""
+    text = "\n    return a\n    x = foo(b"
+    cut = row("sft", "a", completion=text, finished=False, ruff=["N801"])
+    cut |= {"prompt": "def f(a, b):"}
+
+    means = metrics.compute_metrics(pd.DataFrame([cut]))
+
+    assert (means["used_arguments"], means["ruff"]) == (0.5, 10)
+
+
 def test_where_ruff_judges_flake8_is_the_one_not_seen():
     # Three lines with content, two findings: 10 * 2 / 3 in ten lines.
     text = "\n    a\n    b\n    c\n"

@@ -20,11 +20,15 @@ CASES = {
     "comprehension": ("return [a + b for a in x]", (), (3, 2)),
     "bound by global": ("global z\n    z = x\n    return z", (), (2, 2)),
     "read by global": ("global z\n    return z", (), (1, 0)),
-    "read by the header too": ("return limit + other", (), (1, 0)),
+    "read by the header too": ("return limit + other", (), (2, 0)),
+    "of one scope and not of another": (
+        "return [k for k in x], k", (), (3, 2),
+    ),
     "unparsable": ("return helper(", (), (0, 0)),
-    "after the function": ("return x\n\n\nhelper(f)", (), (3, 2)),
-    "recursion": ("return f(x)", (), (2, 2)),
-}
+    "after the function": ("return x\n\n\nhelper(f)", {"f"}, (3, 2)),
+    "recursion": ("return f(x)", {"f"}, (2, 2)),
+    "a method's own name": ("return f(x)", (), (2, 1)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

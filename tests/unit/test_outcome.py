@@ -127,8 +127,11 @@ def test_whose_violations(prompt, completion, finished, theirs, own, cut):
         ("def g(a):\n    pass\n\n\ndef f(b):\n", 1, 7, "ARG001", "prompt"),
         ("def g(a):\n    pass\n\n\ndef f(b):\n", 5, 7, "ARG001", "completion"),
         ("def g(a):\n    pass\n\n\ndef f(b):\n", 5, 7, "U100", "completion"),
+        # A function that a docstring speaks of is none.
+        ("def f(a):\n    '''\n    def g(b):\n    '''\n", 1, 7, "U100",
+         "completion"),
     ],
-)
+)  # fmt: skip
 def test_the_share_of_a_place(prompt, row, col, code, share):
     violation = Violation(row, col, code, "")
 

@@ -78,7 +78,7 @@ def ruff_findings(texts: Sequence[str], width: int) -> list[Findings | None]:
                 *("check", folder, "--isolated", "--no-cache"),
                 *("--ignore-noqa", "--exit-zero"),
                 *("--select", ",".join(RULES)),
-                *("--line-length", str(width), "--target-version", "py310"),
+                *("--line-length", str(width), "--target-version", "py311"),
                 *("--output-format", "json"),
             ]
         )

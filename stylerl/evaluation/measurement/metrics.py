@@ -25,6 +25,7 @@ from stylerl.evaluation.measurement.bootstrap import (
     spread,
 )
 from stylerl.judge.outcome import Outcome
+from stylerl.lm.cut import whole_lines
 from stylerl.reward import gaming
 
 # Of what is judged, by its column: at SFT's lengths, and the share cut.
@@ -50,7 +51,7 @@ def compute_metrics(
     means = _per_completion(rows).mean()
     values = {str(key): float(mean) for key, mean in means.items()}
     values["length_median"] = float(rows["tokens"].median())
-    values["distinct_3"] = gaming.distinct_ngrams(rows["completion"])
+    values["distinct_3"] = gaming.distinct_ngrams(_judged(rows))
     if bits_per_byte is not None:
         values["bits_per_byte"] = bits_per_byte
     if reference is not None:
@@ -196,7 +197,7 @@ def tabulate_rules(
 
 def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a completion, one column for each metric that is a mean."""
-    text = rows["completion"]
+    text = _judged(rows)
     pairs = [*zip(rows["prompt"], text, strict=True)]
     compliant = rows["outcome"] == Outcome.COMPLIANT
     return pd.DataFrame(
@@ -232,7 +233,7 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     """Metrics of linters other than the judge; NaN for unparsable text."""
     unseen = "flake8" if "flake8" in rows else "ruff"
     readable = rows["parsed"].astype(bool) & rows[unseen].notna()
-    lines = rows["completion"].map(gaming.content_lines).clip(lower=1)
+    lines = _judged(rows).map(gaming.content_lines).clip(lower=1)
     metrics = {
         unseen: (10 * rows[unseen].str.len() / lines).where(readable),
         "reformatted": rows["reformatted"].where(readable),
@@ -240,6 +241,12 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     if "names" in rows:
         metrics["resolved_names"] = rows["names"]
     return metrics
+
+
+def _judged(rows: pd.DataFrame) -> "pd.Series[str]":
+    """The completions, without the line that was cut at the token limit."""
+    text = rows["completion"]
+    return text.where(rows["finished"].astype(bool), text.map(whole_lines))
 
 
 def _by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
