@@ -47,7 +47,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import functional
 from transformers import get_linear_schedule_with_warmup
 
 from stylerl import config, draws, storage
@@ -57,18 +56,15 @@ from stylerl.data.places import places_of_labels
 from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
-from stylerl.lm import batching
 from stylerl.lm.cut import whole_lines
-from stylerl.lm.sampling import (
-    Completions,
-    generate,
-)
+from stylerl.lm.sampling import generate
 from stylerl.lm.saving import save_model
 from stylerl.pipeline import graph
 from stylerl.pipeline.stage_runs import KEY
 from stylerl.ppo import PPOTrainer, formulas
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
+from stylerl.supervised.sft import body_logprobs
 from stylerl.supervised.training import MergeAdapters
 
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
@@ -97,7 +93,9 @@ SMALL = {  # that it runs, not what it shows
 def main() -> None:
     """Train and measure every contender; print and keep the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=("default", "small"))
+    parser.add_argument(
+        "--scale", choices=("default", "small"), default="default"
+    )
     parser.add_argument("--split", choices=("test", "valid"), default="test")
     parser.add_argument("--only", nargs="+", help="contenders, by name")
     parser.add_argument("--train", action="store_true")
@@ -110,7 +108,7 @@ def main() -> None:
     everyone = contestants(params)
     if unknown := {*(options.only or ())} - everyone.keys():
         parser.error(f"no {unknown}; --only takes {', '.join(everyone)}")
-    kept = MODELS / f"{key[:16]}-{options.scale or 'default'}"
+    kept = MODELS / f"{key[:16]}-{options.scale}"
     contenders = {
         name: train
         for name, train in everyone.items()
@@ -124,11 +122,12 @@ def main() -> None:
     logs = {name: storage.read_json(kept / name / LOG) for name in contenders}
     folders = [SFT, POLICY, *(kept / name for name in contenders)]
     with tempfile.TemporaryDirectory() as scratch:
-        found = evaluate_command.run(folders, params, Path(scratch))
+        out, unpacked = Path(scratch, "out"), Path(scratch)
+        found = evaluate_command.run(folders, params, out, unpacked)
         for heat in COLD:  # what choosing a temperature is worth
             cold = config.override(params, {"evaluate.temperature": heat})
             found += f"\nAt temperature {heat}:\n\n" + evaluate_command.run(
-                [SFT, POLICY], cold, Path(scratch, str(heat))
+                [SFT, POLICY], cold, Path(scratch, str(heat)), unpacked
             )
     text = report(found, logs, params)
     print(text)
@@ -184,7 +183,7 @@ def untrained(params: Params) -> PPOTrainer:
         params,
         labels,
         places=places_of_labels(FILTER, labels),
-        removed=storage.read_json(REMOVED),
+        fixer_shares=storage.read_json(REMOVED),
     )
 
 
@@ -402,7 +401,10 @@ def run_raft(params: Params) -> LoadedModel:
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
         for part in filter(None, parts):
             with ours.compute.autocast():
-                loss = response_loss(model, ours.tokenizer, sampled, part)
+                loss = -body_logprobs(
+                    model,
+                    [(sampled.prompt_ids[r], sampled.ids[r]) for r in part],
+                ).mean()
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
@@ -418,31 +420,6 @@ def best_of_each(rewards: list[float], size: int) -> list[int]:
         max(range(begin, begin + size), key=lambda place: rewards[place])
         for begin in range(0, len(rewards), size)
     ]
-
-
-def response_loss(
-    model: Any, tokenizer: Any, sampled: Completions, rows: list[int]
-) -> torch.Tensor:
-    """Mean nats a response token of these completions, as SFT has it."""
-    given = [sampled.prompt_ids[row] for row in rows]
-    written = [sampled.ids[row] for row in rows]
-    pairs = list(zip(given, written, strict=True))
-    ids, mask = batching.padded(
-        [[*prompt, *response] for prompt, response in pairs],
-        tokenizer.pad_token_id,
-    )  # (b, T)
-    targets, _ = batching.padded(
-        [[*([-100] * len(prompt)), *response] for prompt, response in pairs],
-        -100,
-    )
-    device = model.device
-    logits = model(
-        input_ids=ids.to(device), attention_mask=mask.to(device)
-    ).logits
-    return functional.cross_entropy(
-        logits[:, :-1].float().flatten(0, 1),
-        targets[:, 1:].flatten().to(device),
-    )
 
 
 def report(

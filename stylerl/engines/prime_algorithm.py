@@ -6,6 +6,8 @@ says of it.  Written against src/prime_rl/orchestrator/algo/grpo.py and
 routing.py at 559b447; not run, since it needs Python 3.12, vLLM and a GPU.
 """
 
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +16,8 @@ from prime_rl.orchestrator import algo
 from prime_rl.orchestrator.algo.base import iter_trainable_traces
 from prime_rl.orchestrator.algo.grpo import GRPOAlgorithm
 
-from stylerl.engines.token_level import advantages, rewards_of
+from stylerl import config
+from stylerl.engines.token_level import PARAMS, advantages, rewards_of
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.reward.other_trainers import Origin
 
@@ -27,8 +30,10 @@ class StyleAlgorithm(GRPOAlgorithm):  # type: ignore[misc]
     """
 
     async def setup(self) -> None:
-        """Load the policy's tokenizer."""
+        """Load the policy's tokenizer, and lambda of our PPO."""
         self.tokenizer = load_tokenizer(self.policy_pool.model_name)
+        params = config.load(Path(os.environ[PARAMS]))
+        self.lambd = params.ppo.gae_lambda
 
     async def score_group(self, episodes: list[Any]) -> None:
         """Assign advantages to the sampled tokens of a group."""
@@ -46,7 +51,7 @@ class StyleAlgorithm(GRPOAlgorithm):  # type: ignore[misc]
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         lengths = torch.tensor([[len(row)] for row in rows])
         mask = torch.arange(padded.shape[1]) < lengths
-        ahead, _ = advantages(padded, mask, [0] * len(rows))
+        ahead, _ = advantages(padded, mask, [0] * len(rows), self.lambd)
         for trace, values, row in zip(traces, ahead, rows, strict=True):
             algo.assign_advantages(trace, values[: len(row)].tolist())
 

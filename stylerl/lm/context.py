@@ -6,6 +6,7 @@ that too.  So many tokens of it are given as the model has learnt with, which
 its config.json says (`context`): whole lines, the nearest ones.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -41,7 +42,7 @@ def nearest_lines(
     # lines have about as many tokens as alone, and no more as a rule.
     nearest: list[str] = []
     room = budget
-    for line in reversed(above.splitlines(keepends=True)):
+    for line in re.findall(r"[^\n]*\n|[^\n]+", above)[::-1]:
         room -= len(encode_code(tokenizer, line))
         if room < 0:
             break

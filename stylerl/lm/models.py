@@ -59,17 +59,20 @@ def load_causal_lm(
 
 
 def load_scorer(
-    name: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
+    name: str | Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    new_head: bool = False,
 ) -> PreTrainedModel:
     """Load a sequence classifier with one output, dropout off.
 
-    The head is new, drawn from torch's global generator, when `name` is a
-    language model.
+    A `new_head`, of a language model, is drawn from torch's global generator.
 
     Raises:
-        ModelError: the model cannot be found or loaded.
+        ModelError: the model cannot be found or loaded, or has no head.
     """
-    model = _load_model(AutoModelForSequenceClassification, name)
+    model = _load_model(
+        AutoModelForSequenceClassification, name, new_head=new_head
+    )
     if tokenizer is not None:
         fit_to_tokenizer(model, tokenizer)
     return model
@@ -170,12 +173,11 @@ def disable_dropout(config: PreTrainedConfig) -> None:
 
 
 def _load_model(
-    factory: Any, name: str | Path, **options: Any
+    factory: Any, name: str | Path, new_head: bool = False, **options: Any
 ) -> PreTrainedModel:
     """Load a model by its Auto class: fp32, safetensors, no dropout.
 
-    A weight that the file lacks is an error, but for a classifier's head,
-    which may be new.
+    A weight that the file lacks is an error, but for those of a new head.
     """
     whole = factory is AutoModelForCausalLM
     shape = {} if whole else {"num_labels": 1}
@@ -196,7 +198,9 @@ def _load_model(
     )
     kind, trunk = type(model).__name__, f"{model.base_model_prefix}."
     if missing := sorted(
-        k for k in report["missing_keys"] if whole or k.startswith(trunk)
+        k
+        for k in report["missing_keys"]
+        if not new_head or k.startswith(trunk)
     ):
         raise ModelError(
             f"{name} must hold every weight of {kind}; {len(missing)} are "

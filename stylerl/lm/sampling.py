@@ -80,7 +80,8 @@ def generate(
     they are those of the prompt alone.  A progress bar named `desc` counts
     completions.
     `listen` is told a lone prompt's completion as it grows.  A completion
-    for which `ends` is true is finished too; a GPU does not ask.
+    for which `ends` is true before the token limit is finished too; a GPU
+    does not ask.
 
     Raises:
         ModelError: a prompt and its completion do not fit the model.

@@ -17,7 +17,6 @@ Sources
     RLOO     Ahmadian et al., arXiv 2402.14740; Kool et al., ICLR 2019
              workshop, "Buy 4 REINFORCE samples, get a baseline for free!"
     KL       Schulman, joschu.net/blog/kl-approx.html
-    Chan     Chan, Golub, LeVeque, Stanford STAN-CS-79-773
 """
 
 import math
@@ -193,28 +192,18 @@ def learning_rate_share(updates: int, update: int) -> float:
     return 1 - min((update - warm) / max(updates - warm, 1), 1.0)
 
 
-class Moments(NamedTuple):
-    """Running size, mean, and sum of squared deviations (Chan, eq. 2.1)."""
+class MeanSquare(NamedTuple):
+    """A running mean of squares."""
 
     size: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
+    squares: float = 0.0  # their sum
 
-    def add(self, x: Tensor) -> "Moments":
-        """The moments with a batch (B,) added."""
-        batch = x.double()
-        n, gap = len(x), float(batch.mean()) - self.mean
-        squares = float(((batch - batch.mean()) ** 2).sum())
-        total = self.size + n
-        return Moments(
-            total,
-            self.mean + gap * n / total,
-            self.squares + squares + gap**2 * self.size * n / total,
-        )
+    def add(self, x: Tensor) -> "MeanSquare":
+        """The mean with a batch (B,) added."""
+        squares = float((x.double() ** 2).sum())
+        return MeanSquare(self.size + len(x), self.squares + squares)
 
     @property
-    def rms(self) -> float:
-        """Root of the mean square; 1 while it is 0."""
-        if self.size == 0:
-            return 1.0
-        return math.sqrt(self.squares / self.size + self.mean**2) or 1.0
+    def root(self) -> float:
+        """Its root; 1 while it is 0."""
+        return math.sqrt(self.squares / max(1, self.size)) or 1.0

@@ -58,7 +58,7 @@ class Learner:
         self.seed = seed
         self.done = 0  # updates
         self.floor = LengthFloor(config.length_floor)
-        self.return_moments = formulas.Moments()
+        self.return_squares = formulas.MeanSquare()
         # Two groups, since the new value head learns at a rate of its own.
         policy_weights = [
             weight
@@ -140,7 +140,7 @@ class Learner:
         # advantages are divided by their own; a value loss does, and the two
         # share a trunk.
         sums = formulas.discounted_sums(rewards, 1.0)
-        self.return_moments = self.return_moments.add(sums[batch.mask])
+        self.return_squares = self.return_squares.add(sums[batch.mask])
         return rewards / self.reward_scale, outcomes / self.reward_scale
 
     def _weighted_charges(self, batch: Rollouts) -> Tensor:
@@ -150,7 +150,7 @@ class Learner:
     @property
     def reward_scale(self) -> float:
         """The divisor of rewards: the root mean square of returns so far."""
-        return self.return_moments.rms
+        return self.return_squares.root
 
     def advantages(
         self, batch: Rollouts, rewards: Tensor, outcomes: Tensor
@@ -183,9 +183,10 @@ class Learner:
         if count // size < self.config.num_minibatches:
             size = 1
         groups = torch.arange(count).view(-1, size)
+        steps = min(self.config.num_minibatches, len(groups))
         for epoch in range(self.config.update_epochs):
             order = draws.permutation(len(groups), self.seed, self.done, epoch)
-            for part in order.tensor_split(self.config.num_minibatches):
+            for part in order.tensor_split(steps):
                 yield groups[part].flatten()
 
     def take_step(
@@ -294,7 +295,7 @@ class Learner:
         return {
             "done": self.done,
             "length_floor": self.floor.state(),
-            "return_moments": list(self.return_moments),
+            "return_squares": list(self.return_squares),
         }
 
     def restore(
@@ -305,4 +306,4 @@ class Learner:
         checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
         self.floor.restore(state["length_floor"])
-        self.return_moments = formulas.Moments(*state["return_moments"])
+        self.return_squares = formulas.MeanSquare(*state["return_squares"])

@@ -156,7 +156,7 @@ def _agreement(rollouts: Rollouts) -> dict[str, float]:
     styles = [
         values
         for name, values in rollouts.reward_parts.items()
-        if name.startswith("style")
+        if name.partition("/")[0] == "style"
     ]
     linter = rollouts.monitored.get("score")
     if not styles or linter is None:

@@ -59,7 +59,7 @@ from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-FORMAT = 6  # of a checkpoint's state; another one is another version's
+FORMAT = 7  # of a checkpoint's state; another one is another version's
 # What the progress bar shows.
 HEADLINE = ("objective/score", "objective/kl", "judge/compliance")
 REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
@@ -245,7 +245,7 @@ class PPOTrainer:
         Python's, numpy's and torch's global generators are seeded.
         """
         preconditions.check_torch()
-        drawn = prompts or self.prompts_of(self.done)
+        drawn = self.prompts_of(self.done) if prompts is None else prompts
         texts = [text for text in drawn for _ in range(self.config.copies)]
         # A grader may draw from the global generators: a resumed run must
         # draw the same.

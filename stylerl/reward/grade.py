@@ -63,15 +63,16 @@ def grade_of(
 ) -> Grade:
     """Grade one completion by the verdict on it."""
     body = gaming.body_of(prompt, completion)
+    statements = gaming.count_statements(body or [])
     return Grade(
         prompt,
         completion,
         assess(prompt, finished, verdict),
         assess(prompt, True, verdict),
         body is not None,
-        gaming.count_statements(body or []),
+        statements,
         body is not None and gaming.is_trivial(body),
-        _arguments(prompt, completion) if body else 0.0,
+        _arguments(prompt, completion) if statements else 0.0,
     )
 
 

@@ -141,7 +141,7 @@ class TextReward:
         origins = [
             Origin(*map(_plain, row)) for row in zip(*given, strict=True)
         ]
-        feedback = self._feedback(texts, origins, judged)
+        feedback = self._feedback(texts, origins, judged, done)
         # What each is worth, part by part.
         missing = self.params.ppo.missing_eos_penalty
         rewards = functions.columns(feedback.reward, count)
@@ -158,9 +158,13 @@ class TextReward:
         return scored
 
     def _feedback(
-        self, prompts: list[str], origins: list[Origin], judged: list[str]
+        self,
+        prompts: list[str],
+        origins: list[Origin],
+        judged: list[str],
+        done: list[bool],
     ) -> functions.Feedback:
-        """The grader's feedback on completions in their files, as if ended."""
+        """The grader's feedback on completions in their files."""
         judge = Judge(self.params.judge)
         keys = [*zip(prompts, origins, strict=True)]
         places = {key: _place(*key) for key in dict.fromkeys(keys)}
@@ -170,13 +174,13 @@ class TextReward:
                 for key, completion in zip(keys, judged, strict=True)
             ]
         )
-        rows = zip(prompts, judged, verdicts, strict=True)
+        rows = zip(prompts, judged, done, verdicts, strict=True)
         return grader.style_grader(
             judge,
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
-        ).feedback([grade_of(p, c, True, verdict) for p, c, verdict in rows])
+        ).feedback([grade_of(*row) for row in rows])
 
 
 def trl_reward(

@@ -182,7 +182,7 @@ def new_scorer(config: RewardConfig, seed: int) -> Scorer:
             head.
     """
     tokenizer = load_tokenizer(config.base)
-    model = load_scorer(config.base, tokenizer=tokenizer)
+    model = load_scorer(config.base, tokenizer=tokenizer, new_head=True)
     _cut(model)
     head = _head(model)
     generator = torch.Generator().manual_seed(seed)

@@ -106,6 +106,7 @@ def train_with_progress(
     with tqdm(desc=stage, unit=" steps") as bar:
         trainer.add_callback(_Progress(stage, log, bar))
         loss = float(trainer.train().training_loss)
+    _check_finite(loss, stage, trainer.state.global_step)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss
 
@@ -119,6 +120,14 @@ class MergeAdapters(TrainerCallback):
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
         """After each step."""
         self.adapters.merge()
+
+
+def _check_finite(loss: float, stage: str, step: int) -> None:
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"{stage}: the loss must stay finite; it is {loss} at step "
+            f"{step}: lower {stage}.learning_rate"
+        )
 
 
 class _Progress(TrainerCallback):
@@ -141,11 +150,7 @@ class _Progress(TrainerCallback):
         loss = (logs or {}).get("loss")
         if loss is None:
             return
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"{self.stage}: the loss must stay finite; it is {loss} at "
-                f"step {state.global_step}: lower {self.stage}.learning_rate"
-            )
+        _check_finite(loss, self.stage, state.global_step)
         self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         if self.log:
             shown = ("loss", "learning_rate", "grad_norm", "accuracy")

@@ -42,7 +42,7 @@ def prepare(folder, tokenizer):
     for name, seed in (("base", 0), ("sft", 1), ("ppo", 2)):
         model = build_llama(len(tokenizer), seed=seed)
         save_model(model, tokenizer, folder / "artifacts" / name)
-    scorer = load_scorer(folder / "artifacts/sft", tokenizer=tokenizer)
+    scorer = load_scorer(folder / "artifacts/sft", tokenizer, new_head=True)
     save_model(scorer, tokenizer, folder / paths.CLASSIFIER)
     rows = [(CLEAN.format(n), BODY, "test") for n in range(8)]
     found, files = each_a_file(snippets(*rows))

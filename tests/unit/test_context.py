@@ -43,6 +43,14 @@ def test_a_line_that_does_not_fit_hides_what_is_above_it(tokenizer):
     assert nearest_lines(tokenizer, "", 100) == []
 
 
+def test_lines_end_where_python_ends_them(tokenizer):
+    last = "b = '\u2028'\n"
+    room = len(encoded(tokenizer, last))
+    ids = nearest_lines(tokenizer, "a = '\f'\n" + last, room)
+    assert tokenizer.decode(ids) == last
+    assert nearest_lines(tokenizer, last, room - 1) == []
+
+
 def test_context_stands_between_the_first_token_and_the_prompt(tokenizer):
     encode = PromptEncoder(tokenizer, 1000, {PROMPT: ABOVE})
     first, *rest = encode(PROMPT)

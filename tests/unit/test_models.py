@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import bases
@@ -190,7 +191,8 @@ def test_dropout_is_off_whatever_the_config_says(tokenizer, tmp_path):
         vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2
     )
     save_model(GPT2LMHeadModel(config), tokenizer, tmp_path / "m")
-    for load in (load_causal_lm, load_scorer):
+    head = partial(load_scorer, new_head=True)
+    for load in (load_causal_lm, head):
         model = load(tmp_path / "m", tokenizer=tokenizer).train()
         assert torch.equal(model(IDS).logits, model(IDS).logits)
 
@@ -300,7 +302,9 @@ def test_weights_that_are_not_the_models_are_an_error(
 
 def test_a_scorer_starts_from_a_language_model(llama_folder):
     tokenizer = load_tokenizer(llama_folder)
-    scorer = load_scorer(llama_folder, tokenizer=tokenizer)
+    with pytest.raises(ModelError, match="every weight of"):
+        load_scorer(llama_folder, tokenizer=tokenizer)
+    scorer = load_scorer(llama_folder, tokenizer=tokenizer, new_head=True)
     assert scorer(IDS).logits.shape == (1, 1)
     assert scorer.config.pad_token_id == tokenizer.pad_token_id
 

@@ -182,6 +182,9 @@ def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
     assert reward(*batch, completion_ids=ids) == pytest.approx(
         [3.5, 3.5 - penalty]
     )
+    seen = {}
+    reward(*batch, completion_ids=ids, log_metric=seen.__setitem__)
+    assert seen["stylerl/compliance"] == 0.5  # what was cut complies not
     whole, worse = trl_reward()([PROMPT] * 2, batch[1], completion_ids=ids)
     assert whole == pytest.approx(3.5)
     assert worse != pytest.approx(3.5)
@@ -203,7 +206,7 @@ def test_each_part_is_logged():
 
 
 def test_a_reward_model_is_a_part(tokenizer, llama_folder, tmp_path):
-    scorer = load_scorer(llama_folder, tokenizer=tokenizer)
+    scorer = load_scorer(llama_folder, tokenizer, new_head=True)
     save_model(scorer, tokenizer, tmp_path / "scorer")
     reward = trl_reward({f"{tmp_path}/scorer": 1.0})
     found = reward([PROMPT] * 2, [HONEST, BROKEN])

@@ -221,6 +221,11 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
     assert epochs == 1 or seen[:minibatches] != seen[minibatches:]
 
 
+def test_an_update_by_hand_of_fewer_episodes_than_minibatches():
+    trainer = make(baseline="value", num_minibatches=4, update_epochs=1)
+    assert trainer.update(trainer.rollout(["x"]))["policy/steps"] == 1
+
+
 @pytest.mark.parametrize("build", [build_llama, build_gpt2])
 def test_micro_batches_change_no_update(build):
     """Every token weighs the same, however the episodes are cut.  The

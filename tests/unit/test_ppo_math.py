@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stylerl.ppo.formulas import (
-    Moments,
+    MeanSquare,
     advantages_and_returns,
     deviation,
     discounted_sums,
@@ -292,12 +292,10 @@ def test_the_learning_rate_rises_and_falls(updates, shares):
     assert got == pytest.approx(shares)
 
 
-def test_running_moments():
-    """1, 3 and then 5, 7: mean 4, squares 9 + 1 + 1 + 9 = 20; root mean
-    square of all four sqrt((1 + 9 + 25 + 49) / 4)."""
-    moments = Moments().add(torch.tensor([1.0, 3.0]))
-    assert moments == (2, 2.0, 2.0)
-    moments = moments.add(torch.tensor([5.0, 7.0]))
-    assert moments == (4, 4.0, 20.0)
-    assert moments.rms == pytest.approx(math.sqrt(84 / 4))
-    assert Moments().rms == Moments().add(torch.zeros(3)).rms == 1.0
+def test_a_running_mean_of_squares():
+    """1, 3 and then 5, 7: 1 + 9 + 25 + 49 = 84 over 4."""
+    squares = MeanSquare().add(torch.tensor([1.0, 3.0]))
+    assert squares == (2, 10.0)
+    squares = squares.add(torch.tensor([5.0, 7.0]))
+    assert squares.root == pytest.approx(math.sqrt(84 / 4))
+    assert MeanSquare().root == MeanSquare().add(torch.zeros(3)).root == 1.0

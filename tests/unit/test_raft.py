@@ -1,13 +1,9 @@
 """The rivals of the benchmarks: RAFT's choice and its loss, DPO's pairs."""
 
-import math
-
 import pytest
-import torch
-from conftest import build_llama, build_trainer
+from conftest import build_trainer
 
 from benchmarks import bench_baselines as bench
-from stylerl.lm.sampling import Completions, generate, response_logprobs
 from stylerl.ppo import by_reward
 
 
@@ -66,35 +62,3 @@ def test_a_prompt_is_given_as_our_sampler_gives_it(tokenizer) -> None:
     trainer = build_trainer(judging, ["x = 1"])
     text = bench.as_given(trainer, "x = 1")
     assert tokenizer.encode(text) == trainer.sampler.encode("x = 1")
-
-
-def test_every_token_of_a_response_is_learnt_and_none_of_a_prompt(
-    tokenizer,
-) -> None:
-    model = build_llama(len(tokenizer))
-    sampled = generate(
-        model, tokenizer, ["def f(x):", "x", "y"], max_new_tokens=6
-    )
-    rows = [2, 0]
-    parts = response_logprobs(
-        model,
-        [sampled.prompt_ids[row] for row in rows],
-        [sampled.ids[row] for row in rows],
-    )
-    tokens = torch.cat([*parts])
-
-    loss = bench.response_loss(model, tokenizer, sampled, rows)
-
-    assert loss.item() == pytest.approx(-float(tokens.mean()), abs=1e-5)
-
-
-def test_a_model_that_knows_nothing_pays_the_logarithm_of_its_words(
-    tokenizer,
-) -> None:
-    model = build_llama(len(tokenizer))
-    model.get_output_embeddings().weight.data.zero_()
-    one = Completions([[1, 2]], [[3]], [True], ["c"])
-
-    loss = bench.response_loss(model, tokenizer, one, [0])
-
-    assert loss.item() == pytest.approx(math.log(model.config.vocab_size))

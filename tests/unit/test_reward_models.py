@@ -314,7 +314,7 @@ def test_one_list_of_layers_is_cut_and_none_is_an_error(
     config: RewardConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model: Any = load_scorer(
-        config.base, tokenizer=load_tokenizer(config.base)
+        config.base, load_tokenizer(config.base), new_head=True
     )
     # After the layers, another list of as many.
     depth = model.config.num_hidden_layers

@@ -65,7 +65,8 @@ def test_diversity_by_hand():
 
 
 def test_a_reward_without_style_has_no_gap():
-    plain = metrics_of(make(reward_parts={"reward": torch.ones(2)}), 0.0)
+    parts = {"styles:reward": torch.ones(2)}  # a function of the user's
+    plain = metrics_of(make(reward_parts=parts), 0.0)
     assert "judge/gap" not in plain
 
 

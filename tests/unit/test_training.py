@@ -38,7 +38,9 @@ def test_the_context_bounds_the_limit(
     assert batching.token_limit(tiny_lm, most) == expected
 
 
+@pytest.mark.parametrize("steps", [training.LOG_STEPS, 2])
 def test_a_loss_that_is_not_finite_stops_the_run(
+    steps: int,  # fewer than are logged too
     tiny_llama: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     tmp_path: Path,
@@ -48,11 +50,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     save_model(tiny_llama, tokenizer, tmp_path / "base")
     config = SFTConfig(base=str(tmp_path / "base"), batch_size=1)
     with pytest.raises(TrainingError, match=r"lower sft\.learning_rate"):
-        sft.fine_tune(_labels(), config, seed=0)
+        sft.fine_tune(_labels(steps), config, seed=0)
 
 
-def _labels() -> pd.DataFrame:
-    texts = [f"x = {i}\n" for i in range(training.LOG_STEPS)]
+def _labels(steps: int) -> pd.DataFrame:
+    texts = [f"x = {i}\n" for i in range(steps)]
     rows = [(text, 0, "train", True) for text in texts]
     return pd.DataFrame(
         [*rows, ("y = 1\n", 0, "valid", True)],
