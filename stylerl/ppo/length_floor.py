@@ -4,12 +4,13 @@ Short bodies are clean, so that without it a policy writes ever shorter ones.
 `ppo.length_floor` is the share of the reference's length to keep.  A
 completion contributes where its length stands among those of the reference: 0
 below all of them, 1/2 at their median, 1 above all; no line is worth a page.
-The reference is measured once, by rollouts before any update, which are its
-own.
+The reference here is the policy before any update; its rollouts measure it
+once.
 
-A length is in tokens, and comments and docstrings have no part in it.  A
-completion that was cut at the token limit has none: it counts for nothing,
-and gets nothing.  As the longest of all it would be paid for never ending.
+A length is in tokens, and comments, docstrings and lines that repeat an
+earlier one have no part in it.  A completion that was cut at the token limit
+has none: it counts for nothing, and gets nothing.  As the longest of all it
+would be paid for never ending.
 
 The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g] >= t,
 where s is the score, less what `ppo.credit_weight` adds to charges, g a
@@ -157,10 +158,10 @@ def _counted(batch: SampledRollouts) -> Tensor:
 
 
 def _lengths(batch: SampledRollouts) -> Tensor:
-    """Tokens, less the share of characters that are lines of prose."""
+    """Tokens, times the share of characters that are lines of new code."""
     lengths = []
     tokens = batch.response_lengths.tolist()
     for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
-        prose, every = gaming.prose_characters(*texts)
-        lengths.append(count * (every - prose) / max(1, every))
+        code, every = gaming.code_characters(*texts)
+        lengths.append(count * code / max(1, every))
     return torch.tensor(lengths)

@@ -152,20 +152,22 @@ def comment_line_share(text: str) -> float:
     return comments / len(lines) if lines else 0.0
 
 
-def prose_characters(prompt: str, completion: str) -> tuple[int, int]:
-    """The characters of lines of prose, and of all lines, of a completion.
+def code_characters(prompt: str, completion: str) -> tuple[int, int]:
+    """The characters of lines of new code, and of all, of a completion.
 
-    Prose is a comment alone in its line, or a string that is a statement, as
-    docstrings are; of what does not parse, only the comments.  What stands
-    before a line's first sign or after its last does not count.
+    Not new is a line that repeats an earlier one; no code is a comment alone
+    in its line, or a string that is a statement, as docstrings are; of what
+    does not parse, only the comments.  What stands before a line's first
+    sign or after its last does not count.
     """
     strings = _string_rows(prompt + completion)
-    prose = every = 0
-    for row, line in _rows_with_content(prompt, completion):
-        every += len(line)
-        if row in strings or line.startswith("#"):
-            prose += len(line)
-    return prose, every
+    rows = [*_rows_with_content(prompt, completion)]
+    code = {
+        line
+        for row, line in rows
+        if row not in strings and not line.startswith("#")
+    }
+    return sum(map(len, code)), sum(len(line) for _, line in rows)
 
 
 def has_docstring(prompt: str, completion: str) -> bool:

@@ -49,23 +49,26 @@ def test_comment_lines(text, share):
 
 
 @pytest.mark.parametrize(
-    ("completion", "prose", "every"),
+    ("completion", "code", "every"),
     [
         ("", 0, 0),
-        ("    return x\n", 0, 8),
-        ("    # a\n    return x  # b\n", 3, 16),  # the second is code
-        ('    """a\n\n    b"""\n    return x\n', 8, 16),  # 4 and 4
-        ('    """a\n    # b"""\n', 10, 10),  # a line of both counts once
-        ('    y = """a\n    b"""\n', 0, 12),  # 8 and 4, of an assignment
-        ('    f(\n        "a"\n    )\n', 0, 6),  # 2 and 3 and 1, of a call
-        ("    f'{x}'\n    1\n", 6, 7),  # a number is no prose
-        ('    # a\n    """b"""\n    (\n', 3, 11),  # does not parse
-        ('\n    """b"""\n    return x\n', 7, 15),  # begins in the head's line
+        ("    return x\n", 8, 8),
+        ("    # a\n    return x  # b\n", 13, 16),  # the second is code
+        ('    """a\n\n    b"""\n    return x\n', 8, 16),  # 4 and 4 are not
+        ('    """a\n    # b"""\n', 0, 10),
+        ('    y = """a\n    b"""\n', 12, 12),  # 8 and 4, of an assignment
+        ('    f(\n        "a"\n    )\n', 6, 6),  # 2 and 3 and 1, of a call
+        ("    f'{x}'\n    1\n", 1, 7),  # a number is no prose
+        ('    # a\n    """b"""\n    (\n', 8, 11),  # does not parse
+        ('\n    """b"""\n    return x\n', 8, 15),  # begins in the head's line
+        # 5 and 8 are new; the second return, whatever its depth, is not
+        ("    if x:\n        return x\n    return x\n", 13, 21),
+        ("    # return x\n    return x\n    return x\n", 8, 26),
     ],
 )
-def test_characters_of_prose(completion, prose, every):
+def test_characters_of_new_code(completion, code, every):
     head = "def f(x):" if completion.startswith("\n") else "def f(x):\n"
-    assert guards.prose_characters(head, completion) == (prose, every)
+    assert guards.code_characters(head, completion) == (code, every)
 
 
 @pytest.mark.parametrize(
