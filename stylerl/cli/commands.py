@@ -58,6 +58,11 @@ def _collect(options: argparse.Namespace) -> None:
             f"--source environment takes no path; got {options.where!r}: say "
             "--source path or --source hub"
         )
+    if options.limit and options.source != "hub":
+        raise DataError(
+            f"--limit is of --source hub; got {options.limit} for --source "
+            f"{options.source}: leave it out"
+        )
     if options.source == "path":
         if not options.where:
             raise DataError(

@@ -166,7 +166,8 @@ def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
 def highlight(source: str) -> Text:
     """Python in syntax colours; control characters become pictures."""
     text = markup.visible(source)
-    code = Syntax("", "python", theme="ansi_dark").highlight(text)
+    syntax = Syntax("", "python", theme="ansi_dark", word_wrap=True)
+    code = syntax.highlight(text)
     code.rstrip()
     return code
 

@@ -48,6 +48,11 @@ def run(
         DiskError: the folder cannot be written.
     """
     # 1. What is measured, and on what.
+    if models[0].suffix == ".gguf":
+        raise ModelError(
+            "the first model must be a folder, whose tokens a GGUF file has; "
+            f"got {models[0]}: name the folder that it was exported from"
+        )
     folders = [
         unpacked(model, models[0], scratch)
         if model.suffix == ".gguf"
@@ -103,7 +108,14 @@ def unpacked(file: Path, like: Path, scratch: Path) -> Path:
     require("gguf", "gguf")
     if not file.is_file():
         raise ModelError(f"{file} does not exist; `stylerl export` writes it")
-    model, tokenizer = dequantised.load_model(file), load_tokenizer(str(like))
+    tokenizer = load_tokenizer(str(like))
+    try:
+        model = dequantised.load_model(file)
+    except Exception as error:  # a damaged file raises any of them
+        raise ModelError(
+            f"{file} must be a GGUF file as `stylerl export` writes it; it "
+            f"cannot be read: {error}"
+        ) from error
     if model.config.vocab_size < len(tokenizer):
         raise ModelError(
             f"a GGUF file must have the {len(tokenizer)} tokens of {like}; "

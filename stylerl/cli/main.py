@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checkout.add_commands(sys.argv[1:] if arguments is None else arguments)
         options = commands.parser().parse_args(arguments)
         code = int(options.command(options) or 0)
-        sys.stdout.flush()
+        if sys.stdout:  # which may be closed
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         say("interrupted")

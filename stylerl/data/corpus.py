@@ -238,8 +238,13 @@ def filter_corpus(
 
 
 def _chosen_files(corpus: Path, config: FilterConfig) -> pd.DataFrame:
-    """Origins of the files to read, in the corpus's order."""
+    """Origins of the files to read, in the corpus's order.
+
+    Of several of one distribution and path the first: a path says in which
+    file a completion is judged.
+    """
     origins = pd.read_parquet(corpus, columns=ORIGIN)
+    origins = origins[~origins.duplicated(["distribution", "path"])]
     if 0 < config.max_files < len(origins):
         names = origins["distribution"] + "/" + origins["path"]
         drawn = names.map(lambda name: draw(name, SPLIT_SEED))

@@ -62,8 +62,14 @@ def collect(files: Iterable[SourceFile], source: str, folder: Path) -> int:
     """Write corpus and manifest into `folder`; return the files written.
 
     Raises:
-        DataError: the source gave no file.
+        DataError: the source gave no file, or `folder` holds files of others.
     """
+    names = {path.name for path in folder.glob("*")}
+    if others := sorted(names - {"corpus.parquet", "manifest.json"}):
+        raise DataError(
+            f"{folder} is replaced, and must hold nothing of others; it holds "
+            f"{others[0]}: move it elsewhere"
+        )
     counts: dict[str, dict[str, Any]] = {}
     with storage.replacing(folder) as scratch:
         scratch.mkdir()

@@ -54,7 +54,7 @@ def from_pretrained(factory: Any, name: str | Path, **options: Any) -> Any:
             )
     except Exception as error:  # a damaged file raises any of them
         reason = str(error).strip() or type(error).__name__
-        cause = reason.splitlines()[0][:300]
+        cause = " ".join(reason.split())[:300]
         raise ModelError(
             f"cannot load {name}: {cause}; if a stage wrote it, run that "
             "again, else take a Llama, GPT-2, Qwen2 or StarCoder2 model"

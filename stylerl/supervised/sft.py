@@ -198,8 +198,8 @@ def _fitting(
         raise DataError(
             "fine-tuning needs, in each split, compliant snippets of at most "
             f"{room} tokens with bodies of at most {limit}; in one there are "
-            f"{len(snippets)}, and none fits: raise label.snippets or "
-            "sft.max_tokens, or lower filter.max_chars"
+            f"{len(snippets)}, and none fits: raise label.snippets, "
+            "sft.max_tokens or filter.test_share, or lower filter.max_chars"
         )
     return fitting, too_long
 

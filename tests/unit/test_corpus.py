@@ -197,6 +197,15 @@ def test_a_new_distribution_moves_no_other(tmp_path):
     pd.testing.assert_series_equal(before, after.loc[before.index])
 
 
+def test_of_two_files_of_one_path_the_first_counts(tmp_path):
+    files = [("d", "f.py", function(n)) for n in range(2)]
+    table, counts = corpus.filter_corpus(
+        write_corpus(tmp_path / "data", files), FilterConfig()
+    )
+    assert counts["files"] == len(table) == 1
+    assert table["text"][0] == function(0)
+
+
 def test_max_files_draws_the_same_files_each_time(tmp_path):
     files = [("d", f"f{n}.py", function(n)) for n in range(20)]
     path = write_corpus(tmp_path / "data", files)

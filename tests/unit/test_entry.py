@@ -84,7 +84,9 @@ def test_a_stream_that_no_one_has(
     [
         (["complete", "x"], "there is no model to complete with"),
         (["complete", "x", "--model", "."], ". has no config.json"),
-        (["run", "--set", "preset=huge"], "preset must be one of default"),
+        (["run", "--preset", "huge"], "huge"),
+        (["run", "--set", "preset=gpu"], "say --preset gpu"),
+        (["collect", "--limit", "3"], "--limit is of --source hub"),
         (["run", "--set", "judge.config=x.cfg"], "judge.config must be a con"),
         (["run", "--set", "judge.plugins=[x]"], "'x' is none"),
         (["run", "--set", "ppo.reward={'absent:f': 1}"], "named 'absent'"),

@@ -405,7 +405,14 @@ def test_the_same_files_give_the_same_bytes(tmp_path):
 
 def test_an_empty_source_leaves_the_old_data_alone(tmp_path):
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "kept").touch()
+    (tmp_path / "data" / "manifest.json").touch()
     with pytest.raises(DataError, match="holds no Python file"):
         sources.collect([], "test", tmp_path / "data")
-    assert [p.name for p in (tmp_path / "data").iterdir()] == ["kept"]
+    assert (tmp_path / "data" / "manifest.json").exists()
+
+
+def test_what_is_of_others_is_not_replaced(tmp_path):
+    (tmp_path / "mine.jsonl").touch()
+    with pytest.raises(DataError, match=r"it holds mine\.jsonl"):
+        sources.collect([], "test", tmp_path)
+    assert (tmp_path / "mine.jsonl").exists()
