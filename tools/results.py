@@ -37,7 +37,7 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-AS_NOW = "seed-[0-9].json"  # runs with the settings of now
+AS_NOW = "seed-[0-9].json"  # of the default, arguments paid
 LINTER = RUNS / "seed-0-linter.json"  # the reward is the linter alone
 EARLIER = RUNS / "seed-0-earlier.json"  # the same, with c1b8287's labels
 STRICT = RUNS / "strict-0.json"  # by the stages' commands

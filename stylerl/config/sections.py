@@ -389,7 +389,7 @@ class Params(Section):
         group_size=8,
         gae_lambda=0.95,
         credit_weight=4.0,
-        length_floor=1.0,
+        length_floor=0.9,
     )
     skill: SkillConfig = SkillConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -159,12 +159,12 @@ def test_what_a_section_does_not_say_is_the_pipelines_default(
     """A file that gives some of a section has the pipeline's values for the
     rest, which for PPO are not the trainer's."""
     assert config.PPOConfig().length_floor == 0
-    assert config.Params().ppo.length_floor == 1
+    assert config.Params().ppo.length_floor == 0.9
     path = tmp_path / "params.yaml"
     path.write_text("ppo: {updates: 3}\n")
     loaded = config.load(path).ppo
-    assert (loaded.updates, loaded.length_floor) == (3, 1)
+    assert (loaded.updates, loaded.length_floor) == (3, 0.9)
     path.write_text("ppo: {length_floor: 0}\n")
     assert config.load(path).ppo.length_floor == 0
     assert config.from_preset("notebook").ppo.length_floor == 0
-    assert config.from_preset("gpu").ppo.length_floor == 1
+    assert config.from_preset("gpu").ppo.length_floor == 0.9
