@@ -30,7 +30,8 @@ OVERVIEW = {
 def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     """Bars: compliant as written, after the fixer, and right as well.
 
-    Of each model, and of the best of n that complies most.
+    Of each model, and of the best of n that complies most, of those that
+    chose on all prompts.
     """
     everyone = [
         (label, model, metrics[model])
@@ -39,6 +40,7 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     rivals = [
         (label, "human", metrics[name])
         for name, label in summary.best_of(metrics)
+        if metrics[name]["prompts"] == metrics["size"]["prompts"]
     ]
     if rivals:
         best = max(rivals, key=lambda rival: rival[2]["compliance"])

@@ -55,8 +55,8 @@ def render(evidence: Evidence) -> str:
         ],
         models=models,
         table=_table(metrics),
-        lengths=summary.by_length(metrics),
-        baselines=summary.baselines(metrics),
+        lengths=_rename(summary.by_length(metrics), metrics),
+        baselines=_rename(summary.baselines(metrics), metrics),
         outcomes=_outcomes(completions, models),
         outcome_names=[str(outcome) for outcome in Outcome],
         rules=_rules(evidence.rules, list(models)),
@@ -76,6 +76,13 @@ def identify(model: str) -> str:
     if weights:
         return f"{model}, SHA-256 {', '.join(map(storage.digest, weights))}"
     return model
+
+
+def _rename(
+    rows: list[list[str]], metrics: Mapping[str, Any]
+) -> list[list[str]]:
+    """A table's cells, with SFT and PPO called by their labels."""
+    return [[display.rename(cell, metrics) for cell in row] for row in rows]
 
 
 def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:

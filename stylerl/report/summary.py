@@ -30,9 +30,9 @@ REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
 CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
 LINTER, OURS = "linter_best_of_{}", "ppo_linter_best_of_{}"
-BEST_OF = {  # of how many completions, by the key
-    LINTER: "SFT, best of {} by the linter",
-    "best_of_{}": "SFT, best of {} by the classifier",
+BEST_OF = {  # by the key, which ends with how many there are to choose from
+    "linter_best_of_": "SFT, best of {} by the linter",
+    "best_of_": "SFT, best of {} by the classifier",
 }
 
 
@@ -177,21 +177,21 @@ def by_length(metrics: Metrics) -> list[list[str]]:
     Empty where the evaluation did not measure it.
     """
     strata = metrics.get("lengths", {})
-    names = {"human": "authors", **labels(metrics)}
+    names = {"human": "authors", "sft": "SFT", "ppo": "PPO"}
     known = {model: name for model, name in names.items() if model in strata}
     if not known:
         return []
     percent = metric_of("compliance")
-    heads = [f"{name}, % of bodies" for name in known.values()]
+    heads = ["tokens"]
+    heads += [f"{name}, % of bodies" for name in known.values()]
     heads += [f"{name}, compliance %" for name in known.values()]
-    rows = [["tokens", *heads]]
+    rows = [heads]
     for stratum in strata["sft"]:
-        cells = [
-            show(percent, strata[model][stratum][key])
-            for key in ("share", "compliance")
-            for model in known
-        ]
-        rows.append([stratum.replace("_", " "), *cells])
+        row = [stratum.replace("_", " ")]
+        for key in ("share", "compliance"):
+            values = [strata[model][stratum][key] for model in known]
+            row += [show(percent, value) for value in values]
+        rows.append(row)
     return rows
 
 
@@ -248,7 +248,7 @@ def markdown(metrics: Metrics) -> str:
     parts = [before_after(metrics)]
     for rows in (by_length(metrics), baselines(metrics)):
         if rows:
-            parts.append(markdown_table(rows))
+            parts.append(rename(markdown_table(rows), metrics))
     return "\n\n".join(parts) + "\n"
 
 
@@ -315,21 +315,21 @@ def baselines(metrics: Metrics) -> list[list[str]]:
         for name, label in named.items()
         if name in metrics
     ]
-    heads = [
-        rename(metric.label, metrics)
-        for metric in (*OVER_SFT, *BASELINE_METRICS)
-    ]
+    heads = [metric.label for metric in (*OVER_SFT, *BASELINE_METRICS)]
     return [["baseline", "prompts", *heads], *rows] if rows else []
 
 
 def best_of(metrics: Metrics) -> list[tuple[str, str]]:
     """The key and the label of each best of n."""
-    samples = metrics["size"]["samples"]
-    return [
-        (key.format(samples), label.format(samples))
-        for key, label in BEST_OF.items()
-        if key.format(samples) in metrics
-    ]
+    names = []
+    for begin, label in BEST_OF.items():
+        sizes = [
+            int(name.removeprefix(begin))
+            for name in metrics
+            if name.startswith(begin)
+        ]
+        names += [(f"{begin}{n}", label.format(n)) for n in sorted(sizes)]
+    return names
 
 
 def _said(key: str, metrics: Metrics) -> str:

@@ -162,11 +162,16 @@ def drawn(monkeypatch):
 
 
 def test_the_page_opens_with_what_complies_and_with_the_best_rival(drawn):
-    """None where the evaluation has no skill, and no bar of what was not
-    measured."""
+    """Of the best of n that chose on all prompts; none where the evaluation
+    has no skill, and no bar of what was not measured."""
     numbers = metrics({"compliance": 0.62, "joint": 0.3})
-    numbers["best_of_2"] = {"compliance": 0.5}
-    numbers["linter_best_of_2"] = {"compliance": 0.7}
+    size = numbers["size"]["prompts"]
+    for n, key, asked, share in (
+        (2, "best_of_", size, 0.5),
+        (2, "linter_best_of_", size, 0.7),
+        (4, "linter_best_of_", size - 1, 0.9),
+    ):
+        numbers[f"{key}{n}"] = {"prompts": asked, "compliance": share}
 
     charts.draw_overview(numbers)
     del numbers["ppo"]["joint"]
@@ -179,7 +184,7 @@ def test_the_page_opens_with_what_complies_and_with_the_best_rival(drawn):
     assert rival.name == "SFT, best of 2 by the linter"
     assert rival.ys[0] == 70 and math.isnan(rival.ys[2])
     names = [each.name for each in series]
-    assert not [name for name in names if "class" in name]
+    assert not [name for name in names if "4" in name or "class" in name]
     assert "right as well" in title and "right as well" not in without
 
 

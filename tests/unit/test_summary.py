@@ -411,11 +411,11 @@ def test_a_rival_that_does_as_well_is_in_the_headline(
     rival = moved(key, over - 0.05, over + 0.05)
     gain = compliance(0.3, 0.25, 0.35) | moved(gained, 0.05, 0.15)
     found = metrics(gain=gain) | {
-        "linter_best_of_2": NUMBERS | {"prompts": 100} | rival
+        "linter_best_of_4": NUMBERS | {"prompts": 100} | rival
     }
 
     said = (
-        f"A rival does {words}: SFT, best of 2 by the linter (+10.0 [+5.0, "
+        f"A rival does {words}: SFT, best of 4 by the linter (+10.0 [+5.0, "
         "+15.0] points over SFT on 100 prompts)"
     )
     assert (said in summary.headline(found)) == named
@@ -445,14 +445,14 @@ def test_only_measured_baselines_are_listed():
     gain = moved("over_sft", 0.05, 0.15)
     gain |= moved("over_sft_standardised", 0.02, 0.06)
     best = NUMBERS | {"prompts": 100} | gain
-    measured = metrics() | {"linter_best_of_2": best, "best_of_2": best}
+    measured = metrics() | {"best_of_16": best, "best_of_4": best}
 
     heads, *listed = summary.baselines(measured)
     lines = summary.markdown(measured).splitlines()
 
     assert [label for label, *_ in listed] == [
-        "SFT, best of 2 by the linter",
-        "SFT, best of 2 by the classifier",
+        "SFT, best of 4 by the classifier",
+        "SFT, best of 16 by the classifier",
     ]
     assert listed[0][1:] == [
         "100", "+10.0 [+5.0, +15.0]", "+4.0 [+2.0, +6.0]",
@@ -460,8 +460,8 @@ def test_only_measured_baselines_are_listed():
     ]  # fmt: skip
     assert len(heads) == len(listed[0])
     assert summary.baselines(metrics()) == []
-    assert lines[-1] == (
-        "| SFT, best of 2 by the classifier | 100 | +10.0 [+5.0, +15.0] "
+    assert lines[-2] == (
+        "| SFT, best of 4 by the classifier | 100 | +10.0 [+5.0, +15.0] "
         "| +4.0 [+2.0, +6.0] | 40.0 | 90.0 | 40.0 | 15.0 | 4.00 |"
     )
 
