@@ -48,21 +48,7 @@ def run(
         DiskError: the folder cannot be written.
     """
     # 1. What is measured, and on what.
-    if models[0].suffix == ".gguf":
-        raise ModelError(
-            "the first model must be a folder, whose tokens a GGUF file has; "
-            f"got {models[0]}: name the folder that it was exported from"
-        )
-    folders = [
-        unpacked(model, models[0], scratch)
-        if model.suffix == ".gguf"
-        else model
-        for model in models
-    ]
-    sources = {
-        f"{name} (model)" if name == AUTHORS else name: folder
-        for name, folder in labelled(folders).items()
-    }
+    sources = named(models, scratch)
     outs = {name: out / _folder(name) for name in sources}
     if len({*outs.values()}) < len(models):
         raise ModelError(
@@ -96,6 +82,29 @@ def run(
     text = "\n".join(tables)
     storage.write_text(out / "evaluation.md", text)
     return text
+
+
+def named(models: Sequence[Path], scratch: Path) -> dict[str, str]:
+    """The folders of the models, GGUF files unpacked, by their labels.
+
+    Raises:
+        ModelError: the first is no folder, or one of them holds no model.
+    """
+    if models[0].suffix == ".gguf":
+        raise ModelError(
+            "the first model must be a folder, whose tokens a GGUF file has; "
+            f"got {models[0]}: name the folder that it was exported from"
+        )
+    folders = [
+        unpacked(model, models[0], scratch)
+        if model.suffix == ".gguf"
+        else model
+        for model in models
+    ]
+    return {
+        f"{name} (model)" if name == AUTHORS else name: folder
+        for name, folder in labelled(folders).items()
+    }
 
 
 def unpacked(file: Path, like: Path, scratch: Path) -> Path:

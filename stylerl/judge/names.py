@@ -18,6 +18,8 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from stylerl.judge.positions import end_of
+
 # What a module has without binding it, and a method without naming it.
 GIVEN = frozenset((*dir(builtins), "__file__", "__class__"))
 
@@ -46,8 +48,7 @@ def resolved_names(
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return Names(0, 0)
     # 1. What is read behind the prompt.
-    last = prompt[prompt.rfind("\n") + 1 :]
-    end = prompt.count("\n") + 1, len(last.encode())
+    end = end_of(prompt)
     written = {
         node.id
         for node in ast.walk(tree)

@@ -85,3 +85,9 @@ def _line(text: str, row: int) -> tuple[int, str]:
         start = end.end()
     end = LINE_END.search(text, start)
     return start, text[start : end.start() if end else len(text)]
+
+
+def end_of(prompt: str) -> tuple[int, int]:
+    """Row and column where a prompt ends, as nodes of a tree have them."""
+    last = prompt[prompt.rfind("\n") + 1 :]
+    return prompt.count("\n") + 1, len(last.encode("utf-8", "replace"))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from stylerl.judge.names import tree_of
+from stylerl.judge.positions import end_of
 
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -45,7 +46,7 @@ def body_of(prompt: str, completion: str) -> list[ast.stmt] | None:
     That is the last function or class which begins in the prompt, or else
     the module.  None where the text does not parse.
     """
-    opened, end = _opened(prompt, completion), _end_of(prompt)
+    opened, end = _opened(prompt, completion), end_of(prompt)
     return opened and [
         node
         for node in opened.body
@@ -95,17 +96,11 @@ def _opened(prompt: str, completion: str) -> Any:
     None where the text does not parse.
     """
     opened: Any = tree_of(prompt + completion)
-    end = _end_of(prompt)
+    end = end_of(prompt)
     for node in ast.walk(opened) if opened else ():
         if isinstance(node, DEFINITIONS) and _position(node) < end:
             opened = max(opened, node, key=_position)
     return opened
-
-
-def _end_of(prompt: str) -> tuple[int, int]:
-    """Row and column, in bytes, where a prompt ends."""
-    last = prompt[prompt.rfind("\n") + 1 :]
-    return prompt.count("\n") + 1, len(last.encode("utf-8", "replace"))
 
 
 def count_statements(body: Sequence[ast.stmt]) -> int:

@@ -42,6 +42,7 @@ def folder(tmp_path_factory, tokenizer):
         for file in (root / name).glob(gone):
             file.unlink()
     (root / "file").touch()
+    (root / "damaged.gguf").write_text("GG")
     return root
 
 
@@ -167,6 +168,8 @@ def test_a_gguf_file_is_the_model_that_it_holds(inside, monkeypatch):
         ([SFT, "--set", "evaluate.nothing=1"], "evaluate.nothing"),
         ([SFT, "--to", "file"], "file"),
         ([SFT, "none.gguf"], "none.gguf does not exist"),
+        (["none.gguf", SFT], "the first model must be a folder"),
+        ([SFT, "damaged.gguf"], "must be a GGUF file as `stylerl export`"),
         ([SFT, SFT], "two of artifacts/sft, artifacts/sft would share one"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The rivals of the benchmarks: RAFT's choice and its loss, DPO's pairs."""
+"""The rivals of the benchmarks: RAFT's choice, DPO's pairs."""
 
 import pytest
 from conftest import build_trainer
