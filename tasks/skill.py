@@ -4,7 +4,6 @@ Generated code runs here, in a sandbox and nowhere else.  Where none starts,
 nothing runs, and the file says why.
 """
 
-import shutil
 from pathlib import Path
 
 from tqdm import tqdm
@@ -34,7 +33,6 @@ def main() -> None:
         storage.write_json(paths.SKILL, skill)
         if not why:
             run.log_metrics(skill)
-    shutil.rmtree(DOWNLOADS, ignore_errors=True)
 
 
 if __name__ == "__main__":

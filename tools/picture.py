@@ -275,7 +275,8 @@ def _example(example: Example, y: float) -> tuple[list[str], float]:
         ("strong", "A prompt that no training saw"),
         (
             "soft",
-            "in training, each violation charges the token that wrote it",
+            "in training, a violation charges the token that wrote it; an "
+            "unused name (F841) the whole body",
         ),
     )
     parts = [words, *_code(MARGIN, y + 24, prompt)]

@@ -105,7 +105,7 @@ def headline() -> str:
     return "\n\n".join(
         [
             summary.bold_headline(metrics),
-            f"{source()}. {summary.basis(metrics)}{unmeasured(metrics)}",
+            f"{source()}. {summary.basis(metrics)}",
             short_table(metrics),
         ]
     )
@@ -148,35 +148,51 @@ def questions() -> str:
     }
     by_linter = [run["gain"] for run in earlier.values()]
     by_linter += pooled["by_seed"].values()
+    failed = ", ".join(g.name for g in guards.guards(metrics) if not g.held)
     arguments, authors = display.metric_of("used_arguments"), ""
     if arguments.key in metrics["human"]:
         read = display.show(arguments, metrics["human"][arguments.key])
         authors = f"; of the authors' {read}%"
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
-        "column; PPO charges it to the token that was sampled there. What "
-        "that gains over [a reward on the last token]"
+        "column; PPO charges it to the token that was sampled there, what is "
+        "unused or does not parse to the whole body. What that changes "
+        "over [a reward on the last token]"
         "(docs/decisions/0017-credit.md#evidence), "
         f"{many} (intervals over seeds): as written at SFT's lengths "
         f"{less('standardised_compliance')} points, after the fixer "
         f"{less('residual_compliance')}, right and compliant "
-        f"{less('joint')}, statements {less('statements')}.\n"
+        f"{less('joint')}; it costs statements, {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
-        f"after it: {change('residual_compliance')}. What is left, ruff "
-        "does not mend ([rule by rule](metrics/rules.csv)).\n"
+        f"after it: {change('residual_compliance')}. {rest(metrics)}\n"
         "- **Did the model get worse at its job?** "
-        f"**Clearly in "
+        f"**By HumanEval clearly in "
         f"{_lost_skill(run['gain'] for run in seeds.values())}** with "
         f"arguments in the reward, in {_lost_skill(by_linter)} with the "
-        "linter alone. Each finishes HumanEval's "
+        "linter alone. Each writes the last line of HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
         f"tests decide. Right: {change('skill')}; right and compliant: "
         f"{change('joint')}. Arguments of their functions that "
         f"bodies read: {change('used_arguments')}{authors}. "
-        "[Guards](docs/metrics.md#guards) on arguments, names, parsing, "
-        "length and human code stand beside it.\n"
+        f"[Guards](docs/metrics.md#guards) that failed: {failed or 'none'}.\n"
         f"{stricter()}"
+    )
+
+
+def rest(metrics: Mapping[str, Any]) -> str:
+    """What the fixer leaves, by its first rule, and how a rival does there."""
+    rules = pd.read_csv(ROOT / "metrics/rules.csv", index_col="rule")
+    most = rules["sft_fixed"].idxmax()
+    before, after = rules.loc[most, ["sft_fixed", "ppo_fixed"]]
+    samples = metrics["size"]["samples"]
+    rival = metrics[summary.LINTER.format(samples)]
+    residual = display.metric_of("residual_compliance")
+    return (
+        f"Of what safe fixes leave, [most](metrics/rules.csv) is {most}: "
+        f"{before:.1f} in 100 of SFT's, {after:.1f} of PPO's. Without PPO, "
+        f"the best of {samples} by the linter and the fixer: "
+        f"{display.show(residual, rival[residual.key])}%."
     )
 
 
@@ -286,16 +302,6 @@ def _lost_skill(gains: Iterable[Mapping[str, float]]) -> str:
     """In how many runs that measured skill it is clearly worse."""
     highs = [each["skill_high"] for each in gains if "skill_high" in each]
     return f"{sum(high < 0 for high in highs)} of {len(highs)} runs"
-
-
-def unmeasured(metrics: Mapping[str, Any]) -> str:
-    """That a run is older than the strata of length, where it is."""
-    if guards.STANDARDISED.key in metrics["gain"]:
-        return ""
-    return (
-        " The run is older than compliance at SFT's lengths, so how much of "
-        "the gain is shortness is not measured yet."
-    )
 
 
 def policy() -> str:

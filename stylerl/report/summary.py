@@ -93,7 +93,9 @@ def headline(metrics: Metrics) -> str:
             if metrics[name].get(over.key, -1) >= gain.get(key, math.inf)
         ]
         if rivals:
-            words += f" A rival does as well{end}: {'; '.join(rivals)}."
+            words += (
+                f" A rival does as well or better{end}: {'; '.join(rivals)}."
+            )
     words += _best_of_both(metrics)
     for kind, checked in (
         ("Missed goals", goals(metrics)),

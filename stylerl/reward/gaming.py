@@ -60,7 +60,7 @@ def used_arguments(prompt: str, completion: str) -> float:
     NaN where there are none, or the text does not parse.  `self`, `cls` and
     names that begin with an underscore are no arguments here; a name that the
     body binds anew, and then reads, counts as read; a line `a, b`, which does
-    nothing with its names, reads none.
+    nothing with its names, reads none, nor does an `if` that chooses nothing.
     """
     opened = _opened(prompt, completion)
     if not isinstance(opened, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -71,7 +71,7 @@ def used_arguments(prompt: str, completion: str) -> float:
     arguments = {arg.arg for arg in named if not arg.arg.startswith("_")}
     arguments -= {"self", "cls"}
     nodes = [node for statement in opened.body for node in ast.walk(statement)]
-    idle = {id(n) for s in nodes if _is_idle(s) for n in ast.walk(s)}
+    idle = {id(n) for s in _idle([opened, *nodes]) for n in ast.walk(s)}
     nodes = [node for node in nodes if id(node) not in idle]
     read = {
         node.id
@@ -83,11 +83,24 @@ def used_arguments(prompt: str, completion: str) -> float:
     return len(arguments & read) / len(arguments) if arguments else math.nan
 
 
-def _is_idle(node: ast.AST) -> bool:
-    """Whether a node is a statement that only names things."""
-    return isinstance(node, ast.Expr) and all(
-        isinstance(part, NAMING) for part in ast.walk(node)
-    )
+def _idle(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements that only name things, and conditions that choose nothing.
+
+    `if x: return y` chooses nothing above `return y`, or with it as `else`.
+    """
+    fields = [field for node in nodes for _, field in ast.iter_fields(node)]
+    for block in (field for field in fields if isinstance(field, list)):
+        for at, part in enumerate(block):
+            if isinstance(part, ast.If):
+                leaves = isinstance(part.body[-1], ast.Return | ast.Raise)
+                below = block[at + 1 :][: len(part.body)] if leaves else []
+                other = part.orelse or below
+                if [*map(ast.dump, part.body)] == [*map(ast.dump, other)]:
+                    yield part.test
+            elif isinstance(part, ast.Expr) and all(
+                isinstance(name, NAMING) for name in ast.walk(part)
+            ):
+                yield part
 
 
 def _opened(prompt: str, completion: str) -> Any:

@@ -92,9 +92,9 @@ def fine_tune(
     tag_with_context(model, context)
     room = batching.token_limit(model, sys.maxsize) - context
     learnt, dropped = _fitting(
-        usable["train"], tokenizer, config.snippets, limit, room
+        usable, "train", tokenizer, config.snippets, limit, room
     )
-    held_out, _ = _fitting(usable["valid"], tokenizer, HELD_OUT, limit, room)
+    held_out, _ = _fitting(usable, "valid", tokenizer, HELD_OUT, limit, room)
 
     def measure() -> dict[str, float]:
         return likelihood(model, tokenizer, held_out, context)
@@ -175,18 +175,19 @@ def body_logprobs(
 
 
 def _fitting(
-    snippets: Sequence[Snippet],
+    usable: Mapping[str, Sequence[Snippet]],
+    split: str,
     tokenizer: PreTrainedTokenizerBase,
     count: int,
     limit: int,
     room: int,
 ) -> tuple[list[Snippet], int]:
-    """The first `count` snippets whose body has at most `limit` tokens and
-    that fit in `room`, and how many of those before the last of them were
-    longer."""
+    """The first `count` snippets of a split whose body has at most `limit`
+    tokens and that fit in `room`, and how many of those before the last of
+    them were longer."""
     fitting: list[Snippet] = []
     too_long = 0
-    for snippet in snippets:
+    for snippet in usable[split]:
         if len(fitting) == count:
             break
         given, learnt = snippet.encode(tokenizer)
@@ -196,9 +197,9 @@ def _fitting(
             fitting.append(snippet)
     if not fitting:
         raise DataError(
-            "fine-tuning needs, in each split, compliant snippets of at most "
-            f"{room} tokens with bodies of at most {limit}; in one there are "
-            f"{len(snippets)}, and none fits: raise label.snippets, "
+            f"fine-tuning needs, in the split {split}, compliant snippets of "
+            f"at most {room} tokens with bodies of at most {limit}; there are "
+            f"{len(usable[split])}, and none fits: raise label.snippets, "
             "sft.max_tokens or filter.test_share, or lower filter.max_chars"
         )
     return fitting, too_long

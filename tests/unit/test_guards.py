@@ -159,6 +159,11 @@ def test_a_body_and_what_it_says(prompt, completion, statements, trivial):
         ("def f():", "\n    return 1\n", None),
         ("class A:\n    x = 1\n", "    y = 2\n", None),
         ("def f(a):", "\n    return (\n", None),
+        # An `if` that chooses nothing reads nothing; one that chooses does.
+        ("def f(a):", "\n    if a:\n        return 1\n    return 1\n", 0),
+        ("def f(a):", "\n    if a:\n        b()\n    else:\n        b()\n", 0),
+        ("def f(a):", "\n    if a:\n        b()\n    b()\n", 1),  # once more
+        ("def f(a):", "\n    if a:\n        return 1\n    return 2\n", 1),
     ],
 )
 def test_the_arguments_that_a_body_reads(prompt, completion, share):
