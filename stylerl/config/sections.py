@@ -212,11 +212,11 @@ class PPOConfig(Section):
         4, "completions of each prompt in a batch, with baseline group", ge=2
     )
     credit: str = setting(
-        "auto",
-        "which tokens get the reward: the last action all of it (response), "
-        "or each violation's token its part, and the last action the rest "
-        "(token); auto takes token where linter is a part",
-        choices=("auto", "response", "token"),
+        "token",
+        "which tokens get the reward: the token of each violation the "
+        "linter's part of it, and the last action the rest (token); or the "
+        "last action all (response)",
+        choices=("token", "response"),
     )
     credit_weight: float = setting(
         1.0,

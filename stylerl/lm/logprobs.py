@@ -62,7 +62,8 @@ class _Scores(torch.autograd.Function):
         for rows in _chunks(len(hidden), len(weight)):
             z, e, total = _softmax_parts(hidden[rows], cast, bias, temperature)
             chosen = z.gather(-1, tokens[rows, None])[:, 0]
-            mean = torch.linalg.vecdot(e, z) / total
+            with torch.autocast(z.device.type, enabled=False):  # in fp32
+                mean = torch.linalg.vecdot(e, z) / total
             logprobs[rows] = chosen - total.log()
             entropy[rows] = total.log() - mean
         ctx.save_for_backward(hidden, weight, bias, tokens)

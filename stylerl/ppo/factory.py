@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from stylerl.config import Params, PPOConfig
 from stylerl.data.prompts import unread_prompts
-from stylerl.errors import ConfigError, DataError
+from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
 from stylerl.lm import encoding, models, saving
@@ -57,7 +57,7 @@ def build_trainer(
             ppo.fixable_weight; none removes nothing.
 
     Raises:
-        ConfigError: the parameters do not fit together.
+        ConfigError: a part of the reward, or the judge, is not as named.
         DataError: there is no prompt.
         ModelError: a model cannot be loaded.
     """
@@ -66,12 +66,6 @@ def build_trainer(
     policy: Any = models.load_causal_lm(model, tokenizer=tokenizer)
     policy.to(device)
     settings, judge = params.ppo, Judge(params.judge, places=places)
-    if settings.credit == "token" and grader.LINTER not in settings.reward:
-        raise ConfigError(
-            "ppo.credit: token assigns the linter's part of the reward to "
-            "tokens, so `linter` must be a part of ppo.reward; got "
-            f"{', '.join(settings.reward)}"
-        )
     saving.tag_with_judge(policy, judge.identity)
 
     # Prompts, and how they are given: with the start of their files.

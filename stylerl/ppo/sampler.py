@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
-from stylerl.errors import ConfigError
+from stylerl.errors import TrainingError
 from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import rollouts
 from stylerl.ppo.compute import Compute, score
@@ -20,7 +20,7 @@ from stylerl.ppo.policy import PolicyWithValue
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.ppo.token_rewards import assign_to_tokens
-from stylerl.reward.functions import Grader
+from stylerl.reward.functions import Feedback, Grader
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,21 @@ class Sampler:
         """The completions with their rewards.
 
         Raises:
-            ConfigError: tokens are to be rewarded, and the grader says
-                nothing of them.
+            TrainingError: the grader gives none.
         """
         whole = getattr(self.grader, "whole_lines", False)
         judged = sampled.judged if whole else sampled.texts
         # Copies, since a grader of the user's may change what it is given.
         graded = self.grader([*texts], [*judged], [*sampled.finished])
-        tokens = graded.tokens
-        if tokens is None and self.config.credit == "token":
-            raise ConfigError(
-                "ppo.credit: token needs a grader that assigns rewards to "
-                "tokens; give one, or set ppo.credit: response"
+        parts = isinstance(graded, Feedback) and rollouts.as_columns(
+            graded.reward, len(texts), "reward"
+        )
+        if not parts:
+            raise TrainingError(
+                "a grader must give a Feedback with a reward; got "
+                f"{graded!r:.80}: wrap a reward function by by_reward"
             )
+        tokens = graded.tokens
         if tokens is None or self.config.credit == "response":
             tokens = [[] for _ in texts]
         pairs = zip(sampled.prompt_ids, sampled.ids, strict=True)
@@ -105,9 +107,7 @@ class Sampler:
             input_ids=[[*prompt, *response] for prompt, response in pairs],
             prompt_lengths=torch.tensor([*map(len, sampled.prompt_ids)]),
             response_lengths=torch.tensor([*map(len, sampled.ids)]),
-            reward_parts=rollouts.as_columns(
-                graded.reward, len(texts), "reward"
-            ),
+            reward_parts=parts,
             monitored=rollouts.as_columns(
                 graded.monitored, len(texts), "monitored"
             ),

@@ -245,7 +245,9 @@ class PPOTrainer:
         Python's, numpy's and torch's global generators are seeded.
         """
         preconditions.check_torch()
-        drawn = self.prompts_of(self.done) if prompts is None else prompts
+        drawn = self.prompts_of(self.done)
+        if prompts is not None:
+            drawn = preconditions.texts(prompts)
         texts = [text for text in drawn for _ in range(self.config.copies)]
         # A grader may draw from the global generators: a resumed run must
         # draw the same.
@@ -264,6 +266,7 @@ class PPOTrainer:
         floor = self.learner.floor
         if not floor.share or floor.reference is not None:
             return
+        set_seed(draws.seed_of(self.seed, "grader") % 2**32)
         floor.measure(
             [
                 self.sampler.samples(

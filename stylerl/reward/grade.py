@@ -17,9 +17,12 @@ from stylerl.judge.verdict import Verdict, style_score
 from stylerl.reward import gaming
 from stylerl.reward.functions import TokenReward
 
-# Rules on names that nothing uses, reported where they are bound: the token
-# there is not at fault.
-UNUSED = ("F401", "F841", "F842", "ARG", "U10", "B007")
+# Rules on names that nothing uses, reported where they are bound, and on a
+# body as a whole: the token there is not at fault.
+PLACELESS = (
+    *("F401", "F841", "F842", "ARG", "U10", "B007"),
+    *("C901", "PLR09"),
+)
 WORD = re.compile(r"\b\w+")  # from its first character on
 
 
@@ -120,10 +123,10 @@ def token_rewards(
 
     What a completion misses is shared by its violations, by what they weigh.
     What has no place is left to the last action: a name that nothing uses,
-    and all of a text that has no statement, or does not parse, whose one
-    violation need not be where it broke.  A word is charged at its last
-    character: a name is undefined once it is whole, and a charge reaches the
-    tokens before it.
+    a body that is too complex, and all of a text that has no statement, or
+    does not parse, whose one violation need not be where it broke.  A word
+    is charged at its last character: a name is undefined once it is whole,
+    and a charge reaches the tokens before it.
     """
     ended = graded.as_ended
     if not (_is_code(graded) and ended.parsed and ended.violations):
@@ -138,7 +141,7 @@ def token_rewards(
             -missed * weight / total,
         )
         for violation, weight in zip(ended.violations, weighed, strict=True)
-        if not violation.code.startswith(UNUSED)
+        if not violation.code.startswith(PLACELESS)
     ]
 
 

@@ -12,7 +12,7 @@ from test_place import each_a_file
 from stylerl import config, storage
 from stylerl.config import paths
 from stylerl.data.prompts import unread_prompts
-from stylerl.errors import ConfigError, DataError
+from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.lm import encoding, models, saving
 from stylerl.pipeline import tracking
@@ -151,15 +151,12 @@ def test_literal_prompts_are_taken_as_they_are(workspace):
 
 
 def test_the_linters_charges_have_its_weight(workspace, tmp_path):
-    params = workspace(credit="token", reward={"linter": 2.0})
+    params = workspace(reward={"linter": 2.0})
     text = "\n    y = 1\n    return x +  y\n"
     batch = ["def f(x):"], [text], [True]
     found = ppo.make_trainer(params).sampler.grader(*batch)
     # E222 alone misses 0.55 of the style reward, which has a weight of 2.
     assert [c.amount for c in found.tokens[0]] == [pytest.approx(-1.1)]
-    params = workspace(credit="token", reward={"operator:eq": 1.0})
-    with pytest.raises(ConfigError, match="`linter` must be a part"):
-        ppo.make_trainer(params)
 
 
 def draw(tokenizer, split="train", count=100, room=8):

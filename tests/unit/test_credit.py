@@ -71,6 +71,16 @@ def test_the_linter_rewards_tokens(judge, completion, expected, left):
     assert 1 + lost == pytest.approx(style(graded, {}))
 
 
+@pytest.mark.parametrize("code", ["C901", "PLR0912"])
+def test_what_is_said_of_a_body_as_a_whole_charges_no_token(judge, code):
+    (graded,) = grade(judge, [PROMPT], ["\n    return  x\n"], [True])
+    (violation,) = graded.as_ended.violations  # E271, by what it is called
+    renamed = (violation._replace(code=code),)
+    whole = graded.as_ended._replace(violations=renamed)
+    assert token_rewards(graded, {})
+    assert token_rewards(graded._replace(as_ended=whole), {}) == []
+
+
 @pytest.mark.parametrize(
     ("weights", "charges"),
     [
@@ -152,7 +162,6 @@ def trainer(**changes):
         "batch_size": 8,
         "num_minibatches": 2,
         "max_new_tokens": 8,
-        "credit": "token",
         "kl_coef": 0.0,
         **changes,
     }
@@ -219,15 +228,14 @@ def test_the_whole_score_may_stand_on_the_last_action():
     batch = trainer(credit="response").rollout()
     assert batch.token_rewards.shape == batch.mask.shape
     assert not batch.token_rewards.any()
-    assert trainer(credit="auto").rollout().token_rewards.any()
-    alone = trainer(credit="auto", credit_function=None).rollout()
+    assert trainer().rollout().token_rewards.any()
+    alone = trainer(credit_function=None).rollout()
     assert not alone.token_rewards.any()
 
 
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (None, ConfigError, "needs a grader that assigns"),
         (lambda p, c: [], TrainingError, "got another thing"),
         (lambda p, c: 3, TrainingError, "got another thing"),
         (lambda p, c: [None] * 8, TrainingError, "got another thing"),

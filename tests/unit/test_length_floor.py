@@ -3,6 +3,7 @@ the trainer."""
 
 import dataclasses
 import math
+import random
 from collections import Counter
 
 import pytest
@@ -226,6 +227,21 @@ def test_the_reference_is_asked_for_each_prompt_once():
     assert [*Counter(asked).values()] == [1] * 16
     trainer.rollout()
     assert [*Counter(asked[16:]).values()] == [4, 4]
+
+
+def test_a_reward_that_draws_measures_the_same_reference():
+    """Whatever else has drawn from the global generators before."""
+
+    def reward(prompts, completions):
+        return [random.random() for _ in completions]
+
+    found = []
+    for other in range(2):
+        trainer = make(reward, length_floor=0.9)
+        random.seed(other)
+        trainer.measure_reference()
+        found.append(trainer.learner.floor.reference)
+    assert found[0] == found[1]
 
 
 def test_without_a_floor_nothing_is_measured():

@@ -65,3 +65,10 @@ def test_bf16_autocast_multiplies_in_bf16_and_normalises_in_fp32():
         scores = token_scores(head, torch.ones(1, 1), torch.tensor([0]), 1.0)
     assert scores.logprobs.dtype == torch.float32
     assert scores.logprobs.item() == pytest.approx(-math.log(2), abs=1e-7)
+    # Odds of e^z : 1, z = ln 3 in bf16: H = ln(1 + e^z) - z e^z / (1 + e^z).
+    head = _Head(torch.tensor([[0.0], [math.log(3)]]))
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = token_scores(head, torch.ones(1, 1), torch.tensor([0]), 1.0)
+    z = float(torch.tensor(math.log(3)).bfloat16())
+    entropy = math.log1p(math.exp(z)) - z / (1 + math.exp(-z))
+    assert scores.entropy.item() == pytest.approx(entropy, abs=1e-6)

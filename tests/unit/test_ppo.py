@@ -24,6 +24,7 @@ from stylerl.lm.encoding import encode_prompt, load_tokenizer
 from stylerl.lm.models import fit_to_tokenizer
 from stylerl.ppo import PPOConfig, PPOTrainer, learner
 from stylerl.ppo.health import alarms
+from stylerl.reward.functions import Feedback
 
 PROMPTS = ["def add(a, b):\n", "x", 'def f():\n    """Go."""\n', "names = "]
 
@@ -526,6 +527,18 @@ def test_weights_that_are_no_numbers_are_named(part, build):
     words = f"{type(broken).__name__} hold NaN or infinity, in "
     with pytest.raises(ModelError, match=words):
         make(**{part: broken})
+
+
+@pytest.mark.parametrize("given", [[1.0] * 8, None, Feedback({})])
+def test_a_grader_gives_a_feedback_with_a_reward(given):
+    trainer = build_trainer(lambda p, c, f: given, PROMPTS, batch_size=8)
+    with pytest.raises(TrainingError, match="must give a Feedback"):
+        trainer.rollout()
+
+
+def test_prompts_by_hand_are_texts_too():
+    with pytest.raises(ConfigError, match="got one str"):
+        make().rollout("abc")
 
 
 @pytest.mark.parametrize(

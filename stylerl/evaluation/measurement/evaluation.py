@@ -33,6 +33,7 @@ from stylerl.evaluation.measurement.metrics import (
 from stylerl.judge import Judge
 from stylerl.judge.place import Place
 from stylerl.lm import sampling
+from stylerl.lm.context import context_of
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
@@ -149,12 +150,13 @@ def _judged(
     KL is measured from `reference`, but of `without_kl`.
     """
     # 1. Sample: every model completes the same prompts from the same seeds.
+    known = generations.load_model(sources[reference])
+    room = config.max_new_tokens + context_of(known.model)
     prompts = heldout.draw_prompts(
         snippets, judge, config, seed, places,
-        sampling.fits_all(sources.values(), config.max_new_tokens),
+        sampling.fits_all(sources.values(), room),
     )  # fmt: skip
     texts = heldout.draw_human_texts(snippets, config, seed)
-    known = generations.load_model(sources[reference])
     tables, bits = [], {}
     for name, source in sources.items():
         loaded = known
