@@ -11,7 +11,7 @@ from importlib import import_module
 from stylerl.cli.options import CHANGES, changes, command
 from stylerl.errors import require
 
-DEPLOYMENTS = {"full": "default", "smoke": "smoke"}  # and their presets
+DEPLOYMENTS = {"full": None, "smoke": "smoke"}  # None: params.yaml as it is
 
 
 @command(

@@ -8,6 +8,7 @@ import argparse
 import getpass
 import tempfile
 import webbrowser
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +239,11 @@ def _prefer(options: argparse.Namespace) -> None:
     """
     from stylerl.cli import prefer_command as prefer
 
-    annotator = (options.annotator or "").strip() or getpass.getuser()
+    annotator = (options.annotator or "").strip()
+    try:
+        annotator = annotator or getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise DataError("say who answers: --annotator NAME") from error
     prefer.run(annotator, options.source, options.web)
 
 
@@ -421,7 +426,10 @@ def _params(options: argparse.Namespace) -> None:
     """
     from stylerl.pipeline import workspace
 
-    params = workspace.configure(options.preset, changes(options.set))
+    changed = changes(options.set)
+    changing = (options.preset or changed) and Path(".dvc").is_dir()
+    with workspace.exclusive() if changing else nullcontext():
+        params = workspace.configure(options.preset, changed)
     print(config.render(params), end="")
 
 

@@ -98,10 +98,5 @@ def changes(assignments: Sequence[str]) -> dict[str, Any]:
                 "a setting is KEY=VALUE, such as ppo.kl_coef=0.1; got "
                 f"{assignment!r}"
             )
-        if key == "preset":
-            raise ConfigError(
-                "a preset is what one starts from, and is not set; got "
-                f"{assignment!r}: say --preset {value}"
-            )
         result[key] = config.read_yaml(value, f"the value of {key!r}")
     return result

@@ -22,6 +22,7 @@ from stylerl import draws, storage
 from stylerl.cli import prefer_web
 from stylerl.cli.prefer_web import Session
 from stylerl.config import Params, paths
+from stylerl.data import places
 from stylerl.data.prompts import unread_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
@@ -149,7 +150,7 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
     Raises:
         DataError: there are no models, no prompts, or no pairs.
     """
-    from stylerl.lm import encoding, models, sampling
+    from stylerl.lm import context, encoding, models, sampling
 
     present = [folder for folder in (paths.SFT, paths.PPO) if folder.is_dir()]
     if not present:
@@ -157,10 +158,12 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
             f"pairs are sampled from {paths.SFT}, which does not exist; "
             "`stylerl run` makes it, or name a file: --from pairs.jsonl"
         )
-    fits = sampling.fits_all(present, params.ppo.max_new_tokens)
-    unread = unread_prompts(
-        storage.read_table(paths.LABELS), "train", params.seed
-    )
+    labels = storage.read_table(paths.LABELS)
+    where = places.places_of_labels(paths.FILTER, labels)
+    above = {prompt: place.above for prompt, place in where.items()}
+    room = params.ppo.max_new_tokens + params.sft.context
+    fits = sampling.fits_all(present, room)
+    unread = unread_prompts(labels, "train", params.seed)
     prompts = [*islice(filter(fits, unread), count)]
     if not prompts:
         raise DataError(
@@ -172,12 +175,15 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
     drawn = []
     for side, folder in enumerate((present[0], present[-1])):
         tokenizer = encoding.load_tokenizer(folder)
+        model = models.load_causal_lm(folder, tokenizer=tokenizer)
+        budget = context.context_of(model)
         drawn.append(
             sampling.generate(
-                models.load_causal_lm(folder, tokenizer=tokenizer),
+                model,
                 tokenizer,
                 prompts,
                 **params.ppo.sampling,
+                encode=context.PromptEncoder(tokenizer, budget, above),
                 seed=draws.seed_of(params.seed, f"prefer {side}"),
                 desc=f"{folder.name}: completions",
             )

@@ -43,7 +43,7 @@ def evidence(folder: Path) -> card.Run | None:
     """
     role = {
         Path(path).resolve(): name
-        for name, path in paths.models(str(paths.BASE)).items()
+        for name, path in paths.models(workspace.settings().sft.base).items()
     }.get(folder.resolve())
     if not role:
         return None

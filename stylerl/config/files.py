@@ -50,6 +50,11 @@ def override(params: Params, changes: Mapping[str, Any]) -> Params:
     """
     tree = to_dict(params)
     for key, value in changes.items():
+        if key == "preset":
+            raise ConfigError(
+                "a preset is what one starts from, and is not set; got "
+                f"{key} = {shown(value)}: say --preset {value}"
+            )
         section, _, name = str(key).rpartition(".")
         target = tree.get(section) if section else tree
         if not isinstance(target, dict):

@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
                 text = items[n][1] + items[n][2]
                 path.write_text(text, encoding="utf-8", newline="")
             # 2. The fixer, as a team would run it.
-            _run_ruff(folder, max(20, judge.width - indent), judge)
+            _run_ruff(paths.values(), max(20, judge.width - indent), judge)
             # 3. What has become of the rows after the prompt.
             for n, path in paths.items():
                 text = path.read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def _after_head(text: str, node: Definition, documented: bool) -> str:
         row, column = docstring.end_lineno or 0, docstring.end_col_offset or 0
     else:
         row, column = _colon(text, node.lineno)
-    lines = text.splitlines(keepends=True)
+    lines = io.StringIO(text, newline="").readlines()  # as ast has them
     return lines[row - 1].encode()[column:].decode() + "".join(lines[row:])
 
 
@@ -164,8 +164,10 @@ def _colon(text: str, row: int) -> tuple[int, int]:
     raise AssertionError("a definition has a colon")
 
 
-def _run_ruff(folder: str, width: int, judge: Judge) -> None:
-    shared = [folder, "--no-cache", "--quiet", "--line-length", str(width)]
+def _run_ruff(files: Iterable[Path], width: int, judge: Judge) -> None:
+    """Fix files in place, whichever a configuration includes."""
+    shared = [*map(str, files), "--no-force-exclude"]
+    shared += ["--no-cache", "--quiet", "--line-length", str(width)]
     if judge.ruff is not None and judge.config.config:
         shared += ["--config", str(Path(judge.config.config).resolve())]
         rules = []

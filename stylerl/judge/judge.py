@@ -118,7 +118,7 @@ class Judge:
         """The columns that a line may have."""
         if self.ruff:
             return self.ruff.width
-        return self.config.max_line_length
+        return shared_pool(self.config, self.identity).options()["width"]
 
     def in_place(
         self, items: Sequence[Completed], desc: str = "judge"

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from typing import Any
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
@@ -73,13 +74,13 @@ class WorkerPool:
         """
         return in_order(self._judge, sources, jobs)
 
-    def options(self) -> dict[str, list[str]]:
+    def options(self) -> dict[str, Any]:
         """What flake8 made of the configuration.
 
         Returns:
             `filename`, the patterns of files that flake8 would check in a
             folder; `exclude`, those of what it would not; `warnings` about
-            rules that find nothing.
+            rules that find nothing; `width`, the columns of a line.
 
         Raises:
             ConfigError: flake8 refuses the configuration.

@@ -57,8 +57,8 @@ class Ruff:
             )
         shown = done.stdout.decode(errors="replace")
         text = shown.partition("# Linter Settings")[2]
-        # All that a verdict depends on.
-        self._text = text.partition("# Formatter Settings")[0]
+        # All that a verdict depends on, and what the fixer's format does.
+        self._text, _, self.format = text.partition("# Formatter Settings")
         # `name (CODE),` or, of a rule that has no code, `name,`
         self.rules = frozenset(
             line.strip("\t,)").rpartition("(")[2]

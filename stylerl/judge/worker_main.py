@@ -80,6 +80,7 @@ def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
         "filename": list(options.filename),
         "exclude": [*options.exclude, *options.extend_exclude],
         "warnings": engine.warnings,
+        "width": options.max_line_length,
     }
     pipe.send_bytes(marshal.dumps(("ready", facts)))
     return engine

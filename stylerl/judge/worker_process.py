@@ -12,7 +12,7 @@ import subprocess
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakSet
 
 from stylerl.config import JudgeConfig
@@ -43,7 +43,7 @@ class Worker:
         )
         theirs.close()
         self.living.add(self)
-        self.options: dict[str, list[str]] = {}  # from its greeting
+        self.options: dict[str, Any] = {}  # from its greeting
 
     def greet(self, config: JudgeConfig) -> None:
         """Wait until it has loaded flake8 with a configuration.

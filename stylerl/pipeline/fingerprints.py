@@ -1,7 +1,8 @@
 """Digests of what parameters name and dvc.yaml has no path for.
 
 The file that `judge.config` names, the versions of flake8, ruff and their
-plugins, the code of local plugins, and what `ppo.reward` names beyond the
+plugins, also where one only fixes, or is unseen, the code of local plugins,
+and what `ppo.reward` names beyond the
 stage `reward`: functions of the user's own, and reward models saved
 elsewhere.  The stage `fingerprint` writes digests of them; the stages that
 use them depend on what it wrote.
@@ -11,6 +12,7 @@ changed, and `dvc repro` runs it each time, in a second.  The flow asks
 `changed` instead.
 """
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,11 @@ def digests(params: Params) -> dict[str, dict[str, Any]]:
             path = Path(name)
         if path:
             reward[name] = graph.digest(path)
+    judge = Judge(params.judge)
+    fixer = {name: metadata.version(name) for name in ("flake8", "ruff")}
+    fixer["format"] = judge.ruff.format if judge.ruff else ""
     return {
-        "judge.json": {"judge": Judge(params.judge).identity},
+        "judge.json": {"judge": judge.identity, "fixer": fixer},
         "reward.json": reward,
     }
 

@@ -182,8 +182,8 @@ def _result(name: str, key: str) -> dict[str, Any]:
 
 def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
     """The failure in one message, transient or not."""
-    told = re.search(r"exited with (-?\d+)", outcome.tail)
-    code = int(told[1]) if told else outcome.code
+    told = re.findall(r"exited with (-?\d+)", outcome.tail)
+    code = int(told[-1]) if told else outcome.code
     prefix = f"stage {stage.name} failed"
     if code in KILLED:
         return TransientFailure(
@@ -201,5 +201,5 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
 
 def _last_error(tail: str) -> str:
     """The line that names the stage's exception."""
-    lines = re.findall(r"^\w+Error: .*$", tail, re.MULTILINE)
+    lines = re.findall(r"^\w+(?:Error|Extra): .*$", tail, re.MULTILINE)
     return lines[-1] if lines else tail

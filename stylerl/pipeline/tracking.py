@@ -107,7 +107,9 @@ class Run:
         step: int | None = None,
         model_id: str | None = None,
     ) -> None:
-        """Record metrics; nested ones get dotted names, None is left out.
+        """Record metrics; nested ones get dotted names.
+
+        None is left out, and what is said in words.
 
         Args:
             metrics: numbers by name.
@@ -120,7 +122,7 @@ class Run:
         entries = [
             Metric(name, float(value), now, step or 0, model_id)
             for name, value in flat(metrics)
-            if value is not None
+            if not isinstance(value, str | None)
         ]
         self.client.log_batch(self.id, metrics=entries)
 

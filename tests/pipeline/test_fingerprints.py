@@ -78,6 +78,7 @@ def edits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
         "local plugin": lambda: append("local_plugin.py", "X = 1\n"),
         "pycodestyle": lambda: upgrade("pycodestyle", monkeypatch),
         "flake8": lambda: upgrade("flake8", monkeypatch),
+        "ruff": lambda: upgrade("ruff", monkeypatch),  # the fixer
         "reward function": lambda: append("named_rewards.py", "X = 1\n"),
         "reward model": lambda: append("saved/model/config.json", " "),
     }
@@ -96,6 +97,7 @@ def keys() -> dict[str, str]:
         ("local plugin", READERS),
         ("pycodestyle", READERS),
         ("flake8", READERS),
+        ("ruff", READERS),
         ("reward function", {"ppo"}),
         ("reward model", {"ppo"}),
     ],

@@ -73,6 +73,30 @@ def test_a_line_is_broken_at_the_judges_width():
     assert fixed(HEAD, body, max_line_length=60).count("\n") == 7
 
 
+def test_the_width_may_stand_in_a_configuration(tmp_path):
+    (tmp_path / "tox.ini").write_text("[flake8]\nmax-line-length = 60\n")
+    body = f"\n    return a({LONG})\n"  # 76 columns
+    found = fixed(HEAD, body, config=str(tmp_path / "tox.ini"))
+    assert found.count("\n") == 7
+
+
+@pytest.mark.parametrize(
+    "files",
+    ['include = ["src/*.py"]', 'exclude = ["*"]\nforce-exclude = true'],
+)
+def test_the_fixer_mends_whatever_a_configuration_includes(tmp_path, files):
+    (tmp_path / "ruff.toml").write_text(f'{files}\nlint.select = ["E"]\n')
+    config = str(tmp_path / "ruff.toml")
+    found = fixed(HEAD, "\n    return  a\n", engine="ruff", config=config)
+    assert found == "\n    return a\n"
+
+
+@pytest.mark.parametrize("sign", ["\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_line_ends_where_it_does_for_python(sign):
+    prompt = f'def f(a):\n    """Say.\n\n    © {sign} b.\n    """\n'
+    assert fixed(prompt, "    return  a\n") == "    return a\n"
+
+
 def test_in_a_class_less_of_a_line_is_left():
     """79 columns as a function of its own, 83 as a method."""
     method = "    def f(a,b):\n        return a\n"

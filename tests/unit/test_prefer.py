@@ -205,11 +205,17 @@ def labels(count: int) -> pd.DataFrame:
     )
 
 
+def labelled(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Labels, of functions whose files are not at hand."""
+    monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(count))
+    monkeypatch.setattr(prefer.places, "places_of_labels", lambda *_: {})
+
+
 def test_pairs_are_sampled_for_training_prompts(
     folder: Path, llama_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefer.paths, "PPO", llama_folder)
-    monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(40))
+    labelled(monkeypatch, 40)
     params = Params(ppo=PPOConfig(max_new_tokens=48, temperature=3.0))
     pairs = prefer.sample(params, 40)
     assert pairs == prefer.sample(params, 40)
@@ -225,6 +231,6 @@ def test_without_models_or_prompts_the_error_says_what_to_do(
     with pytest.raises(DataError, match="`stylerl run` makes it"):
         prefer.sample(Params(), 4)
     monkeypatch.setattr(prefer.paths, "SFT", llama_folder)
-    monkeypatch.setattr(prefer.storage, "read_table", lambda _: labels(0))
+    labelled(monkeypatch, 0)
     with pytest.raises(DataError, match=r"raise label\.snippets"):
         prefer.sample(Params(), 4)
