@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from stylerl import storage
 from stylerl.errors import ConfigError
 
 IGNORED = {".pyc", ".partial"}  # and __pycache__, as .dvcignore has them
@@ -175,7 +176,7 @@ def _tracked_digest(dep: str, tracked: Mapping[str, str]) -> str | None:
 def digest(path: Path) -> str | None:
     """The SHA-256 of a file, or of a folder's names and contents."""
     if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return storage.digest(path)
     if not path.is_dir():
         return None
     files = {
