@@ -1,11 +1,10 @@
 """Digests of what parameters name and dvc.yaml has no path for.
 
-The file that `judge.config` names, the versions of flake8, ruff and their
-plugins, also where one only fixes, or is unseen, the code of local plugins,
-and what `ppo.reward` names beyond the
-stage `reward`: functions of the user's own, and reward models saved
-elsewhere.  The stage `fingerprint` writes digests of them; the stages that
-use them depend on what it wrote.
+The file that `judge.config` names, the versions of flake8 and ruff, one of
+which may only fix, or be unseen, and of their plugins, the code of local
+plugins, and what `ppo.reward` names beyond the stage `reward`: functions of
+the user's own, and reward models saved elsewhere.  The stage `fingerprint`
+writes digests of them; the stages that use them depend on what it wrote.
 
 DVC cannot tell whether they have changed, so dvc.yaml calls the stage always
 changed, and `dvc repro` runs it each time, in a second.  The flow asks

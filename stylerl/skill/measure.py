@@ -64,7 +64,7 @@ def finish(
     if config.tests == "none":
         return pd.DataFrame(), "skill.tests is none"
     if why := sandbox.why_not():
-        return pd.DataFrame(), f"{why}, then: dvc repro -sf skill"
+        return pd.DataFrame(), f"{why}; once one starts: dvc repro -sf skill"
     new = new_tokens(config)
     fits = sampling.fits_all(sources.values(), new)
     asked = [
