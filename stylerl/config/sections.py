@@ -247,7 +247,7 @@ class PPOConfig(Section):
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
-    learning_rate: float = setting(8e-4, "peak of Adam's rate", gt=0, le=1)
+    learning_rate: float = setting(4e-4, "peak of Adam's rate", gt=0, le=1)
     gae_lambda: float = setting(
         1.0,
         "lambda of the advantage estimate (GAE): with a value it discounts "

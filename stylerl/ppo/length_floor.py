@@ -44,12 +44,12 @@ from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.reward import gaming
 
 RATE = 0.1  # of what is learned, in an update, for a unit of shortfall
-DAMPING = 1.0  # of the answer to a unit of shortfall
+DAMPING = 2.0  # of the answer to a unit of shortfall
 SHORTFALL = 0.5  # an update counts no more than this
 HIGHEST = 5.0  # deviations of the score for one unit
 # The price before any update: lengths would fall for as long as it has yet to
 # rise.  Where it ends, on validation prompts (decision 35).
-FIRST = 1.2
+FIRST = 1.0
 MEAN_RANK = 0.5  # by length, of the reference's own completions
 
 
