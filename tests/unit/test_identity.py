@@ -59,7 +59,7 @@ def test_a_checkpoint_with_other_settings_is_another_versions(folder):
     ("changes", "message"),
     [
         ({"kl_coef": 0.1}, r"ppo\.kl_coef was 0\.05 and is 0\.1: change"),
-        ({"credit": "response"}, "ppo.credit was 'auto' and is 'response'"),
+        ({"credit": "response"}, "ppo.credit was 'token' and is 'response'"),
         (
             {"clip_coef": 0.5, "seed": 3},
             r"ppo\.clip_coef was 0\.2 and is 0\.5; seed was 0 and is 3",
