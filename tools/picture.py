@@ -276,7 +276,7 @@ def _example(example: Example, y: float) -> tuple[list[str], float]:
         (
             "soft",
             "in training, a violation charges the token that wrote it; an "
-            "unused name (F841) the whole body",
+            "unused name the body",
         ),
     )
     parts = [words, *_code(MARGIN, y + 24, prompt)]
