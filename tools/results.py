@@ -165,7 +165,8 @@ def questions() -> str:
         f"{less('joint')}; it costs statements, {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
-        f"after it: {change('residual_compliance')}. {rest(metrics)}\n"
+        f"after it: {change('residual_compliance')}. "
+        f"{left_by_fixer(metrics)}\n"
         "- **Did the model get worse at its job?** "
         f"**By HumanEval clearly in "
         f"{_lost_skill(run['gain'] for run in seeds.values())}** with "
@@ -180,7 +181,7 @@ def questions() -> str:
     )
 
 
-def rest(metrics: Mapping[str, Any]) -> str:
+def left_by_fixer(metrics: Mapping[str, Any]) -> str:
     """What the fixer leaves, by its first rule, and how a rival does there."""
     rules = pd.read_csv(ROOT / "metrics/rules.csv", index_col="rule")
     most = rules["sft_fixed"].idxmax()

@@ -84,23 +84,28 @@ def used_arguments(prompt: str, completion: str) -> float:
 
 
 def _idle(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Statements that only name things, and conditions that choose nothing.
-
-    `if x: return y` chooses nothing above `return y`, or with it as `else`.
-    """
+    """Statements that only name things, and conditions that choose nothing."""
     fields = [field for node in nodes for _, field in ast.iter_fields(node)]
     for block in (field for field in fields if isinstance(field, list)):
         for at, part in enumerate(block):
             if isinstance(part, ast.If):
-                leaves = isinstance(part.body[-1], ast.Return | ast.Raise)
-                below = block[at + 1 :][: len(part.body)] if leaves else []
-                other = part.orelse or below
-                if [*map(ast.dump, part.body)] == [*map(ast.dump, other)]:
+                if _chooses_nothing(part, block[at + 1 :]):
                     yield part.test
             elif isinstance(part, ast.Expr) and all(
                 isinstance(name, NAMING) for name in ast.walk(part)
             ):
                 yield part
+
+
+def _chooses_nothing(choice: ast.If, below: Sequence[ast.stmt]) -> bool:
+    """Whether an `if` goes on alike either way.
+
+    `if x: return y` does above `return y`, or with it as its `else`.
+    """
+    other: Sequence[ast.stmt] = choice.orelse
+    if not other and isinstance(choice.body[-1], ast.Return | ast.Raise):
+        other = below[: len(choice.body)]
+    return [*map(ast.dump, choice.body)] == [*map(ast.dump, other)]
 
 
 def _opened(prompt: str, completion: str) -> Any:

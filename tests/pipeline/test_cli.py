@@ -90,6 +90,24 @@ def test_params_writes_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out)["ppo"]["kl_coef"] == 0.2
 
 
+def test_params_are_not_changed_during_a_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path(".dvc").mkdir()
+    assert cli.main(["params", "--preset", "smoke"]) == 0
+    before = Path("params.yaml").read_text()
+    with workspace.exclusive():
+        assert cli.main(["params"]) == 0  # reading is allowed
+        assert cli.main(["params", "--set", "seed=3"]) == 2
+    assert "one run at a time" in capsys.readouterr().err
+    assert Path("params.yaml").read_text() == before
+
+
+def test_a_preset_is_no_parameter() -> None:
+    with pytest.raises(ConfigError, match="say --preset gpu"):
+        workspace.resolve("smoke", {"preset": "gpu"})
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
