@@ -39,7 +39,8 @@ def compare(
 
     Raises:
         DataError: the tables have not the same judge, data and sampling;
-            each difference, and what to do about it.
+            each difference, and what to do about it. Or a table is of
+            another version, and a column is missing.
     """
     keys: Any = before.attrs.keys() | after.attrs.keys()
     differing = [
@@ -54,6 +55,18 @@ def compare(
             "two runs are compared on the same prompts, by the same judge; "
             f"these differ in {'; '.join(differing)}: evaluate both alike"
         )
+    try:
+        return _differences(before, after, resamples)
+    except KeyError as error:
+        raise DataError(
+            f"a run's table of completions has no column {error}: another "
+            "version of stylerl wrote it; evaluate both anew"
+        ) from error
+
+
+def _differences(
+    before: pd.DataFrame, after: pd.DataFrame, resamples: int
+) -> list[Difference]:
     sft = _of(before, MODELS[0])  # whose lengths both are brought to
     return [
         Difference(

@@ -72,6 +72,12 @@ def test_other_prompts_are_refused():
         comparison.compare(evaluation("a"), other)
 
 
+def test_a_table_of_another_version_is_refused():
+    older = evaluation("a").drop(columns="outcome")
+    with pytest.raises(DataError, match="column .outcome.: another version"):
+        comparison.compare(older, evaluation("a"))
+
+
 def test_the_printed_table():
     differences = comparison.compare(evaluation("a"), evaluation(*"abcd"))
     console = Console(file=io.StringIO(), width=80)
