@@ -37,7 +37,7 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-AS_NOW = "seed-[0-9].json"  # of the default, arguments paid
+PAID = ("seed-[0-9].json", "seed-[0-9]-floor-*.json")  # for arguments too
 LINTER = RUNS / "seed-0-linter.json"  # the reward is the linter alone
 EARLIER = RUNS / "seed-0-earlier.json"  # the same, with c1b8287's labels
 STRICT = RUNS / "strict-0.json"  # by the stages' commands
@@ -102,80 +102,88 @@ def results() -> str:
 def headline() -> str:
     """What the last run did, in one sentence and a short table."""
     metrics = measured()
+    pooled = storage.read_json(RUNS / "h100.json")["less_sft"]
+    others = {
+        name: run["gain"] for name, run in paid().items() if run != metrics
+    } | {"5 seeds, the linter alone": pooled}
     return "\n\n".join(
         [
             summary.bold_headline(metrics),
             f"{source()}. {summary.basis(metrics)}",
-            short_table(metrics),
+            short_table(metrics, others),
         ]
     )
 
 
-def short_table(metrics: Mapping[str, Any]) -> str:
-    """The first rows of a run's table."""
-    blocks = summary.markdown(metrics).split("\n\n")
-    lines = next(b for b in blocks if b.startswith("| metric |")).splitlines()
-    known = {m.key: m.label for m in display.measured(metrics)}
-    wanted = [known[key] for key in HEADLINE_METRICS if key in known]
-    shown = tuple(f"| {label} |" for label in wanted[:ROWS])
-    table = [line for line in lines[2:] if line.startswith(shown)]
-    return "\n".join([*lines[:2], *table])
+def short_table(
+    metrics: Mapping[str, Any],
+    others: Mapping[str, Mapping[str, float]] | None = None,
+) -> str:
+    """The first rows of a run's table, and what others gained, by name."""
+    known = {m.key: m for m in display.measured(metrics)}
+    wanted = [known[key] for key in HEADLINE_METRICS if key in known][:ROWS]
+    gains = {"PPO - SFT [95%]": metrics["gain"], **(others or {})}
+    rows = [["metric", "base", "SFT", "PPO", *gains]]
+    for metric in wanted:
+        values = display.show_models(metric, metrics)
+        shown = [display.show_gain(metric, gain) for gain in gains.values()]
+        rows.append([metric.label, *values, *shown])
+    return summary.markdown_table(rows)
+
+
+def paid() -> dict[str, Any]:
+    """Kept runs whose reward pays for arguments, by their names."""
+    paths = [path for pattern in PAID for path in sorted(RUNS.glob(pattern))]
+    return {
+        f"seed {_seed(path)}": storage.read_json(path)["evaluate"]
+        for path in paths
+    }
 
 
 def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
     metrics, pooled = measured(), storage.read_json(RUNS / "h100.json")
-    many = f"{len(pooled['by_seed'])} seeds on an H100, paid by the linter"
-
-    def change(key: str) -> str:
-        if key not in metrics["gain"]:
-            return "not measured"
-        return _change(metrics, key, others | {many: pooled["less_sft"]})
+    runs = paid()
+    by_linter = [
+        storage.read_json(path)["evaluate"]["gain"]
+        for path in RUNS.glob("seed-*.json")
+        if f"seed {_seed(path)}" not in runs
+    ] + [*pooled["by_seed"].values()]
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
         return display.show_gain(metric, pooled["less_last_token"])
 
-    seeds, earlier = (
-        {
-            path.stem.replace("-", " "): storage.read_json(path)["evaluate"]
-            for path in sorted(RUNS.glob(pattern))
-        }
-        for pattern in (AS_NOW, "seed-[0-9]-*.json")
-    )
-    others = {
-        name: run["gain"] for name, run in seeds.items() if run != metrics
-    }
-    by_linter = [run["gain"] for run in earlier.values()]
-    by_linter += pooled["by_seed"].values()
     failed = ", ".join(g.name for g in guards.guards(metrics) if not g.held)
     arguments, authors = display.metric_of("used_arguments"), ""
     if arguments.key in metrics["human"]:
         read = display.show(arguments, metrics["human"][arguments.key])
-        authors = f"; of the authors' {read}%"
+        authors = f" (the authors read {read}%)"
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there, what is "
         "unused or does not parse to the whole body. What that changes "
         "over [a reward on the last token]"
         "(docs/decisions/0017-credit.md#evidence), "
-        f"{many} (intervals over seeds): as written at SFT's lengths "
+        f"{len(pooled['by_seed'])} seeds on an H100, paid by the linter "
+        "(intervals over seeds): as written at SFT's lengths "
         f"{less('standardised_compliance')} points, after the fixer "
         f"{less('residual_compliance')}, right and compliant "
         f"{less('joint')}; it costs statements, {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
-        f"after it: {change('residual_compliance')}. "
+        f"after it: {_change(metrics, 'residual_compliance')}. "
         f"{left_by_fixer(metrics)}\n"
         "- **Did the model get worse at its job?** "
         f"**By HumanEval clearly in "
-        f"{_lost_skill(run['gain'] for run in seeds.values())}** with "
+        f"{_lost_skill(run['gain'] for run in runs.values())}** with "
         f"arguments in the reward, in {_lost_skill(by_linter)} with the "
         "linter alone. Each writes the last line of HumanEval's "
         "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
-        f"tests decide. Right: {change('skill')}; right and compliant: "
-        f"{change('joint')}. Arguments of their functions that "
-        f"bodies read: {change('used_arguments')}{authors}. "
+        f"tests decide. Right: {_change(metrics, 'skill')}; right and "
+        f"compliant: {_change(metrics, 'joint')}. Arguments of their "
+        "functions that bodies read: "
+        f"{_change(metrics, 'used_arguments')}{authors}. "
         f"[Guards](docs/metrics.md#guards) that failed: {failed or 'none'}.\n"
         f"{stricter()}"
     )
@@ -253,14 +261,12 @@ def arguments() -> str:
         "the linter alone, earlier": storage.read_json(EARLIER),
         "the linter alone": storage.read_json(LINTER),
     }
-    for words, pattern in (
-        ("and arguments", AS_NOW),
-        ("U100 in the guide", "arguments-*.json"),
-    ):
-        for path in sorted(RUNS.glob(pattern)):
-            seed = path.stem.rpartition("-")[2]
-            runs[f"{words}, seed {seed}"] = storage.read_json(path)
     found = {name: run["evaluate"] for name, run in runs.items()}
+    found |= {f"and arguments, {name}": run for name, run in paid().items()}
+    for path in sorted(RUNS.glob("arguments-*.json")):
+        seed = path.stem.rpartition("-")[2]
+        run = storage.read_json(path)["evaluate"]
+        found[f"U100 in the guide, seed {seed}"] = run
     rows = [["PPO less SFT", *found]]
     for key in ARGUMENTS_METRICS:
         metric = display.metric_of(key)
@@ -279,20 +285,22 @@ def arguments() -> str:
 def _change(
     metrics: Mapping[str, Any],
     key: str,
-    others: Mapping[str, Mapping[str, float]],
+    others: Mapping[str, Mapping[str, float]] | None = None,
 ) -> str:
     """SFT's value, PPO's, and the difference with its interval.
 
     Those of others that measured it follow, by their names.
     """
     metric = display.metric_of(key)
+    if key not in metrics["gain"]:
+        return "not measured"
     before, after = (
         display.show(metric, metrics[model][key]) for model in ("sft", "ppo")
     )
     gain = display.show_gain(metric, metrics["gain"])
     said = [
         f"{name}: {display.show_gain(metric, each)}"
-        for name, each in others.items()
+        for name, each in (others or {}).items()
         if key in each
     ]
     more = f" ({'; '.join(said)})" if said else ""
@@ -403,7 +411,8 @@ def seeds() -> str:
 
 def _seed(path: Path) -> str:
     """What a kept run is called: its seed, and what else tells it apart."""
-    return path.stem.removeprefix("seed-").replace("-", ", ")
+    number, *words = path.stem.removeprefix("seed-").split("-")
+    return ", ".join([number, " ".join(words)]) if words else number
 
 
 def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
