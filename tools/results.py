@@ -227,7 +227,7 @@ def stricter() -> str:
     rivals = [
         label
         for name, label in summary.best_of(metrics)
-        if metrics[name]["over_sft"] >= metrics["gain"]["compliance"]
+        if metrics[name]["over_sft"] > metrics["gain"]["compliance"]
     ]
     more = f" {', '.join(rivals)} gains more." if rivals else ""
     return (

@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from stylerl.judge.positions import end_of
 
-# What a module has without binding it, and a method without naming it.
-GIVEN = frozenset((*dir(builtins), "__file__", "__class__"))
+# What a module, a class and a method have without binding it.
+GIVEN = frozenset(
+    (*dir(builtins), "__file__", "__class__", "__module__", "__qualname__")
+)
 
 
 class Names(NamedTuple):

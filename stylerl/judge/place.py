@@ -123,7 +123,7 @@ class Place:
         text += "\n".join(lines[self._end :])
         extent = Extent(
             self._start,
-            self._body - self._start + len(LINE_END.findall(body)),
+            self._body - self._start + len(LINE_END.findall(body + "\n")) - 1,
             self._joint if ends_blank else 0,
         )
         content = text.encode("utf-8", "surrogatepass")

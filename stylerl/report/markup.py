@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from stylerl.judge.positions import offset
 from stylerl.judge.verdict import Violation
 
 TO_LINE_END = frozenset(("E501", "W291", "W293", "W505"))
@@ -15,6 +16,10 @@ TO_LINE_END = frozenset(("E501", "W291", "W293", "W505"))
 _CONTROLS = {
     code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"
 } | {127: "␡"}
+# Those of 8 bits, which some terminals obey, and what turns text around.
+_CONTROLS |= dict.fromkeys(
+    [*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "�"
+)
 _PIECE = re.compile(r"\w+|[^\S\n]+|[^\w\s]")
 
 
@@ -27,7 +32,7 @@ class Span(NamedTuple):
 
 
 def visible(text: str) -> str:
-    """Control characters as their pictures, one for one."""
+    """Control characters as their pictures or as �, one for one."""
     return text.translate(_CONTROLS)
 
 
@@ -36,8 +41,7 @@ def spans(text: str, violations: Iterable[Violation]) -> list[Span]:
 
     Spans that overlap are joined, and carry the messages of both.
     """
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    ordered = sorted(_span(text, starts, v) for v in violations)
+    ordered = sorted(_span(text, violation) for violation in violations)
     joined: list[Span] = []
     for span in ordered:
         last = joined[-1] if joined else None
@@ -52,11 +56,10 @@ def spans(text: str, violations: Iterable[Violation]) -> list[Span]:
     return joined
 
 
-def _span(text: str, starts: list[int], violation: Violation) -> Span:
-    row = min(max(violation.row, 1), len(starts))
-    line_end = text.find("\n", starts[row - 1])
+def _span(text: str, violation: Violation) -> Span:
+    start = offset(text, violation)
+    line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
-    start = min(starts[row - 1] + max(violation.col - 1, 0), line_end)
     piece = _PIECE.match(text, start)
     end = piece.end() if piece else start
     if violation.code in TO_LINE_END:

@@ -91,16 +91,25 @@ def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
             "label": display.rename(metric.label, metrics),
             "values": display.show_models(metric, metrics),
             "gains": [
-                {
-                    "text": display.show_gain(metric, metrics[gain]),
-                    "sign": display.gain_sign(metric, metrics[gain]),
-                }
-                for gain in ("gain", "gain_sft")
+                _gain(metric, metrics, gain, before)
+                for gain, before in (("gain", "sft"), ("gain_sft", "base"))
                 if gain in metrics
             ],
         }
         for metric in display.measured(metrics)
     ]
+
+
+def _gain(
+    metric: display.Metric, metrics: Mapping[str, Any], name: str, before: str
+) -> dict[str, Any]:
+    """A difference, and its sign; none over a value that is not shown."""
+    shown = display.show_own(metric, metrics[before]) != "–"
+    gain = metrics[name] if shown else {}
+    return {
+        "text": display.show_gain(metric, gain),
+        "sign": display.gain_sign(metric, gain),
+    }
 
 
 def _outcomes(

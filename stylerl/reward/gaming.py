@@ -87,11 +87,13 @@ def _idle(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Statements that only name things, and conditions that choose nothing."""
     fields = [field for node in nodes for _, field in ast.iter_fields(node)]
     for block in (field for field in fields if isinstance(field, list)):
-        for at, part in enumerate(block):
-            if isinstance(part, ast.If):
-                if _chooses_nothing(part, block[at + 1 :]):
-                    yield part.test
-            elif isinstance(part, ast.Expr) and all(
+        below: list[ast.stmt] = []  # without what chooses nothing
+        for part in reversed(block):
+            if isinstance(part, ast.If) and _chooses_nothing(part, below):
+                yield part.test
+                continue
+            below.insert(0, part)
+            if isinstance(part, ast.Expr) and all(
                 isinstance(name, NAMING) for name in ast.walk(part)
             ):
                 yield part
@@ -173,7 +175,7 @@ def code_characters(prompt: str, completion: str) -> tuple[int, int]:
     does not parse, only the comments.  What stands before a line's first
     sign or after its last does not count.
     """
-    strings = _string_rows(prompt + completion)
+    strings = _string_rows(prompt, completion)
     rows = [*_rows_with_content(prompt, completion)]
     code = {
         line
@@ -185,7 +187,7 @@ def code_characters(prompt: str, completion: str) -> tuple[int, int]:
 
 def has_docstring(prompt: str, completion: str) -> bool:
     """Whether a string is a statement of the completion."""
-    strings = _string_rows(prompt + completion)
+    strings = _string_rows(prompt, completion)
     rows = _rows_with_content(prompt, completion)
     return any(row in strings for row, _ in rows)
 
@@ -200,13 +202,14 @@ def _rows_with_content(
             yield row, line.strip()
 
 
-def _string_rows(source: str) -> set[int]:
-    """The rows, from 1, of strings that are statements."""
-    tree = tree_of(source)
+def _string_rows(prompt: str, completion: str) -> set[int]:
+    """The rows, from 1, of strings that end after the prompt."""
+    tree, end = tree_of(prompt + completion), end_of(prompt)
     nodes: Any = filter(_is_prose, ast.walk(tree)) if tree else ()
     return {
         row
         for node in nodes
+        if (node.end_lineno, node.end_col_offset) > end
         for row in range(node.lineno, node.end_lineno + 1)
     }
 
@@ -232,4 +235,4 @@ def copies_prompt(prompt: str, completion: str) -> bool:
 
 
 def _lines_with_content(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line.strip() for line in text.split("\n") if line.strip()]

@@ -11,6 +11,7 @@ its own process, and is not used.
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,7 +89,7 @@ def written(completion: str, ended: bool) -> tuple[str, bool]:
     the empty lines above that.  A line that was cut at the token limit is
     left out.
     """
-    lines = completion.splitlines(keepends=True)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", completion)
     for number, line in enumerate(lines):
         if number and line.strip() and not line[0].isspace():
             return "".join(lines[:number]).rstrip() + "\n", True

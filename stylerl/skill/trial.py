@@ -19,6 +19,9 @@ def is_right(problem: Problem, completion: str) -> bool:
     Args:
         problem: with the tests, and the text that was completed.
         completion: what follows `problem.prompt`.
+
+    Raises:
+        OSError: the machine starts no process.
     """
     source = problem.prompt + completion
     space: dict[str, Any] = {"__name__": "tests"}
@@ -27,6 +30,8 @@ def is_right(problem: Problem, completion: str) -> bool:
             # They may call what stands in the prompt.
             exec(compile(problem.tests, problem.id, "exec"), space)
             space["check"](lambda *arguments: _value(ask(repr(arguments))))
+    except OSError:
+        raise
     except Exception:  # of an assertion, of a comparison with another type
         return False
     return True

@@ -63,6 +63,9 @@ ATTEMPTS = {
     "starts a thread": "threading.Thread(target=print).start()",
     "takes 10 GB": "bytearray(10 * 2**30)",
     "fills the disk": "open('/tmp/x', 'wb').write(bytes(2**25))",
+    "shares memory": (
+        "import ctypes; assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0"
+    ),
     "raises its own limit": (
         "resource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))"
     ),

@@ -67,6 +67,20 @@ def test_only_the_rows_after_the_prompt_change(prompt, completion, expected):
     assert fixed(prompt, completion) == expected
 
 
+@pytest.mark.parametrize(
+    ("step", "ignored", "kept"),
+    [("  ", "E111", "  "), ("\t", "W191", "\t"), ("\t", "E111", "    ")],
+)
+def test_a_guides_own_indentation_stays(step, ignored, kept):
+    body = f"\n{step}return  a\n"
+    assert fixed(HEAD, body, ignore=(ignored,)) == f"\n{kept}return a\n"
+
+
+def test_what_goes_on_in_the_docstrings_statement_stays():
+    body = ' + "a"\n    return  b\n'
+    assert fixed(DOCUMENTED[:-1], body) == body
+
+
 def test_a_line_is_broken_at_the_judges_width():
     body = f"\n    return a({LONG})\n"  # 76 columns
     assert fixed(HEAD, body) == body

@@ -78,6 +78,7 @@ def test_characters_of_new_code(completion, code, every):
         ("def f(x):\n", "    return x\n    'a'\n", True),
         ('def f(x):\n    """a"""', "\n    return x\n", False),  # its prompt
         ('def f(x):\n    """a', '"""\n    return x\n', True),  # its end
+        ('def f(x):\n    """a"""', "  # b\n    return x\n", False),
         ("def f(x):\n", '    """a"""\n    (\n', False),  # does not parse
     ],
 )
@@ -164,6 +165,13 @@ def test_a_body_and_what_it_says(prompt, completion, statements, trivial):
         ("def f(a):", "\n    if a:\n        b()\n    else:\n        b()\n", 0),
         ("def f(a):", "\n    if a:\n        b()\n    b()\n", 1),  # once more
         ("def f(a):", "\n    if a:\n        return 1\n    return 2\n", 1),
+        # One above another that chooses nothing.
+        (
+            "def f(a, b):",
+            "\n    if a:\n        return 1\n"
+            "    if b:\n        return 1\n    return 1\n",
+            0,
+        ),
     ],
 )
 def test_the_arguments_that_a_body_reads(prompt, completion, share):

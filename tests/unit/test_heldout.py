@@ -91,7 +91,8 @@ def test_no_clean_prompt_is_an_error_with_a_remedy(judge):
 
 
 def test_literal_prompts_stay_as_they_are():
-    first, second = literal_prompts(["def add(a, b):", "class Person:\n"])
+    texts = ["def add(a, b):", "class Person:\n"]
+    first, second = literal_prompts([*texts, texts[0]])  # one is there twice
 
     assert (first.text, first.human) == ("def add(a, b):", None)
     assert first.id != second.id

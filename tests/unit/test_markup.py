@@ -29,6 +29,14 @@ def test_a_violation_marks_its_piece(row, col, code, start, end):
     assert found == [Span(start, end, (f"{code} why",))]
 
 
+def test_a_violation_marks_the_character_that_flake8_counts_to():
+    # F codes count bytes, of which é has two, and E999 stands one further.
+    (name,) = spans("é, y", [Violation(1, 5, "F821", "why")])
+    assert (name.start, name.end) == (3, 4)
+    (syntax,) = spans("x y", [Violation(1, 4, "E999", "why")])
+    assert (syntax.start, syntax.end) == (2, 3)
+
+
 def test_marks_at_one_place_are_joined():
     found = spans(
         TEXT,
@@ -43,7 +51,8 @@ def test_marks_at_one_place_are_joined():
 def test_control_characters_become_pictures_one_for_one():
     # ESC would steer a terminal, NUL would end a page; line ends and tabs
     # are layout and stay.
-    text = "a\x1b[31mb\x00\r\n\tc\x7f"
+    # So would U+009B; U+202E shows what follows from right to left.
+    text = "a\x1b[31mb\x00\r\n\tc\x7f\x9b\u202e"
 
-    assert visible(text) == "a␛[31mb␀␍\n\tc␡"
+    assert visible(text) == "a␛[31mb␀␍\n\tc␡��"
     assert len(visible(text)) == len(text)

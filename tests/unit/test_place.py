@@ -303,11 +303,12 @@ def test_the_last_functions_end_is_the_files(judge: Judge) -> None:
     file = "def f(x):\n    return x\n"
     prompt, where = place(file, "def f")
     items = [(where, prompt, f"\n    return 1{end}") for end in ("", "\n")]
+    items.append((where, prompt, "\n    return 1\r\n"))
     items.append((where, prompt, "\n    return 1\n\n"))
     found = [
         [v.code for v in each.violations] for each in judge.in_place(items)
     ]
-    assert found == [[], [], ["W391"]]
+    assert found == [[], [], [], ["W391"]]
 
 
 def test_ignored_by_its_files_name(tmp_path: Path) -> None:

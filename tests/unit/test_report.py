@@ -331,6 +331,21 @@ def test_pieces_begin_behind_the_prompt(violations, cut):
     assert shown.pieces(text, len("def f():\n"), violations) == cut
 
 
+def test_no_gain_is_shown_over_a_value_that_is_not():
+    """A base that ends nothing has no compliance at SFT's lengths."""
+    found = metrics({"compliance": 0.62}, compliance(0.22, 0.17, 0.26))
+    key = "standardised_compliance"
+    found["gain_sft"] = {key: 0.2, f"{key}_low": 0.1, f"{key}_high": 0.3}
+    for ended, is_shown in ((0.4, False), (0.6, True)):
+        found["base"] |= {key: 0.5, "finished_rate": ended}
+        (line,) = re.findall(
+            r"<tr>.{0,9}<t[hd][^>]*>compliance %, SFT lengths.*?</tr>",
+            report.render(evidence(metrics=found)),
+            re.DOTALL,
+        )
+        assert ("+20.0 [+10.0, +30.0]" in line) == is_shown
+
+
 def test_every_metric_of_the_table_is_shown():
     text = report.render(evidence())
 

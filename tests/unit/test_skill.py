@@ -68,6 +68,8 @@ def test_a_solution_with_nothing_to_give_is_no_problem():
         ("\n    y = x\n    retu", False, ("\n    y = x\n", False)),
         # what goes on with the prompt's own line
         (" + 1\n    return x\n", True, (" + 1\n    return x\n", True)),
+        # a sign that ends a line for str.splitlines, and not for Python
+        ("\n    s = '\u2028b'\n", True, ("\n    s = '\u2028b'\n", True)),
         ("", True, ("", True)),
     ],
 )

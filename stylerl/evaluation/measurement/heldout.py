@@ -34,7 +34,7 @@ def literal_prompts(texts: Sequence[str]) -> list[Prompt]:
     """Prompts as written in evaluate.prompt_texts, without an author."""
     return [
         Prompt(hashlib.sha256(text.encode()).hexdigest()[:16], text, None)
-        for text in texts
+        for text in dict.fromkeys(texts)
     ]
 
 

@@ -3,8 +3,7 @@
 One row of the table is one completion: `model, prompt_id, sample, prompt,
 completion, finished, tokens, kl, outcome, parsed, score, codes,
 fixed_outcome, fixed_codes, reformatted, statements, trivial, names, ruff (or
-flake8)` (see generations.py and verdicts.py), and `reward` where a reward
-model was asked.  docs/metrics.md defines each.
+flake8)` (see generations.py and verdicts.py).  docs/metrics.md defines each.
 """
 
 from collections.abc import Sequence
