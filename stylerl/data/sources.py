@@ -291,12 +291,14 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
     _git(folder, "rev-parse", "--git-dir")  # can it be read?
     commit = _git(folder, "rev-parse", "-q", "--verify", "HEAD", quiet=True)
+    commit = (commit or "").strip()
+    committed: dict[str, str] = {}
     if commit:
-        commit = commit.strip()
         names = _listed(folder)
-        changed = ("status", "--porcelain", "-uno", "--", ".")
-        if _git(folder, *changed):
-            commit += ", changed since"
+        tree = _git(folder, "ls-tree", "-r", "-z", "HEAD") or ""
+        for entry in filter(None, tree.split("\0")):
+            about, _, name = entry.partition("\t")
+            committed[name] = about.split(" ")[2]
         untracked = _listed(folder, "--others", "--exclude-standard")
         skipped["not tracked by git"] += len(untracked)
     else:
@@ -320,7 +322,19 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
             skipped["not readable"] += 1
         else:
             content = file.read_bytes()
-            yield SourceFile(origin, commit or "", "", _name(name), content)
+            version = commit
+            if commit and committed.get(name) != _blob(content, commit):
+                version += ", changed since"
+            yield SourceFile(origin, version, "", _name(name), content)
+
+
+def _blob(content: bytes, commit: str) -> str:
+    """A file's name in git, by the digest that names the commit.
+
+    `git status` would run the filters that the checkout configures.
+    """
+    digest = hashlib.sha256 if len(commit) == 64 else hashlib.sha1
+    return digest(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def _listed(folder: Path, *options: str) -> list[str]:

@@ -179,6 +179,23 @@ def test_what_was_changed_since_the_commit_is_said(tmp_path):
     assert file.version.endswith(", changed since")
 
 
+def test_a_checkouts_filters_and_hooks_do_not_run(tmp_path):
+    """What `git status` would do for a file that looks changed."""
+    checkout(tmp_path / "theirs", "x = 1\n")
+    marks = [tmp_path / name for name in ("filter", "monitor", "hook")]
+    folder = tmp_path / "theirs"
+    (folder / ".gitattributes").write_text("*.py filter=evil\n")
+    for key, mark in (("filter.evil.clean", 0), ("core.fsmonitor", 1)):
+        git("config", key, f"touch {marks[mark]}; cat", folder=folder)
+    hook = folder / ".git/hooks/post-index-change"
+    hook.write_text(f"#!/bin/sh\ntouch {marks[2]}\n")
+    hook.chmod(0o755)
+    os.utime(folder / "a.py", (0, 0))
+    (file,) = sources.path_files(folder, SKIPPED)
+    assert len(file.version) == 40
+    assert not [mark for mark in marks if mark.exists()]
+
+
 def broken_index(folder):
     (folder / ".git/index").write_text("no index")
 
