@@ -39,7 +39,7 @@ def collect(params: Params) -> page.Evidence:
         metrics=storage.read_json(paths.EVALUATION),
         rules=pd.read_csv(paths.RULES),
         completions=completions,
-        updates=_read_csv(paths.UPDATES),
+        updates=pd.read_csv(paths.UPDATES),
         provenance={
             **_provenance(completions.attrs, params),
             **machine.describe(),
@@ -64,14 +64,6 @@ def _provenance(basis: Mapping[Any, Any], params: Params) -> dict[str, str]:
             for name, folder in paths.models(params.sft.base).items()
         },
     }
-
-
-def _read_csv(path: Path) -> pd.DataFrame | None:
-    """A table, or None where a stage wrote none or an empty one."""
-    try:
-        return pd.read_csv(path)
-    except (FileNotFoundError, pd.errors.EmptyDataError):
-        return None
 
 
 if __name__ == "__main__":

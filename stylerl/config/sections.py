@@ -231,7 +231,7 @@ class PPOConfig(Section):
         (),
         "literal prompts; empty draws them from the training split",
     )
-    updates: int = setting(15, "rollout batches, one update each", ge=0)
+    updates: int = setting(15, "rollout batches, one update each", ge=1)
     batch_size: int = setting(64, "episodes a rollout batch", ge=1)
     num_minibatches: int = setting(4, "optimiser steps in an epoch", ge=1)
     update_epochs: int = setting(

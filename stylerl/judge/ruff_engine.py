@@ -110,8 +110,9 @@ class Ruff:
         words = ["--show-files", "--no-force-exclude"]
         done = self._run([*words, *exclude, *there])
         here = os.getcwd()
+        near = not any(map(os.path.isabs, given))
         files = {
-            os.path.relpath(name, here) if name.startswith(here) else name
+            os.path.relpath(name) if near or name.startswith(here) else name
             for name in os.fsdecode(done.stdout).splitlines()
             if given and name.endswith(PYTHON)
         }

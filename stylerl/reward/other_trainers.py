@@ -26,7 +26,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from stylerl import config
-from stylerl.config import Params
+from stylerl.config import JudgeConfig, Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.names import tree_of
@@ -165,7 +165,7 @@ class TextReward:
         done: list[bool],
     ) -> functions.Feedback:
         """The grader's feedback on completions in their files."""
-        judge = Judge(self.params.judge)
+        judge = _judge(self.params.judge)
         keys = [*zip(prompts, origins, strict=True)]
         places = {key: _place(*key) for key in dict.fromkeys(keys)}
         verdicts = judge.in_place(
@@ -287,6 +287,12 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return File(text.split("\n"), path), ends
+
+
+@lru_cache
+def _judge(guide: JudgeConfig) -> Judge:
+    """A judge, whose identity takes a while, made once a process."""
+    return Judge(guide)
 
 
 @lru_cache
