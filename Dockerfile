@@ -5,7 +5,7 @@
 FROM python:3.11.7-slim-bookworm
 
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends git make \
+    && apt-get install --yes --no-install-recommends bubblewrap git make \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home stylerl
 

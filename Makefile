@@ -10,13 +10,12 @@ DOCS := .venv-docs
 CODE := stylerl tasks flows tools tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# Where torch comes from: what pip is configured to look at, if anything;
+# Where torch comes from: the folder of wheels that pip is told of, if any;
 # PyPI (CUDA wheels) where there is an NVIDIA driver; else the CPU index.
-FIND_LINKS = $(PIP_FIND_LINKS)$(shell \
-	$(BIN)/pip config get global.find-links 2>/dev/null)
-NVIDIA = $(shell command -v nvidia-smi 2>/dev/null)
-TORCH_INDEX = $(if $(strip $(FIND_LINKS)$(NVIDIA)),,--index-url \
-	https://download.pytorch.org/whl/cpu)
+TORCH_INDEX = `test -n "$$PIP_FIND_LINKS" \
+	|| $(BIN)/pip config get global.find-links >/dev/null 2>&1 \
+	|| command -v nvidia-smi >/dev/null \
+	|| echo --index-url https://download.pytorch.org/whl/cpu`
 
 .PHONY: help run test test-unit ui serve lint lock data docs results \
 	screenshots wheels gpu test-engines
@@ -89,10 +88,11 @@ test-engines: $(STAMP)
 # then `make gpu` there, with the Python that has torch.
 WHEELS := wheels
 GPU_PYTHON ?= python3
+GPU_VERSION ?= 3.12
 
 wheels: $(STAMP)
 	$(BIN)/pip download --disable-pip-version-check --quiet --no-deps \
-		--only-binary=:all: --python-version 3.12 --dest $(WHEELS) \
+		--only-binary=:all: --python-version $(GPU_VERSION) --dest $(WHEELS) \
 		`grep -E '^($(LACKING))==' requirements.lock`
 
 LACKING := datasets|dill|flake8|mccabe|multiprocess|pycodestyle|pyflakes|trl

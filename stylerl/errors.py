@@ -40,7 +40,7 @@ def require(extra: str, *packages: str) -> None:
     """Check, before they are imported, that an extra's packages are there.
 
     Args:
-        extra: its name in pyproject.toml, such as `lora`.
+        extra: its name in pyproject.toml, such as `train`.
         packages: the packages of it that are about to be used.
 
     Raises:

@@ -317,6 +317,7 @@ def policy() -> str:
     """The policy of the last run: its scores, its judge and its guards."""
     metrics = measured()
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
+    learned = storage.read_json(ROOT / "metrics/sft.json")["snippets"]
     params = config.load(ROOT / "params.yaml")
     return "\n".join(
         [
@@ -326,7 +327,7 @@ def policy() -> str:
             "",
             summary.external_linters(metrics),
             "",
-            card.training(params, judge),
+            card.training(params, judge, learned),
             "",
             *(
                 each.markdown

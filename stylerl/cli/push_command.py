@@ -13,6 +13,7 @@ from stylerl.export import card, hub
 from stylerl.pipeline import workspace
 
 JUDGE = Path("metrics/label.json")
+SFT = Path("metrics/sft.json")
 ORIGIN = ["split", "distribution", "licence"]
 
 
@@ -45,7 +46,7 @@ def evidence(folder: Path) -> card.Run | None:
         Path(path).resolve(): name
         for name, path in paths.models(workspace.settings().sft.base).items()
     }.get(folder.resolve())
-    if not role:
+    if not role or not Path("dvc.yaml").exists():
         return None
     tracked = subprocess.run(
         [sys.executable, "-m", "dvc", "status", "--json", "ppo", "evaluate"],
@@ -65,4 +66,5 @@ def evidence(folder: Path) -> card.Run | None:
         judge=storage.read_json(JUDGE)["judge"],
         snippets=pd.read_parquet(paths.SNIPPETS, columns=ORIGIN),
         params=workspace.settings(),
+        learned=storage.read_json(SFT)["snippets"],
     )

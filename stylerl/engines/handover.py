@@ -1,13 +1,12 @@
-"""A folder that veRL starts from: SFT model, prompts, style guide.
+"""A folder that veRL starts from: prompts, parameters, configuration.
 
 Written into one folder: the prompts of PPO and of its validation as parquet,
-params.yaml with the judge's configuration, the agent loop's, and the launch
-line.
+params.yaml, the agent loop's configuration, and the launch line.  The judge's
+configuration stays where it is, since it may name what stands beside it.
 """
 
 import math
 import shlex
-import shutil
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -83,23 +82,15 @@ def write(
             )
         storage.write_table(out / name, pd.DataFrame(rows))
         longest = max(longest, *(_size(row, tokenizer) for row in rows))
-    params = _with_own_configuration(params, out)
+    if guide := params.judge.config:
+        there = {"judge.config": str(Path(guide).absolute())}
+        params = config.override(params, there)
     storage.write_text(out / "params.yaml", config.render(params))
     loop = [{"name": "stylerl", "_target_": f"{LOOP}.StyleLoop"}]
     storage.write_text(out / "loop.yaml", yaml.safe_dump(loop))
     line = launch_line(out, model, params, longest)
     storage.write_text(out / "launch.sh", line + "\n")
     return line
-
-
-def _with_own_configuration(params: Params, out: Path) -> Params:
-    """The parameters, with the judge's configuration copied beside them."""
-    if not params.judge.config:
-        return params
-    copied = out / Path(params.judge.config).name
-    with storage.writing(copied):
-        shutil.copyfile(params.judge.config, copied)
-    return config.override(params, {"judge.config": str(copied)})
 
 
 def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:

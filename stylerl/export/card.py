@@ -54,6 +54,7 @@ class Run(NamedTuple):
     judge: str  # the judge's identity
     snippets: pd.DataFrame  # split, distribution and licence of each
     params: Params
+    learned: int  # functions of SFT, of metrics/sft.json
 
 
 def render(name: str, first: str, run: Run | None) -> str:
@@ -78,18 +79,21 @@ def measured(run: Run) -> str:
     return "\n\n".join(
         [
             summary.markdown(run.metrics).rstrip(),
-            training(run.params, run.judge),
+            training(run.params, run.judge, run.learned),
             alarms(run.updates),
         ]
     )
 
 
-def training(params: Params, judge: str) -> str:
-    """How much SFT and PPO learned, and under which judge."""
+def training(params: Params, judge: str, learned: int) -> str:
+    """How much SFT and PPO learned, and under which judge.
+
+    SFT has `learned` functions; of prompts there may be fewer than are asked.
+    """
     ppo = params.ppo
     return (
-        f"SFT learned {params.sft.snippets:,} compliant functions. PPO ran "
-        f"{ppo.updates} updates of {ppo.batch_size} episodes on "
+        f"SFT learned {learned:,} compliant functions. PPO ran "
+        f"{ppo.updates} updates of {ppo.batch_size} episodes on at most "
         f"{len(ppo.prompt_texts) or ppo.prompts} prompts with the reward "
         f"{' + '.join(ppo.reward)}. The judge's identity is `{judge}`."
     )

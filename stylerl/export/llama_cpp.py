@@ -55,8 +55,10 @@ def complete(
     }
     try:
         server = Server(settings)
-        text = ""
+        text, part = "", {}
         for part in _parts(f"{server.listening_address}/completion", asked):
+            if "error" in part:
+                raise ModelError(f"llama.cpp goes no further: {part['error']}")
             text += part["content"]
             listen(text)
     except HTTPError as error:

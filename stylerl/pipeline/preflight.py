@@ -4,6 +4,7 @@ from pathlib import Path
 
 from stylerl.config import Params
 from stylerl.errors import ModelError
+from stylerl.pipeline import graph
 
 
 def check_files(params: Params) -> str:
@@ -15,6 +16,7 @@ def check_files(params: Params) -> str:
         DataError: the preferences cannot be read.
         ModelError: a folder to start from holds no model.
     """
+    from stylerl.judge import Judge
     from stylerl.pipeline import fingerprints
     from stylerl.reward_models import preferences
 
@@ -24,12 +26,18 @@ def check_files(params: Params) -> str:
         ("sft.base", params.sft.base),
         ("reward.base", params.reward.base),
     ):
-        made = Path(base).is_relative_to("artifacts")  # by a stage
-        if not made and not Path(base, "config.json").is_file():
+        if not _made(Path(base)) and not Path(base, "config.json").is_file():
             raise ModelError(
                 f"{key} must be a folder with a model; {base} has no "
                 "config.json: fill it, as with `hf download OWNER/NAME "
                 f"--local-dir {base}`, or name another; the hub's name of a "
                 "model goes into base.model"
             )
+    Judge(params.judge).verdict("")  # which refuses rules that are none
     return judge
+
+
+def _made(folder: Path) -> bool:
+    """Whether a stage makes a folder."""
+    outs = [out for stage in graph.load_stages() for out in stage.outs]
+    return any(folder.is_relative_to(out) for out in outs)

@@ -122,12 +122,6 @@ def test_a_server_that_gives_up_gives_nothing(folder, monkeypatch):
     assert output.as_dict()["rm_scores"].shape == (0,)
 
 
-def test_an_answer_alone_has_no_advantage():
-    ones = torch.ones(1, 3)
-    ahead, _ = token_level.advantages(ones, ones, ["one"])
-    assert ahead.tolist() == [[0, 0, 0]]
-
-
 def test_verl_reads_what_is_handed_over(folder):
     """Its own data set class, and its own configuration with our line."""
     line = (folder / "launch.sh").read_text()

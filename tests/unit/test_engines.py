@@ -1,5 +1,7 @@
 """The reward of every token, as other engines get it."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import torch
@@ -8,7 +10,7 @@ from conftest import build_llama, build_tokenizer
 from stylerl import config
 from stylerl.config import Params
 from stylerl.engines import handover
-from stylerl.engines.token_level import token_rewards
+from stylerl.engines.token_level import advantages, token_rewards
 from stylerl.errors import ConfigError, DataError
 from stylerl.judge.place import File, Place
 from stylerl.lm.saving import save_model
@@ -51,6 +53,19 @@ def test_the_rewards_of_a_response_sum_to_its_score(text):
     )
 
 
+def test_an_advantage_keeps_the_place_of_a_charge():
+    """Of one prompt (-1, 2) and (0, 2), lambda 1: returns (1, 2) and (2, 2),
+    each less the other's (-1, 0) and (1, 0), of one size by their deviation,
+    sqrt((1 + 1) / (6 - 1)); an answer alone has none."""
+    rewards = torch.tensor([[-1.0, 2], [0, 2], [3, 4]])
+    ones = torch.ones(3, 2)
+    ahead, returns = advantages(rewards, ones, ["a", "a", "b"])
+    assert returns.tolist() == [[1, 2], [2, 2], [7, 4]]
+    size = (2 / 5) ** 0.5
+    expected = torch.tensor([[-1 / size, 0], [1 / size, 0], [0, 0]])
+    torch.testing.assert_close(ahead, expected)
+
+
 @pytest.fixture(scope="module")
 def sft(tmp_path_factory):
     """A tiny model that learnt with 8 tokens of context."""
@@ -67,16 +82,19 @@ def handed(sft, out, prompts, places=(), **changes):
     return handover.write(out, sft, params, prompts, dict(places))
 
 
-def test_what_is_handed_over_fits_and_stands_in_its_file(sft, tmp_path):
+def test_what_is_handed_over_fits_and_stands_in_its_file(
+    sft, tmp_path, monkeypatch
+):
     """Of 1,024 positions 128 are to be written; the long one has 3,000."""
     lines = ["import os", "", "", "def add(a, b):", "    return a", ""]
     head = f"{lines[3]}\n"
     place = Place(File(lines, "add.py"), 4, f"{head}{lines[4]}\n", head)
     texts = {"train": ["x" * 3000, head], "valid": ["def f():\n", head]}
-    (tmp_path / "own.cfg").write_text("[flake8]\nmax-line-length = 99\n")
+    monkeypatch.chdir(tmp_path)
+    Path("own.cfg").write_text("[flake8]\nmax-line-length = 99\n")
     line = handed(
         sft, tmp_path / "out", texts, {head: place},
-        **{"judge.config": str(tmp_path / "own.cfg"), "ppo.updates": 7},
+        **{"judge.config": "own.cfg", "ppo.updates": 7},
     )  # fmt: skip
     (train,) = pd.read_parquet(tmp_path / "out/train.parquet").to_dict(
         "records"
@@ -86,8 +104,14 @@ def test_what_is_handed_over_fits_and_stands_in_its_file(sft, tmp_path):
     assert train["extra_info"] == info
     assert len(pd.read_parquet(tmp_path / "out/valid.parquet")) == 2
     kept = config.load(tmp_path / "out/params.yaml").judge.config
-    assert kept == str(tmp_path / "out/own.cfg")
-    assert "trainer.save_freq=7" in line
+    assert kept == str(tmp_path / "own.cfg")  # whatever it names beside it
+    settings = {
+        "trainer.save_freq=7",
+        "algorithm.adv_estimator=stylerl",
+        "actor_rollout_ref.actor.kl_loss_coef=0.05",
+        "data.max_response_length=128",
+    }
+    assert settings <= set(line.split())
     assert (tmp_path / "out/launch.sh").read_text() == f"{line}\n"
 
 

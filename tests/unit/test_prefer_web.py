@@ -79,6 +79,8 @@ def test_a_form_sent_twice_is_one_answer(
     [
         ({"token": "guess"}, 403, "reload the page"),
         ({"token": "ü"}, 403, "reload the page"),
+        ({"choice": "x"}, 400, "no such answer"),
+        ({"sure": "9"}, 400, "no such answer"),
     ],
 )
 def test_anything_else_is_refused(
@@ -93,6 +95,16 @@ def test_anything_else_is_refused(
     assert reply.status_code == status
     assert words in reply.text
     assert not session.path.exists()
+
+
+def test_a_page_runs_its_own_script_alone(client: TestClient) -> None:
+    reply = client.get("/")
+    policy = reply.headers["content-security-policy"]
+    (nonce,) = re.findall(r"'nonce-([^']+)'", policy)
+    assert "default-src 'none'; " in policy
+    assert re.findall(r"<script[^>]*>", reply.text) == [
+        f'<script nonce="{nonce}">'
+    ]
 
 
 def test_a_page_from_elsewhere_cannot_read(client: TestClient) -> None:

@@ -40,7 +40,10 @@ def run_of(role: str) -> card.Run:
     params = override(Params(), {"sft.snippets": 1234, "seed": 7})
     gain = {"compliance": 0.2, "compliance_low": 0.1, "compliance_high": 0.3}
     found = metrics({"compliance": 0.6, "parse_rate": 0.5}, gain)
-    return card.Run(role, found, UPDATES, "5dc19fe6", SNIPPETS, params)
+    learned = 234  # of the 1,234 that are asked for
+    return card.Run(
+        role, found, UPDATES, "5dc19fe6", SNIPPETS, params, learned
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def run_of(role: str) -> card.Run:
             ["compliance rose from 40.0% to 60.0%, +20.0 points",
              "| parse rate % | 90.0 | 90.0 | 50.0 |",
              "- parse rate: ",
-             "SFT learned 1,234 compliant functions.",
+             "SFT learned 234 compliant functions.",
              "PPO's 3 updates: KL explosion in 2, junk in 1."],
         ),
         ("Judge", ["- E\n- W\n", "max_line_length: 79", "`5dc19fe6`"]),
@@ -229,6 +232,7 @@ def test_scores_are_those_of_the_bytes(tmp_path, monkeypatch) -> None:
     SNIPPETS.to_parquet(paths.SNIPPETS)
     storage.write_json(paths.EVALUATION, {"size": 1})
     storage.write_json(push_command.JUDGE, {"judge": "j"})
+    storage.write_json(push_command.SFT, {"snippets": 2})
     UPDATES.to_csv(paths.UPDATES, index=False)
     Path("dvc.yaml").write_text(
         "stages: {evaluate: {cmd: 'true', deps: [artifacts/ppo]},"
@@ -240,6 +244,7 @@ def test_scores_are_those_of_the_bytes(tmp_path, monkeypatch) -> None:
     run = push_command.evidence(policy)
     assert run is not None
     assert (run.role, run.judge, run.metrics) == ("ppo", "j", {"size": 1})
+    assert run.learned == 2
     assert push_command.evidence(base) is None
     Path("params.yaml").write_text("ppo: {updates: 4}\n")
     with pytest.raises(StylerlError, match="not of artifacts/ppo as it is"):

@@ -362,3 +362,15 @@ def test_a_file_that_is_named_is_listed_though_it_is_excluded(
     assert judge.ruff.list_files(named) == sorted(named)
     whole = judge.ruff.list_files([str(project)])
     assert named[1] in whole and named[0] not in whole
+
+
+def test_a_file_elsewhere_is_listed_as_it_was_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = of(project)
+    assert judge.ruff
+    monkeypatch.chdir(project / "no")
+    assert judge.ruff.list_files(["../a.py"]) == ["../a.py"]
+    assert judge.ruff.list_files([str(project / "a.py")]) == [
+        str(project / "a.py")
+    ]
