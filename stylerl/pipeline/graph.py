@@ -35,23 +35,23 @@ class Stage:
     outs: tuple[str, ...]  # outputs, metrics and plots alike
 
 
-def load_stages(root: Path = Path()) -> list[Stage]:
+def load_stages() -> list[Stage]:
     """The stages, each after the stages whose outputs it reads.
 
     A dependency may be a value of params.yaml: `${sft.base}`.
 
     Raises:
-        ConfigError: there is no dvc.yaml in `root`.
+        ConfigError: there is no dvc.yaml here.
     """
     stages = {
         name: Stage(
             name,
             entry["cmd"],
-            tuple(_resolved(dep, root) for dep in entry.get("deps", ())),
+            tuple(_resolved(dep) for dep in entry.get("deps", ())),
             tuple(entry.get("params", ())),
             tuple(_paths(entry)),
         )
-        for name, entry in _read(root / "dvc.yaml")["stages"].items()
+        for name, entry in _read(Path("dvc.yaml"))["stages"].items()
     }
     order: TopologicalSorter[str] = TopologicalSorter()
     for name, stage in stages.items():
@@ -59,7 +59,7 @@ def load_stages(root: Path = Path()) -> list[Stage]:
     return [stages[name] for name in order.static_order()]
 
 
-def connected_stages(root: Path = Path()) -> list[Stage]:
+def connected_stages() -> list[Stage]:
     """The stages of a run: those that read another, or are read by one.
 
     `base` stands alone, and has no part in it, where `sft.base` names a
@@ -68,68 +68,68 @@ def connected_stages(root: Path = Path()) -> list[Stage]:
     Raises:
         ConfigError: as `load_stages`.
     """
-    stages = {stage.name: stage for stage in load_stages(root)}
+    stages = {stage.name: stage for stage in load_stages()}
     reads = {name: _upstream(stage, stages) for name, stage in stages.items()}
     read = {name for names in reads.values() for name in names}
     return [stages[name] for name in stages if reads[name] or name in read]
 
 
-def find_stage(name: str, root: Path = Path()) -> Stage:
+def find_stage(name: str) -> Stage:
     """The stage called `name`.
 
     Raises:
         ConfigError: dvc.yaml has no such stage.
     """
-    for stage in load_stages(root):
+    for stage in load_stages():
         if stage.name == name:
             return stage
     raise ConfigError(f"dvc.yaml must have the stage {name}; it has none")
 
 
-def stage_key(stage: Stage, root: Path = Path()) -> str:
+def stage_key(stage: Stage) -> str:
     """The SHA-256 of command, dependencies and parameters, 64 hex digits."""
-    settings = _read(root / "params.yaml") if stage.params else {}
+    settings = _read(Path("params.yaml")) if stage.params else {}
     content = {
         "cmd": stage.command,
-        "deps": inputs(stage, root),
+        "deps": inputs(stage),
         "params": {key: _value(settings, key) for key in stage.params},
     }
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def inputs(stage: Stage, root: Path = Path()) -> dict[str, str | None]:
+def inputs(stage: Stage) -> dict[str, str | None]:
     """The digest of each dependency; None for one that does not exist.
 
     What DVC made or tracks has the digest that dvc.lock or a .dvc file
     gives it; code and other plain files are read, a folder as a whole.
     """
-    tracked = _tracked(root)
+    tracked = _tracked()
     return {
-        dep: _tracked_digest(dep, tracked) or digest(root / dep)
+        dep: _tracked_digest(dep, tracked) or digest(Path(dep))
         for dep in stage.deps
     }
 
 
-def datasets(stage: Stage, root: Path = Path()) -> dict[str, str]:
+def datasets(stage: Stage) -> dict[str, str]:
     """The digest of each dependency that DVC made or tracks: no code."""
-    tracked = _tracked(root)
+    tracked = _tracked()
     digests = {dep: _tracked_digest(dep, tracked) for dep in stage.deps}
     return {dep: md5 for dep, md5 in digests.items() if md5}
 
 
-def outputs(name: str, root: Path = Path()) -> dict[str, str]:
+def outputs(name: str) -> dict[str, str]:
     """The digest of each output of a stage, as its last execution left it."""
-    entry = _locked(root).get(name, {})
+    entry = _locked().get(name, {})
     return {out["path"]: out["md5"] for out in entry.get("outs", [])}
 
 
-def _resolved(path: str, root: Path) -> str:
+def _resolved(path: str) -> str:
     """The path, or the value of the parameter that `${...}` names."""
     named = re.fullmatch(r"\$\{([\w.]+)\}", path)
     if not named:
         return path
-    return str(_value(_read(root / "params.yaml"), named[1]))
+    return str(_value(_read(Path("params.yaml")), named[1]))
 
 
 def _paths(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -151,14 +151,12 @@ def _within(path: str, folder: str) -> bool:
     return PurePosixPath(path).is_relative_to(folder)
 
 
-def _tracked(root: Path) -> dict[str, str]:
+def _tracked() -> dict[str, str]:
     """The digest of every path that DVC made or tracks."""
     digests = {
-        path: md5
-        for name in _locked(root)
-        for path, md5 in outputs(name, root).items()
+        path: md5 for name in _locked() for path, md5 in outputs(name).items()
     }
-    for file in sorted(root.glob("*.dvc")):
+    for file in sorted(Path().glob("*.dvc")):
         if file.is_file():
             for out in _read(file)["outs"]:
                 digests[out["path"]] = out["md5"]
@@ -201,9 +199,9 @@ def _value(settings: Any, key: str) -> Any:
     return settings
 
 
-def _locked(root: Path) -> dict[str, Any]:
+def _locked() -> dict[str, Any]:
     """The executions that dvc.lock records, by stage; {} before the first."""
-    file = root / "dvc.lock"
+    file = Path("dvc.lock")
     return _read(file).get("stages", {}) if file.exists() else {}
 
 

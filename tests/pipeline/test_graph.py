@@ -49,7 +49,9 @@ PARAMS = (
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout, in which the test works."""
+    monkeypatch.chdir(tmp_path)
     for name, text in {
         "dvc.yaml": DVC_YAML,
         "dvc.lock": LOCK,
@@ -76,32 +78,32 @@ def replace(name: str, old: str, new: str) -> Callable[[Path], None]:
 
 def test_stages_come_after_what_they_read(root: Path) -> None:
     # ppo reads a file inside sft's output; base is declared before sft
-    assert [s.name for s in graph.load_stages(root)] == ["base", "sft", "ppo"]
+    assert [s.name for s in graph.load_stages()] == ["base", "sft", "ppo"]
 
 
 def test_what_a_stage_declares(root: Path) -> None:
-    sft = graph.find_stage("sft", root)
+    sft = graph.find_stage("sft")
     assert sft.outs == ("artifacts/sft", "metrics/sft.json")
     assert sft.params == ("sft", "seed")
     assert sft.deps == ("data", "artifacts/base")  # as params.yaml names it
 
 
 def test_inputs_have_the_digests_that_dvc_gave_them(root: Path) -> None:
-    sft, ppo = graph.find_stage("sft", root), graph.find_stage("ppo", root)
-    assert graph.inputs(sft, root) == {
+    sft, ppo = graph.find_stage("sft"), graph.find_stage("ppo")
+    assert graph.inputs(sft) == {
         "data": "dd.dir",
         "artifacts/base": "bb.dir",
     }
-    digests = graph.inputs(ppo, root)
+    digests = graph.inputs(ppo)
     assert digests["artifacts/sft/model"] == "ff.dir"
     # printf 'x = 1\n' | sha256sum
     assert digests["ppo.py"] == (
         "9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"
     )
     # data is what DVC tracks; code is not
-    assert graph.datasets(ppo, root) == {"artifacts/sft/model": "ff.dir"}
+    assert graph.datasets(ppo) == {"artifacts/sft/model": "ff.dir"}
     (root / "ppo.py").unlink()
-    assert graph.inputs(ppo, root)["ppo.py"] is None
+    assert graph.inputs(ppo)["ppo.py"] is None
 
 
 @pytest.mark.parametrize(
@@ -125,9 +127,7 @@ def test_the_key_changes_with_what_a_stage_uses(
     root: Path, change: Callable[[Path], None], changed: set[str]
 ) -> None:
     def keys() -> dict[str, str]:
-        return {
-            s.name: graph.stage_key(s, root) for s in graph.load_stages(root)
-        }
+        return {s.name: graph.stage_key(s) for s in graph.load_stages()}
 
     before = keys()
     assert len(set(before.values())) == 3
@@ -139,12 +139,12 @@ def test_the_key_changes_with_what_a_stage_uses(
 
 def test_a_folder_is_digested_as_dvc_sees_it(root: Path) -> None:
     replace("dvc.yaml", "ppo.py", "code")(root)
-    ppo = graph.find_stage("ppo", root)
-    assert graph.inputs(ppo, root)["code"] is None
+    ppo = graph.find_stage("ppo")
+    assert graph.inputs(ppo)["code"] is None
     (root / "code/rules").mkdir(parents=True)
     (root / "code/a.py").write_text("a = 1\n")
     (root / "code/rules/b.py").write_text("b = 1\n")
-    before = graph.stage_key(ppo, root)
+    before = graph.stage_key(ppo)
 
     # what Python and a killed writer leave beside the code changes nothing
     (root / "code/__pycache__").mkdir()
@@ -153,28 +153,28 @@ def test_a_folder_is_digested_as_dvc_sees_it(root: Path) -> None:
     (root / "code/rules/b.pyc").write_bytes(b"1")
     (root / "code/.a.py.7.partial").write_text("a = 2\n")
     (root / "code/empty").mkdir()
-    assert graph.stage_key(ppo, root) == before
+    assert graph.stage_key(ppo) == before
 
     keys = [before]
     (root / "code/rules/b.py").write_text("b = 2\n")
-    keys.append(graph.stage_key(ppo, root))
+    keys.append(graph.stage_key(ppo))
     (root / "code/rules/b.py").rename(root / "code/rules/c.py")
-    keys.append(graph.stage_key(ppo, root))
+    keys.append(graph.stage_key(ppo))
     (root / "code/d.py").touch()
-    keys.append(graph.stage_key(ppo, root))
+    keys.append(graph.stage_key(ppo))
     assert len(set(keys)) == 4
 
 
 def test_a_base_of_ones_own_is_in_the_key(root: Path) -> None:
     """A folder that params.yaml names: its bytes, and no stage for it."""
-    assert [s.name for s in graph.connected_stages(root)] == [
+    assert [s.name for s in graph.connected_stages()] == [
         "base", "sft", "ppo",
     ]  # fmt: skip
     replace("params.yaml", "artifacts/base", "models/mine")(root)
-    assert [s.name for s in graph.connected_stages(root)] == ["sft", "ppo"]
+    assert [s.name for s in graph.connected_stages()] == ["sft", "ppo"]
 
     def key() -> str:
-        return graph.stage_key(graph.find_stage("sft", root), root)
+        return graph.stage_key(graph.find_stage("sft"))
 
     keys = [key()]
     weights = root / "models/mine/model.safetensors"
@@ -198,11 +198,11 @@ def test_what_is_ignored_is_what_dvc_ignores() -> None:
 
 def test_before_the_first_run(root: Path) -> None:
     (root / "dvc.lock").unlink()
-    assert graph.outputs("sft", root) == {}
-    assert len(graph.stage_key(graph.find_stage("sft", root), root)) == 64
+    assert graph.outputs("sft") == {}
+    assert len(graph.stage_key(graph.find_stage("sft"))) == 64
 
 
 def test_errors_name_the_remedy(root: Path) -> None:
     (root / "dvc.yaml").unlink()
     with pytest.raises(ConfigError, match="root of a stylerl checkout"):
-        graph.load_stages(root)
+        graph.load_stages()

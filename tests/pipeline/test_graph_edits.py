@@ -8,6 +8,7 @@ outputs that the test chooses.
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +47,9 @@ for out in map(Path, outs):
 def with_cheap_commands() -> str:
     """The repository's dvc.yaml; each stage only writes its outputs."""
     declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-    for stage in graph.load_stages(ROOT):
+    with chdir(ROOT):
+        stages = graph.load_stages()
+    for stage in stages:
         entry = declared["stages"][stage.name]
         words = ["python", "command.py", stage.name, *stage.outs]
         entry["cmd"] = " ".join(words)

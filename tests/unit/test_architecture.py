@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import chdir
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -26,7 +27,8 @@ FORBIDDEN = {
     "tasks": {"flows", *TOOLS},
     "flows": {"tasks", "dvc", "mlflow"},
 }
-STAGES = graph.load_stages(ROOT)
+with chdir(ROOT):
+    STAGES = graph.load_stages()
 
 
 def name_of(path: Path) -> str:
