@@ -117,17 +117,6 @@ def test_what_the_stage_logs(workspace, log):
     assert log.models["sft"]["joint"] is None  # HumanEval was not run
 
 
-def test_a_run_without_updates_has_no_curves(workspace):
-    updates = paths.UPDATES.read_text()
-    assert "Learning curves" in report.REPORT.read_text()
-    storage.write_text(paths.UPDATES, "\n")
-    report.main()
-
-    assert "Learning curves" not in report.REPORT.read_text()
-    storage.write_text(paths.UPDATES, updates)
-    report.main()
-
-
 def test_a_stage_that_fails_leaves_nothing(
     workspace, tmp_path, tokenizer, monkeypatch
 ):

@@ -337,7 +337,7 @@ def test_no_gain_is_shown_over_a_value_that_is_not():
     key = "standardised_compliance"
     found["gain_sft"] = {key: 0.2, f"{key}_low": 0.1, f"{key}_high": 0.3}
     for ended, is_shown in ((0.4, False), (0.6, True)):
-        found["base"] |= {key: 0.5, "finished_rate": ended}
+        found["base"] = found["base"] | {key: 0.5, "finished_rate": ended}
         (line,) = re.findall(
             r"<tr>.{0,9}<t[hd][^>]*>compliance %, SFT lengths.*?</tr>",
             report.render(evidence(metrics=found)),
