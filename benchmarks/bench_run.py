@@ -19,6 +19,9 @@ and, by the stages' commands, without reward models and not timed,
     arguments-N judge.select=[E, W, F, U100]
                 judge.plugins=[flake8-unused-arguments]
 
+`seed-N-floor-1.0` are earlier runs, of twice the rate and a floor of 1.0 that
+counted repeated lines; no setting brings that back.
+
 `notebook` with the default base in the place of codeparrot-small, and the
 classifier on it in that of DistilBERT, since no hub was at hand.
 """

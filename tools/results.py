@@ -257,11 +257,10 @@ def strict() -> str:
 def arguments() -> str:
     """Runs paid for arguments that are read, or whose guide asks for them,
     beside the linter alone."""
-    runs = {
-        "the linter alone, earlier": storage.read_json(EARLIER),
-        "the linter alone": storage.read_json(LINTER),
+    found = {
+        "the linter alone, earlier": storage.read_json(EARLIER)["evaluate"],
+        "the linter alone": storage.read_json(LINTER)["evaluate"],
     }
-    found = {name: run["evaluate"] for name, run in runs.items()}
     found |= {f"and arguments, {name}": run for name, run in paid().items()}
     for path in sorted(RUNS.glob("arguments-*.json")):
         seed = path.stem.rpartition("-")[2]
