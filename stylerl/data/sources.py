@@ -295,10 +295,7 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
     committed: dict[str, str] = {}
     if commit:
         names = _listed(folder)
-        tree = _git(folder, "ls-tree", "-r", "-z", "HEAD") or ""
-        for entry in filter(None, tree.split("\0")):
-            about, _, name = entry.partition("\t")
-            committed[name] = about.split(" ")[2]
+        committed = _committed(folder)
         untracked = _listed(folder, "--others", "--exclude-standard")
         skipped["not tracked by git"] += len(untracked)
     else:
@@ -326,6 +323,13 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
             if commit and committed.get(name) != _blob(content, commit):
                 version += ", changed since"
             yield SourceFile(origin, version, "", _name(name), content)
+
+
+def _committed(folder: Path) -> dict[str, str]:
+    """The files of the last commit, each with its name in git."""
+    tree = _git(folder, "ls-tree", "-r", "-z", "HEAD") or ""
+    entries = [entry.partition("\t") for entry in tree.split("\0") if entry]
+    return {path: about.split(" ")[2] for about, _, path in entries}
 
 
 def _blob(content: bytes, commit: str) -> str:
