@@ -19,8 +19,10 @@ and, by the stages' commands, without reward models and not timed,
     arguments-N judge.select=[E, W, F, U100]
                 judge.plugins=[flake8-unused-arguments]
 
-`seed-N-floor-1.0` are earlier runs, of twice the rate and a floor of 1.0 that
-counted repeated lines; no setting brings that back.
+`seed-0-plain-charges` is an earlier run, which summed charges as they are, its
+price of length from 1.0.  `seed-N-floor-1.0` are earlier ones, of twice the
+rate and a floor of 1.0 that counted repeated lines.  No setting brings either
+back.
 
 `notebook` with the default base in the place of codeparrot-small, and the
 classifier on it in that of DistilBERT, since no hub was at hand.

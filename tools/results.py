@@ -37,7 +37,9 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-PAID = ("seed-[0-9].json", "seed-[0-9]-floor-*.json")  # for arguments too
+PAID = (  # for arguments too
+    "seed-[0-9].json", "seed-[0-9]-plain-*.json", "seed-[0-9]-floor-*.json",
+)  # fmt: skip
 LINTER = RUNS / "seed-0-linter.json"  # the reward is the linter alone
 EARLIER = RUNS / "seed-0-earlier.json"  # the same, with c1b8287's labels
 STRICT = RUNS / "strict-0.json"  # by the stages' commands
