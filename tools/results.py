@@ -360,12 +360,12 @@ def source() -> str:
     cost = "some of its stages were there before, so not timed"
     if run["seconds"]:
         cost = (
-            f"{run['seconds'] / 60:.1f} minutes, the largest process "
+            f"in a clean clone {minutes(run)} minutes, the largest process "
             f"{run['largest_process_gib']} GiB"
         )
     return (
         f"`preset: {params.preset}`, `{run['command']}` at {run['commit']} "
-        f"in a clean clone, {run['date']}, {run['machine']}: {cost}"
+        f"on {run['date']}, {run['machine']}: {cost}"
     )
 
 
