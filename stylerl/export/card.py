@@ -5,6 +5,7 @@ no run of this folder made and measured gets no scores, and the card says so.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,37 +13,9 @@ import yaml
 
 from stylerl import config
 from stylerl.config import Params
-from stylerl.report import charts, summary
+from stylerl.report import charts, summary, templates
 
-TAGS = """\
----
-library_name: transformers
-pipeline_tag: text-generation
-license: other
-license_name: those-of-the-training-data
-tags: [code, python, style, stylerl]
----
-"""
-USE = """\
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained("{name}")
-model = AutoModelForCausalLM.from_pretrained("{name}")
-text = {first!r} + "def add(a, b):\\n    return"
-ids = tokenizer(text, return_tensors="pt", add_special_tokens=False).input_ids
-print(tokenizer.decode(model.generate(ids, max_new_tokens=64)[0]))
-```
-
-The first token begins every document that it read."""
-UNREAD = "- Do not run what it writes unread."
-LIMITS = """\
-- Style is rewarded, correctness is not. Whether the code still does its job
-  was tested on HumanEval, in a sandbox, where one could be started.
-- It knows one style guide, the judge's above; another needs another run.
-- The linter can be pleased without better code. The guards bound the known
-  ways, such as shorter bodies; they do not remove them.
-- It reads and writes Python functions, and docstrings in English."""
+TEMPLATE = Path(__file__).with_name("card.md.j2")
 
 
 class Run(NamedTuple):
@@ -65,13 +38,16 @@ def render(name: str, first: str, run: Run | None) -> str:
         first: the token that begins a prompt.
         run: that made and measured it; None where none did.
     """
-    use = USE.format(name=name, first=first)
-    parts = [f"# {name}", _summary(run), "## Use", use]
+    context: dict[str, Any] = {"name": name, "first": repr(first), "run": run}
     if run:
-        parts += ["## Measured", measured(run), "## Judge", _judge(run)]
-        parts += ["## Data and licences", _data(run.snippets)]
-    parts += ["## Limits", f"{UNREAD}\n{LIMITS}" if run else UNREAD]
-    return TAGS + "\n" + "\n\n".join(parts) + "\n"
+        snippets = run.snippets
+        settings = config.to_dict(run.params.judge)
+        context |= {
+            "measured": measured(run),
+            "judge": yaml.safe_dump(settings, sort_keys=False),
+            "learnt": snippets[snippets["split"] == "train"],
+        }
+    return templates.load(TEMPLATE).render(context)
 
 
 def measured(run: Run) -> str:
@@ -106,54 +82,4 @@ def alarms(updates: pd.DataFrame) -> str:
     return (
         f"Alarms during PPO's {len(updates)} updates: "
         f"{', '.join(words) or 'none'}."
-    )
-
-
-def _summary(run: Run | None) -> str:
-    if run is None:
-        return (
-            "A causal language model, written by `stylerl push`. It was not "
-            "measured there: nothing is known of its data and its style."
-        )
-    stages = {
-        "base": "before any fine-tuning",
-        "sft": "fine-tuned on clean code (SFT)",
-        "ppo": "fine-tuned on clean code (SFT), then trained with PPO "
-        "against a style linter",
-    }
-    return (
-        f"A code model, {stages[run.role]}, by stylerl from "
-        f"`{run.params.sft.base}` with seed {run.params.seed}. In the table "
-        f"below it is {run.role if run.role == 'base' else run.role.upper()}."
-    )
-
-
-def _judge(run: Run) -> str:
-    settings = yaml.safe_dump(
-        config.to_dict(run.params.judge), sort_keys=False
-    )
-    return (
-        f"With `noqa` disabled; its identity is `{run.judge}`.\n\n"
-        f"```yaml\n{settings}```"
-    )
-
-
-def _data(snippets: pd.DataFrame) -> str:
-    """How much there was to learn from, and under which licences."""
-    learnt = snippets[snippets["split"] == "train"]
-    counts = learnt["licence"].value_counts()
-    return "\n".join(
-        [
-            f"{len(learnt):,} functions of {learnt['distribution'].nunique()} "
-            "distributions were there to learn from; those of the other "
-            "splits were not. The licences are those that they declare, and "
-            "the weights are derived from that text.",
-            "",
-            "| licence | functions |",
-            "|---|---:|",
-            *(
-                f"| {str(name).replace('|', 'or')} | {n:,} |"
-                for name, n in counts.items()
-            ),
-        ]
     )
