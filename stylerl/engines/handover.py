@@ -22,9 +22,11 @@ from stylerl.judge.place import Place
 from stylerl.lm import encoding, models
 from stylerl.lm.adapters import SCALE
 from stylerl.lm.context import nearest_lines
+from stylerl.report import templates
 from stylerl.reward.other_trainers import Origin
 
 LOOP = "stylerl.engines.verl_loop"
+LAUNCH = Path(__file__).with_name("launch.sh.j2")
 FILES = {"train": "train.parquet", "valid": "valid.parquet"}
 VALIDATED = 48  # prompts of the validation split that veRL answers,
 VALIDATE_EVERY = 5  # as often as so many updates
@@ -89,61 +91,29 @@ def write(
     loop = [{"name": "stylerl", "_target_": f"{LOOP}.StyleLoop"}]
     storage.write_text(out / "loop.yaml", yaml.safe_dump(loop))
     line = launch_line(out, model, params, longest)
-    storage.write_text(out / "launch.sh", line + "\n")
+    storage.write_text(out / "launch.sh", line)
     return line
 
 
 def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
     """How veRL is started with this folder; `longest` prompt, in tokens."""
-    ppo, actor = params.ppo, "actor_rollout_ref.actor"
-    rollout = "actor_rollout_ref.rollout"
+    ppo = params.ppo
     groups = max(1, ppo.batch_size // ppo.group_size)
-    variables = {
-        "VERL_USE_EXTERNAL_MODULES": LOOP,
-        "STYLERL_PARAMS": out / "params.yaml",
+    paths = {
+        "params": out / "params.yaml",
+        "agent": out / "loop.yaml",
+        "model": model,
+        **{split: out / name for split, name in FILES.items()},
     }
-    to_workers = "+ray_kwargs.ray_init.runtime_env.env_vars"
-    settings = {
-        **{f"{to_workers}.{key}": value for key, value in variables.items()},
-        "data.train_files": out / FILES["train"],
-        "data.val_files": out / FILES["valid"],
-        "data.filter_overlong_prompts": False,  # by a chat template
-        "data.max_prompt_length": longest,
-        "data.max_response_length": ppo.max_new_tokens,
-        "data.train_batch_size": groups,
-        "actor_rollout_ref.model.path": model,
-        "actor_rollout_ref.model.lora_rank": ppo.lora_rank,
-        "actor_rollout_ref.model.lora_alpha": round(SCALE * ppo.lora_rank),
-        f"{actor}.optim.lr": ppo.learning_rate,
-        f"{actor}.optim.weight_decay": 0,
-        f"{actor}.ppo_epochs": ppo.update_epochs,
-        f"{actor}.ppo_mini_batch_size": max(1, groups // ppo.num_minibatches),
-        f"{actor}.ppo_micro_batch_size_per_gpu": 8,
-        f"{actor}.clip_ratio": ppo.clip_coef,
-        f"{actor}.entropy_coeff": 0,
-        f"{actor}.use_kl_loss": True,
-        f"{actor}.kl_loss_coef": ppo.kl_coef,
-        f"{rollout}.name": "vllm",
-        f"{rollout}.load_format": "safetensors",  # which LoRA needs
-        f"{rollout}.n": ppo.group_size,
-        f"{rollout}.temperature": ppo.temperature,
-        f"{rollout}.log_prob_micro_batch_size_per_gpu": 8,
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": 8,
-        f"{rollout}.agent.default_agent_loop": "stylerl",
-        f"{rollout}.agent.agent_loop_config_path": out / "loop.yaml",
-        "algorithm.adv_estimator": "stylerl",
-        "algorithm.lam": ppo.gae_lambda,
-        "trainer.logger": "[console]",
-        "trainer.n_gpus_per_node": 1,
-        "trainer.total_epochs": ppo.updates,  # more than are needed
-        "trainer.total_training_steps": ppo.updates,
-        "trainer.save_freq": ppo.updates,
-        "trainer.test_freq": VALIDATE_EVERY,
-    }
-    words = [f"{key}={value}" for key, value in settings.items()]
-    named = [f"{key}={value}" for key, value in variables.items()]
-    return shlex.join(
-        ["env", *named, "python", "-m", "verl.trainer.main_ppo", *words]
+    return templates.load(LAUNCH).render(
+        {name: shlex.quote(str(path)) for name, path in paths.items()},
+        loop=LOOP,
+        ppo=ppo,
+        longest=longest,
+        groups=groups,
+        minibatch=max(1, groups // ppo.num_minibatches),
+        alpha=round(SCALE * ppo.lora_rank),
+        validate_every=VALIDATE_EVERY,
     )
 
 

@@ -124,8 +124,8 @@ def test_a_server_that_gives_up_gives_nothing(folder, monkeypatch):
 
 def test_verl_reads_what_is_handed_over(folder):
     """Its own data set class, and its own configuration with our line."""
-    line = (folder / "launch.sh").read_text()
-    words = shlex.split(line)
+    line = (folder / "launch.sh").read_text().replace("\\\n", "")
+    words = shlex.split(line, comments=True)
     overrides = words[words.index("verl.trainer.main_ppo") + 1 :]
     assert f"STYLERL_PARAMS={folder / 'params.yaml'}" in words
     with initialize_config_module("verl.trainer.config", version_base=None):

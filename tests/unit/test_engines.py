@@ -113,7 +113,7 @@ def test_what_is_handed_over_fits_and_stands_in_its_file(
         "data.max_response_length=128",
     }
     assert settings <= set(line.split())
-    assert (tmp_path / "out/launch.sh").read_text() == f"{line}\n"
+    assert (tmp_path / "out/launch.sh").read_text() == line
 
 
 def test_prompts_without_a_place_are_handed_over_too(sft, tmp_path):
