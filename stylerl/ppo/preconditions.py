@@ -1,7 +1,6 @@
 """Checks before PPO starts, so that a mistake costs no time."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -13,75 +12,6 @@ from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm.models import check_finite, check_logits, vocabulary_size
 from stylerl.ppo.policy import PolicyWithValue
-
-
-def check_kinds(config: Any, tokenizer: Any, seed: Any) -> None:
-    """Check the types of the trainer's arguments.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    if not isinstance(config, PPOConfig):
-        raise ConfigError(
-            "config must be a PPOConfig, such as params.ppo; got a "
-            f"{type(config).__name__}"
-        )
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ConfigError(
-            "tokenizer must be a transformers tokenizer, as load_tokenizer "
-            f"gives it; got a {type(tokenizer).__name__}"
-        )
-    if type(seed) is not int or not 0 <= seed < 2**32:
-        raise ConfigError(
-            f"seed must be an int of 0 to 4294967295; got {seed!r}"
-        )
-
-
-def check_torch() -> None:
-    """Check torch's global settings, which other code may have changed.
-
-    Raises:
-        ConfigError: nothing could be learnt, or not in fp32.
-    """
-    if (dtype := torch.get_default_dtype()) != torch.float32:
-        raise ConfigError(
-            f"torch's default dtype must be float32; it is {dtype}: "
-            "torch.set_default_dtype(torch.float32)"
-        )
-    device = torch.get_default_device().type
-    if device == "meta":
-        raise ConfigError(
-            "torch's default device must hold numbers; it is meta: "
-            "torch.set_default_device(None)"
-        )
-    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
-        raise ConfigError(
-            "ppo.precision says what is cast; torch.autocast is on: make and "
-            "run the trainer outside of it"
-        )
-    if not torch.is_grad_enabled():
-        raise ConfigError(
-            "training needs gradients; torch.no_grad or inference_mode is "
-            "on: make and run the trainer outside of it"
-        )
-
-
-def folder(path: str | Path | None) -> Path | None:
-    """Make the folder of checkpoints.
-
-    Raises:
-        ConfigError: it cannot be.
-    """
-    if path is None:
-        return None
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except (OSError, TypeError, ValueError) as error:
-        raise ConfigError(
-            "checkpoints must be a folder that can be made; got "
-            f"{str(path)!r} ({error}): name another"
-        ) from error
-    return Path(path)
 
 
 def check(
@@ -159,11 +89,6 @@ def check_model(
             f"one of {kind} has another, as of torch.compile or a hook: a "
             "copy would go on calling the first model's; unwrap it"
         )
-    if any(weight.is_inference() for weight in model.parameters()):
-        raise ConfigError(
-            "policy and reference must be loaded outside of "
-            f"torch.inference_mode; {kind} was not: load it again"
-        )
     check_finite(model)
     check_logits(model)
     rows, tokens = vocabulary_size(model), len(tokenizer)
@@ -223,17 +148,11 @@ def texts(prompts: Iterable[Any]) -> list[str]:
     rule = "prompts must be texts, or rows with a `prompt` column"
     if isinstance(prompts, pd.DataFrame):
         prompts = prompts.to_dict("records")
-    if isinstance(prompts, Mapping):  # such as a DatasetDict
-        keys = ", ".join(map(repr, prompts))
+    # A dict is not one data set, but several by name.
+    if isinstance(prompts, (str, bytes, Mapping)):
         raise ConfigError(
-            f"{rule}; got a {type(prompts).__name__} of {keys}: choose one, "
-            f"as in prompts=data[{next(iter(prompts), 'train')!r}]"
-        )
-    if isinstance(prompts, str):
-        raise ConfigError(f"{rule}; got one str: write prompts=[{prompts!r}]")
-    if isinstance(prompts, bytes) or not isinstance(prompts, Iterable):
-        raise ConfigError(
-            f"{rule}; got one {type(prompts).__name__}: give a list of texts"
+            f"{rule}; got one {type(prompts).__name__}: give a list of "
+            "texts, or one data set"
         )
     checked: list[str] = []
     for row in prompts:
@@ -244,12 +163,5 @@ def texts(prompts: Iterable[Any]) -> list[str]:
                 f"{rule}; row {len(checked)} is {shown!r}: give the text of "
                 "each"
             )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                f"prompts must be valid Unicode; row {len(checked)} is "
-                f"{text!r}: decode its bytes with errors='replace'"
-            ) from error
         checked.append(text)
     return checked

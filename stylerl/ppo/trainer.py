@@ -123,14 +123,12 @@ class PPOTrainer:
         Raises:
             ConfigError: settings, tokenizer and prompts do not fit together.
         """
-        preconditions.check_torch()
         self.ranks = Ranks()
-        preconditions.check_kinds(config, tokenizer, seed)
         functions.check(grader, "grader", "prompts", "completions", "finished")
         self.config = config
         self.tokenizer = tokenizer
         self.seed = seed
-        self.checkpoints = preconditions.folder(checkpoints)
+        self.checkpoints = None if checkpoints is None else Path(checkpoints)
         self.prompts = preconditions.texts(prompts)
         preconditions.check(
             config, tokenizer, self.prompts, self.ranks.world_size
@@ -244,7 +242,6 @@ class PPOTrainer:
         baseline group.  Without `prompts`, it takes the next update's.
         Python's, numpy's and torch's global generators are seeded.
         """
-        preconditions.check_torch()
         drawn = self.prompts_of(self.done)
         if prompts is not None:
             drawn = preconditions.texts(prompts)
@@ -283,7 +280,6 @@ class PPOTrainer:
         Raises:
             TrainingError: a gradient is not finite.
         """
-        preconditions.check_torch()
         return self.learner.update(batch)
 
     def save(self) -> None:
