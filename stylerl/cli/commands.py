@@ -227,8 +227,7 @@ def _prefer(options: argparse.Namespace) -> None:
     """Say which of two completions is better, to teach the reward.
 
     Show a prompt and two completions, take A, B or a tie and how sure you
-    are, and save each answer at once to preferences.jsonl. The pairs of
-    which the reward model is least sure come first; q keeps what was
+    are, and save each answer at once to preferences.jsonl. q keeps what was
     answered, and the next session resumes there. At the end stands how far
     annotators agree. `stylerl run` then learns from the answers.
 

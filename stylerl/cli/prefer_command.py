@@ -2,9 +2,8 @@
 
 Shows a prompt and two completions, takes A, B or a tie and how sure the
 person is, and saves each answer before the next question; prefer_web.py does
-so in a browser.  The pairs of which the reward model is least sure come
-first; what has been answered is not asked again.  Nothing on the screen
-tells which text is whose.
+so in a browser.  What has been answered is not asked again.  Nothing on the
+screen tells which text is whose.
 """
 
 import sys
@@ -59,15 +58,10 @@ def run(annotator: str, source: Path | None, web: bool) -> None:
     params, console = workspace.settings(), Console()
     path = preferences.FILE
     say = partial(console.print, markup=False, highlight=False)
-    if lost := preferences.repair(path):
-        say(
-            f"the last line of {path} was cut short and has been taken off; "
-            f"its question is asked again: {lost!r}"
-        )
     pairs = preferences.read_pairs(source) if source else sample(params)
     before = preferences.load(path) if path.exists() else []
     done = {answer.pair for answer in before if answer.annotator == annotator}
-    waiting = by_doubt([pair for pair in pairs if pair not in done])
+    waiting = [pair for pair in pairs if pair not in done]
     say(
         f"{len(waiting)} of {len(pairs)} pairs wait for {annotator}; answers "
         f"go to {path}"
@@ -121,24 +115,6 @@ def _one_of(ask: Ask, question: str, answers: Iterable[str]) -> str:
     if typed == QUIT:
         raise EOFError
     return typed
-
-
-def by_doubt(pairs: Sequence[Pair]) -> list[Pair]:
-    """The pairs, the one that the reward model is least sure of first.
-
-    In the order given, where no reward model has been trained yet.
-    """
-    if not pairs or not paths.PAIRWISE.is_dir():
-        return list(pairs)
-    import torch
-
-    from stylerl.reward import scorers
-
-    scorer = scorers.load(paths.PAIRWISE, torch.device("cpu"))
-    texts = [pair.prompt + side for pair in pairs for side in pair[1:]]
-    scores = scorers.score_texts(*scorer, texts).reshape(-1, 2).tolist()
-    both = {pair: (a, b) for pair, (a, b) in zip(pairs, scores, strict=True)}
-    return preferences.least_sure(pairs, both)
 
 
 def sample(params: Params, count: int = POOL) -> list[Pair]:

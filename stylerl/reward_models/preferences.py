@@ -66,18 +66,6 @@ class Answer(NamedTuple):
 # ---- Choosing --------------------------------------------------------------
 
 
-def least_sure(
-    pairs: Iterable[Pair], scores: Mapping[Pair, tuple[float, float]]
-) -> list[Pair]:
-    """The pairs, smallest difference of the model's two scores first.
-
-    By Bradley-Terry P(a better) = sigmoid(score a - score b), so there the
-    answer tells the model most (uncertainty sampling, Lewis and Gale 1994).
-    """
-    sure = {pair: abs(a - b) for pair, (a, b) in scores.items()}
-    return sorted(pairs, key=lambda pair: (sure[pair], pair.id))
-
-
 def is_swapped(pair: Pair, annotator: str, seed: int) -> bool:
     """Whether `b` is shown first: a coin for each pair and annotator.
 
@@ -121,34 +109,15 @@ def append(path: Path, answer: Answer) -> None:
     }
     with storage.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
+        with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            if file.seek(0, os.SEEK_END):  # the last line may lack its end
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":
+                    file.write(b"\n")
             file.write(json.dumps(record).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def repair(path: Path) -> str:
-    """Take off a last line that was cut short; what was taken off, or "".
-
-    A last line that only lacks its line end gets it.
-    """
-    if not path.exists():
-        return ""
-    with path.open("r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        content = file.read()
-        start = content.rfind(b"\n") + 1
-        last = content[start:]
-        if not last:
-            return ""
-        try:
-            json.loads(last)
-        except ValueError:
-            file.truncate(start)
-            return last.decode(errors="replace")
-        file.write(b"\n")
-        return ""
 
 
 def load(path: Path) -> list[Answer]:
@@ -161,8 +130,8 @@ def load(path: Path) -> list[Answer]:
         DataError: the file is missing, or a line is no answer.
     """
     remedy = (
-        "`stylerl prefer` writes it and takes off a "
-        f"last line that was cut short; `echo > {path}` makes one for none"
+        "`stylerl prefer` writes it; delete a last line that was cut short; "
+        f"`echo > {path}` makes one for none"
     )
     answers = [_answer(*row) for row in _read(path, remedy)]
     answers = [a for a in answers if a.pair.a != a.pair.b]

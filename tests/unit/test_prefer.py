@@ -142,19 +142,6 @@ def test_leaving_keeps_all_and_the_rest_is_asked_next_time(
     assert len({answer.pair for answer in preferences.load(ANSWERS)}) == 3
 
 
-def test_a_cut_line_is_taken_off_and_asked_again(
-    type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    type_in("a\n2\na\n2\nq\n")
-    assert command() == 0
-    ANSWERS.write_bytes(ANSWERS.read_bytes()[:-40])
-    type_in("a\n2\na\n2\n")
-    assert command() == 0
-    out = capsys.readouterr().out
-    assert "was cut short" in out and "2 of 3 pairs wait" in out
-    assert len(preferences.load(ANSWERS)) == 3
-
-
 def test_two_annotators_agree_or_not(
     type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,14 +39,6 @@ def test_a_pair_is_the_same_whoever_wrote_which() -> None:
     assert Pair.of("p", "x", "y").id != Pair.of("px", "", "y").id
 
 
-def test_the_least_sure_pair_comes_first() -> None:
-    one, two, three = pair("one"), pair("two"), pair("three")
-    scores = {one: (0.0, 2.0), two: (5.0, 4.5), three: (-1.0, 0.0)}
-    # differences 2, 0.5 and 1
-    found = preferences.least_sure([one, two, three], scores)
-    assert found == [two, three, one]
-
-
 def test_sides_are_drawn_and_stay() -> None:
     pairs = [pair(str(i)) for i in range(400)]
     first = [preferences.is_swapped(p, "ann", 0) for p in pairs]
@@ -111,43 +103,31 @@ def test_answers_come_back_and_the_last_one_counts(tmp_path: Path) -> None:
     assert preferences.load(file) == [given[2], given[1]]
 
 
-@pytest.mark.parametrize(
-    ("kept", "lost"),
-    [
-        (0, ""),  # whole
-        (1, ""),  # without its line end
-        (2, "cut"),
-        (60, "cut"),
-    ],
-)
-def test_a_torn_last_line_is_repaired(
-    tmp_path: Path, kept: int, lost: str
-) -> None:
+def test_a_torn_last_line_is_named_with_its_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    for name in ("ann", "bob"):
+        preferences.append(file, Answer(name, PAIR, A, 3))
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(DataError, match="line 2 must be .* delete a last"):
+        preferences.load(file)
+
+
+def test_a_last_line_may_lack_its_end(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     preferences.append(file, Answer("ann", PAIR, A, 3))
-    preferences.append(file, Answer("bob", PAIR, B, 2))
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) - kept])
-    if lost:
-        with pytest.raises(DataError, match="line 2 must be a JSON object"):
-            preferences.load(file)
-    taken = preferences.repair(file)
-    first, second, _ = whole.decode().split("\n")
-    assert taken == (f"{second}\n"[:-kept] if lost else "")
-    assert file.read_text() == f"{first}\n" + ("" if lost else f"{second}\n")
-    assert preferences.repair(file) == ""
+    file.write_text(file.read_text().rstrip())
+    preferences.append(file, Answer("bob", PAIR, A, 3))
+    assert [answer.annotator for answer in preferences.load(file)] == [
+        "ann",
+        "bob",
+    ]
 
 
-@pytest.mark.parametrize("content", [None, "", "\n"])
-def test_nothing_to_repair(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize("content", ["", "\n"])
+def test_an_empty_file_has_no_answers(tmp_path: Path, content: str) -> None:
     file = tmp_path / "answers.jsonl"
-    if content is not None:
-        file.write_text(content)
-    assert preferences.repair(file) == ""
-    if content is not None:
-        assert preferences.load(file) == []
-        preferences.append(file, Answer("ann", PAIR, A, 3))
-        assert preferences.load(file) == [Answer("ann", PAIR, A, 3)]
+    file.write_text(content)
+    assert preferences.load(file) == []
 
 
 @pytest.mark.parametrize(
