@@ -62,7 +62,7 @@ def rlhf(
             metrics: dict[str, Any] = storage.read_json(paths.EVALUATION)
             lineage = record(parent, metrics, results, judge)
             decision = promote(parent, metrics, results, lineage)
-    publish(parent, metrics, decision)
+    publish(parent, metrics)
     return {**metrics, "promotion": decision.text if decision else None}
 
 
@@ -179,23 +179,11 @@ def promote(
     return decision
 
 
-def publish(
-    parent: tracking.Run,
-    metrics: dict[str, Any],
-    decision: Decision | None,
-) -> None:
-    """Show the outcome in the Prefect UI."""
-    where = (
-        f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
-        "`stylerl report` opens it"
+def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
+    """Show the scores in the Prefect UI, and where the MLflow run is."""
+    create_markdown_artifact(
+        summary.markdown(metrics), "before-after", "Scores"
     )
-    for key, description, text in (
-        ("before-after", "Scores", summary.markdown(metrics)),
-        ("promotion", "The gate", decision.markdown if decision else ""),
-        ("report", "Where the report is", where if REPORT.exists() else ""),
-    ):
-        if text:
-            create_markdown_artifact(text, key, description)
     if parent.url:
         create_link_artifact(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"

@@ -302,13 +302,9 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
     assert versions[0].tags["evaluation"] == parent.data.tags["run.evaluate"]
     model = tracking.connect().get_registered_model("stylerl")
     assert str(model.aliases["champion"]) == str(versions[0].version)
-    for key, words in (
-        ("before-after", "| compliance % |"),
-        ("promotion", "- gain over SFT: held"),
-    ):
-        artifact = Artifact.get(key)
-        assert artifact is not None
-        assert words in artifact.data
+    artifact = Artifact.get("before-after")
+    assert artifact is not None
+    assert "| compliance % |" in artifact.data
 
 
 def events(name: str) -> list[Event]:
