@@ -7,7 +7,6 @@ serve` offers it as the deployments rlhf/full and rlhf/smoke.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,7 +61,7 @@ def rlhf(
             metrics: dict[str, Any] = storage.read_json(paths.EVALUATION)
             lineage = record(parent, metrics, results, judge)
             decision = promote(parent, metrics, results, lineage)
-    publish(parent, metrics, decision)
+    publish(parent, metrics)
     return {**metrics, "promotion": decision.text if decision else None}
 
 
@@ -82,11 +81,11 @@ def run_stages(
     tags: dict[str, str] = {}
     if "data.dvc" in stale:
         stages.track_data()
-    took = stage_runs.seconds_by_stage()
     declared = graph.connected_stages()
     known: set[str] | None = stale
-    for number, stage in enumerate(declared):
-        log_progress(declared, number, took)
+    for number, stage in enumerate(declared, 1):
+        where = f"{number} of {len(declared)}: {stage.name}"
+        get_run_logger().info("stage %s", where)
         if known is None:
             known = stages.stale()
         key = graph.stage_key(stage)
@@ -103,26 +102,6 @@ def run_stages(
             tags[f"run.{name}"] = result["run"]
     parent.log_tags(tags)
     return results
-
-
-def log_progress(
-    declared: Sequence[graph.Stage], number: int, took: Mapping[str, float]
-) -> None:
-    """Say which stage begins, and how long it and the rest took last time.
-
-    Args:
-        declared: every stage, in order.
-        number: of the one that begins, from 0.
-        took: seconds, of the stages of which they are known; those of the
-            rest are said where all are.
-    """
-    rest = [stage.name for stage in declared[number:]]
-    words = ""
-    if took.keys() >= {*rest}:
-        left = sum(took[name] for name in rest) / 60
-        words = f"; it and the rest last took {left:.1f} min"
-    where = f"stage {number + 1} of {len(declared)}: {declared[number].name}"
-    get_run_logger().info("%s%s", where, words)
 
 
 def record(
@@ -179,23 +158,11 @@ def promote(
     return decision
 
 
-def publish(
-    parent: tracking.Run,
-    metrics: dict[str, Any],
-    decision: Decision | None,
-) -> None:
-    """Show the outcome in the Prefect UI."""
-    where = (
-        f"`{REPORT.resolve()}`, an artifact of the MLflow run as well; "
-        "`stylerl report` opens it"
+def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
+    """Show the scores in the Prefect UI, and where the MLflow run is."""
+    create_markdown_artifact(
+        summary.markdown(metrics), "before-after", "Scores"
     )
-    for key, description, text in (
-        ("before-after", "Scores", summary.markdown(metrics)),
-        ("promotion", "The gate", decision.markdown if decision else ""),
-        ("report", "Where the report is", where if REPORT.exists() else ""),
-    ):
-        if text:
-            create_markdown_artifact(text, key, description)
     if parent.url:
         create_link_artifact(
             parent.url, "MLflow run (needs `make ui`)", key="mlflow"

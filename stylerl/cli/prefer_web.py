@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from stylerl.errors import DiskError, require
@@ -125,8 +125,6 @@ def build_app(session: Session) -> "Starlette":
 
 def render(session: Session, token: str, nonce: str) -> str:
     """The page: a question, or at the end how far annotators agree."""
-    from pygments.formatters import HtmlFormatter
-
     path = session.path
     answers = preferences.load(path) if path.exists() else []
     pair, texts = None, []
@@ -135,27 +133,14 @@ def render(session: Session, token: str, nonce: str) -> str:
         texts = [pair.prompt, *session.sides()]
     return templates.load(TEMPLATE).render(
         pair=pair,
-        texts=[_coloured(text) for text in texts],
+        texts=[markup.visible(text.removeprefix("\n")) for text in texts],
         session=session,
         token=token,
         nonce=nonce,
         confidence=CONFIDENCE,
         answers=len(answers),
         agreement=preferences.agreement(answers),
-        light=HtmlFormatter(style="default").get_style_defs(".code"),
-        dark=HtmlFormatter(style="github-dark").get_style_defs(".code"),
     )
-
-
-def _coloured(source: str) -> str:
-    """Python as spans of classes; Pygments escapes the text."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
-
-    lexer: Any = PythonLexer(stripnl=False, ensurenl=False)
-    text = markup.visible(source.removeprefix("\n"))
-    return highlight(text, lexer, HtmlFormatter(nowrap=True))
 
 
 def serve(session: Session) -> None:

@@ -88,18 +88,6 @@ def render(params: Params) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML in which no key of a mapping stands twice, as YAML says."""
-
-    def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
-    ) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        if doubles := [key for key in keys if keys.count(key) > 1]:
-            raise ValueError(f"the key {doubles[0]!r} stands twice")
-        return super().construct_mapping(node, deep)
-
-
 def read_yaml(text: str | bytes, name: str) -> Any:
     """What a YAML document says.
 
@@ -111,7 +99,7 @@ def read_yaml(text: str | bytes, name: str) -> Any:
         ConfigError: it is not such a document.
     """
     try:
-        return yaml.load(text, _Loader)
+        return yaml.safe_load(text)
     except Exception as error:  # PyYAML lets many kinds escape
         problem = f"{' '.join(str(error).split()):.200}"
         raise ConfigError(f"{name} is not valid YAML: {problem}") from error

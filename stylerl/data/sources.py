@@ -217,10 +217,11 @@ def _licence(metadata: Any) -> str:
 def path_files(path: Path, skipped: Skipped) -> Iterator[SourceFile]:
     """Yield the Python files of a folder, a git checkout, JSONL or parquet.
 
-    In a git checkout only tracked files count.  A table needs a column
-    `content`, `text` or `code`; `repo_name`, `path` and `license` are kept
-    where they exist, and what else it has does not matter.  `skipped` counts
-    the files of a folder, and the rows of a table, left out.
+    In a git checkout only tracked files count, and one that git cannot read
+    is a folder.  A table needs a column `content`, `text` or `code`;
+    `repo_name`, `path` and `license` are kept where they exist, and what else
+    it has does not matter.  `skipped` counts the files of a folder, and the
+    rows of a table, left out.
 
     Raises:
         DataError: nothing is there, the table cannot be read, or no row of
@@ -289,13 +290,9 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 
 
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
-    _git(folder, "rev-parse", "--git-dir")  # can it be read?
-    commit = _git(folder, "rev-parse", "-q", "--verify", "HEAD", quiet=True)
-    commit = (commit or "").strip()
-    committed: dict[str, str] = {}
+    commit = _git(folder, "rev-parse", "-q", "--verify", "HEAD").strip()
     if commit:
         names = _listed(folder)
-        committed = _committed(folder)
         untracked = _listed(folder, "--others", "--exclude-standard")
         skipped["not tracked by git"] += len(untracked)
     else:
@@ -319,78 +316,34 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
             skipped["not readable"] += 1
         else:
             content = file.read_bytes()
-            version = commit
-            if commit and committed.get(name) != _blob(content, commit):
-                version += ", changed since"
-            yield SourceFile(origin, version, "", _name(name), content)
-
-
-def _committed(folder: Path) -> dict[str, str]:
-    """The files of the last commit, each with its name in git."""
-    tree = _git(folder, "ls-tree", "-r", "-z", "HEAD") or ""
-    entries = [entry.partition("\t") for entry in tree.split("\0") if entry]
-    return {path: about.split(" ")[2] for about, _, path in entries}
-
-
-def _blob(content: bytes, commit: str) -> str:
-    """A file's name in git, by the digest that names the commit.
-
-    `git status` would run the filters that the checkout configures.
-    """
-    digest = hashlib.sha256 if len(commit) == 64 else hashlib.sha1
-    return digest(b"blob %d\0" % len(content) + content).hexdigest()
+            yield SourceFile(origin, commit, "", _name(name), content)
 
 
 def _listed(folder: Path, *options: str) -> list[str]:
     """The Python files that git lists."""
-    listing = _git(folder, "ls-files", "-z", *options, "*.py") or ""
+    listing = _git(folder, "ls-files", "-z", *options, "*.py")
     return [name for name in listing.split("\0") if name]
 
 
-def _git(folder: Path, *arguments: str, quiet: bool = False) -> str | None:
-    """Output of a git command, or None outside a checkout.
+def _git(folder: Path, *arguments: str) -> str:
+    """Output of a git command; "" where it fails, or there is no git.
 
     Of the folder's own repository, whoever owns it, and whatever a hook of
     another one has in the environment; its configuration runs nothing.
-
-    Args:
-        folder: where it is called.
-        arguments: of git.
-        quiet: give None where it fails in a checkout as well.
-
-    Raises:
-        DataError: the folder is a checkout that cannot be read.
     """
-    places = (folder.resolve(), *folder.resolve().parents)
-    checkout = any(  # the file of a worktree, or a repository
-        (place / ".git").is_file() or (place / ".git/HEAD").exists()
-        for place in places
-    )
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     safe = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
     try:
-        done = subprocess.run(
+        return subprocess.run(
             ["git", *safe, "-C", str(folder), *arguments],
             env=env,
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            check=False,
-        )
-    except FileNotFoundError as error:
-        if checkout:
-            raise DataError(
-                f"{folder} is a git checkout, and there is no git on PATH: "
-                "install it, or copy the files elsewhere"
-            ) from error
-        return None
-    if done.returncode and checkout and not quiet:
-        *_, reason = done.stderr.strip().splitlines() or ["it gives no reason"]
-        raise DataError(
-            f"{folder} is a git checkout, and git cannot read it ({reason}): "
-            "mend it, or copy the files elsewhere"
-        )
-    return done.stdout if done.returncode == 0 else None
+            check=True,
+        ).stdout
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return ""
 
 
 # --- hub: streamed through `datasets` --------------------------------------

@@ -274,7 +274,6 @@ CACHED = dict.fromkeys(STAGES, "Cached")
 
 def test_first_run(after_first_run: Path, log: list[str]) -> None:
     os.chdir(after_first_run)
-    # nobody knows yet how long a stage takes
     assert log[:5] == [f"stage {i + 1} of 5: {STAGES[i]}" for i in range(5)]
     assert executed() == STAGES
     assert "up to date" in dvc("status")
@@ -302,13 +301,9 @@ def test_first_run(after_first_run: Path, log: list[str]) -> None:
     assert versions[0].tags["evaluation"] == parent.data.tags["run.evaluate"]
     model = tracking.connect().get_registered_model("stylerl")
     assert str(model.aliases["champion"]) == str(versions[0].version)
-    for key, words in (
-        ("before-after", "| compliance % |"),
-        ("promotion", "- gain over SFT: held"),
-    ):
-        artifact = Artifact.get(key)
-        assert artifact is not None
-        assert words in artifact.data
+    artifact = Artifact.get("before-after")
+    assert artifact is not None
+    assert "| compliance % |" in artifact.data
 
 
 def events(name: str) -> list[Event]:
@@ -356,8 +351,7 @@ def test_again_is_all_cached(folder: Path, log: list[str]) -> None:
     first = latest_parent().data.tags["run.sft"]
     assert run() == CACHED
     assert executed() == []
-    left = "; it and the rest last took [0-9]+[.][0-9] min"
-    assert re.fullmatch(f"stage 3 of 5: sft{left}", log[-3])
+    assert log[-3] == "stage 3 of 5: sft"
     assert latest_parent().data.tags["run.sft"] == first
     assert len(tracking.connect().search_model_versions()) == 1
 

@@ -138,7 +138,6 @@ def one_line(message: str) -> bool:
         (lambda path: path.write_text(""), "must hold sections"),
         (lambda path: path.write_text("[" * 3000), "maximum recursion depth"),
         (lambda path: path.write_text("seed: 0b_"), "is not valid YAML"),
-        (lambda path: path.write_text("ppo:\nppo:\n"), "'ppo' stands twice"),
     ],
 )
 def test_what_is_no_parameter_file(

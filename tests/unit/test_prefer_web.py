@@ -14,7 +14,7 @@ from stylerl.reward_models.preferences import Answer, Choice, Pair
 
 HERE = "http://127.0.0.1:8000"
 PAIRS = [
-    Pair.of(f"def f{i}(a):", "\n    return a\n", "\n    return '<b>&'\n")
+    Pair.of(f"def f{i}(a):", "\n    return a\n", "\n    '<b>&\x1b'\n")
     for i in range(3)
 ]
 
@@ -60,8 +60,8 @@ def test_answers_are_kept_as_the_pair_names_them(
 
 def test_completions_are_text(client: TestClient) -> None:
     page = client.get("/").text
-    assert "<b>&'" not in page
-    assert "&lt;b&gt;&amp;" in page
+    assert "<b>&" not in page
+    assert "&lt;b&gt;&amp;␛&#39;" in page
 
 
 def test_a_form_sent_twice_is_one_answer(
