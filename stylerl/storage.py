@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,6 +53,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.ismount(path):  # could be emptied, and not replaced
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             yield scratch
             _flush(scratch)
             if path.is_symlink():  # what it leads to stays
@@ -68,20 +69,6 @@ def replacing(path: Path) -> Iterator[Path]:
             else:
                 scratch.unlink(missing_ok=True)
         raise
-
-
-def rehearse(path: Path) -> None:
-    """Try whether a file or folder can be written; nothing is left.
-
-    Raises:
-        DiskError: it cannot.
-    """
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        if os.path.ismount(path):
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
 
 @contextmanager

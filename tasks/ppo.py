@@ -16,7 +16,6 @@ from stylerl import config, storage
 from stylerl.config import paths
 from stylerl.data import places
 from stylerl.judge import Judge
-from stylerl.lm import saving
 from stylerl.pipeline import graph, process, stage_runs, tracking
 from stylerl.ppo import PPOTrainer, Step, build_trainer, health
 from stylerl.ppo.ranks import Ranks
@@ -51,7 +50,6 @@ def main() -> None:
             pass
         trainer.save_policy(paths.PPO)
         return
-    saving.rehearse_saving(paths.SFT, [paths.PPO], [METRICS, paths.UPDATES])
     with stage_runs.stage_run("ppo", config.to_dict(params.ppo)) as run:
         run.log_tags({"judge": Judge(params.judge).identity})
         trainer = make_trainer(params)

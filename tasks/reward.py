@@ -23,9 +23,6 @@ METRICS = Path("metrics/reward.json")
 def main() -> None:
     """Train and measure with the parameters of params.yaml."""
     params = config.load()
-    saving.rehearse_saving(
-        params.reward.base, [paths.CLASSIFIER, paths.PAIRWISE], [METRICS]
-    )
     judge = Judge(params.judge)
     with stage_runs.stage_run("reward", config.to_dict(params.reward)) as run:
         run.log_tags({"judge": judge.identity})

@@ -15,7 +15,6 @@ METRICS = Path("metrics/sft.json")
 def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
-    saving.rehearse_saving(params.sft.base, [paths.SFT], [METRICS])
     labels = storage.read_table(paths.LABELS)
     above = {}
     if params.sft.context:

@@ -25,7 +25,7 @@ MINIMAL_PAIRS = 4  # of the eval set, for each unparsable pair
 class RewardDataset(NamedTuple):
     """Texts with the judge's label, and pairs of texts, better one first."""
 
-    labels: pd.DataFrame  # at least text, compliant and score
+    labels: pd.DataFrame  # at least text and compliant
     pairs: list[Preference]
 
 
@@ -52,9 +52,9 @@ def train_set(
     ]
     negatives = pd.DataFrame(
         {"text": [pair.rejected for pair in unparsable]}
-    ).assign(compliant=False, score=0.0)
+    ).assign(compliant=False)
     human = train.head(config.labels - len(unparsable))
-    columns = ["text", "compliant", "score"]
+    columns = ["text", "compliant"]
     frames = [frame[columns] for frame in (human, negatives) if len(frame)]
     return RewardDataset(pd.concat(frames, ignore_index=True), learnt)
 

@@ -1,4 +1,4 @@
-"""How good a reward model is: ranking, calibration, and by rule.
+"""How good a reward model is: how it ranks texts, and pairs by rule.
 
 Pure functions of labels and scores, N texts each, and `measure`, which
 applies them to both reward models on held-out labels and minimal pairs.
@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from stylerl.reward.scorers import Scorer, rank_correlation, score_texts
+from stylerl.reward.scorers import Scorer, score_texts
 from stylerl.reward_models.dataset import RewardDataset
 from stylerl.reward_models.pairs import UNPARSABLE, Preference
 
-BINS = 10
 DIGITS = 6
 
 
@@ -47,27 +46,11 @@ def measure(
             for column in texts
         )
         pairs[name] = won(better, worse)
-        clean = scores[labels["compliant"].to_numpy(dtype=bool)]
         metrics[name] = {
             "auroc": auroc(labels["compliant"], scores),
-            "score_correlation": rank_correlation(labels["score"], scores),
-            "length_bias": length_bias(
-                labels["compliant"], scores, labels["text"].map(len)
-            ),
             "pairs_right": _mean(pairs.loc[~broken, name]),
             "broken_right": _mean(pairs.loc[broken, name]),
-            "broken_auroc": auroc(
-                [1] * len(clean) + [0] * int(broken.sum()),
-                [*clean, *worse[broken]],
-            ),
         }
-        if name == "classifier":  # only its scores are probabilities
-            metrics[name] |= {
-                "accuracy": accuracy(labels["compliant"], scores),
-                "calibration_error": calibration_error(
-                    labels["compliant"], scores
-                ),
-            }
     metrics["rules"] = by_rule(pairs, ["classifier", "pairwise"])
     rounded: dict[str, Any] = _rounded(metrics)
     return rounded
@@ -76,12 +59,6 @@ def measure(
 def _mean(values: "pd.Series[float]") -> float | None:
     """The mean; None of nothing."""
     return float(values.mean()) if len(values) else None
-
-
-def accuracy(compliant: ArrayLike, probability: ArrayLike) -> float:
-    """Share of texts on the right side of one half."""
-    guess = np.asarray(probability) >= 0.5
-    return float(np.mean(guess == np.asarray(compliant, dtype=bool)))
 
 
 def auroc(compliant: ArrayLike, scores: ArrayLike) -> float | None:
@@ -96,40 +73,6 @@ def auroc(compliant: ArrayLike, scores: ArrayLike) -> float | None:
         return None
     ranks = pd.Series(np.asarray(scores)).rank()
     return float((ranks[positive].sum() - n * (n + 1) / 2) / (n * m))
-
-
-def calibration_error(compliant: ArrayLike, probability: ArrayLike) -> float:
-    """Expected calibration error, by bins of predicted probability.
-
-    The sum over bins of (bin's share of texts) x |observed - predicted|
-    (Guo et al., arXiv 1706.04599, equation 3).
-    """
-    frame = pd.DataFrame(
-        {
-            "predicted": np.asarray(probability, dtype=float),
-            "observed": np.asarray(compliant, dtype=float),
-        }
-    )
-    bins = np.minimum((frame["predicted"] * BINS).astype(int), BINS - 1)
-    groups = frame.groupby(bins)
-    means = groups.mean()
-    gaps = (means["observed"] - means["predicted"]).abs()
-    return float((gaps * groups.size()).sum() / len(frame))
-
-
-def length_bias(
-    compliant: ArrayLike, scores: ArrayLike, lengths: ArrayLike
-) -> dict[str, float | None]:
-    """Rank correlation of score and length among texts of equal label.
-
-    0 is unbiased; below 0, shorter texts score higher for their shortness.
-    """
-    positive = np.asarray(compliant, dtype=bool)
-    values, sizes = np.asarray(scores), np.asarray(lengths)
-    return {
-        "compliant": rank_correlation(values[positive], sizes[positive]),
-        "violating": rank_correlation(values[~positive], sizes[~positive]),
-    }
 
 
 def by_rule(

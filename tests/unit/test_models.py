@@ -8,7 +8,12 @@ from pathlib import Path
 import bases
 import pytest
 import torch
-from conftest import build_gpt2, build_llama, build_tokenizer
+from conftest import (
+    build_gpt2,
+    build_llama,
+    build_tokenizer,
+    files_of_at_most,
+)
 from safetensors.torch import load_file, save_file
 from tokenizers import normalizers
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,7 +27,6 @@ from transformers import (
     Lfm2Config,
     LlamaConfig,
     MambaConfig,
-    PreTrainedTokenizerFast,
 )
 
 from stylerl.errors import DiskError, ModelError
@@ -37,7 +41,7 @@ from stylerl.lm.models import (
     vocabulary_size,
 )
 from stylerl.lm.sampling import decode
-from stylerl.lm.saving import rehearse_saving, save_model, tag_with_judge
+from stylerl.lm.saving import save_model, tag_with_judge
 from stylerl.ppo.policy import PolicyWithValue
 from stylerl.supervised.sft import Snippet
 
@@ -391,27 +395,17 @@ def test_a_head_that_a_config_calls_tied_is_kept(tmp_path):
     torch.testing.assert_close(once_more(IDS).logits[..., :-1], logits)
 
 
-def test_saving_is_tried_before_a_training(
-    llama_folder, tmp_path, monkeypatch
+def test_a_model_that_cannot_be_saved_leaves_the_one_before(
+    llama_folder, tokenizer, tmp_path
 ):
-    rehearse_saving(llama_folder, [tmp_path / "new/m"])
-    assert [*(tmp_path / "new").iterdir()] == []
-    (tmp_path / "file").touch()
-    with pytest.raises(DiskError, match="must be a folder, .* remove it"):
-        rehearse_saving(llama_folder, [tmp_path / "file"])
-    with pytest.raises(DiskError, match="cannot write .*sys/m"):
-        rehearse_saving(llama_folder, [Path("/sys/m")])
-    (tmp_path / "metrics").touch()
-    with pytest.raises(DiskError, match="a file stands where a folder must"):
-        rehearse_saving(
-            llama_folder, [tmp_path / "m"], [tmp_path / "metrics/x.json"]
-        )
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda _: usage._replace(free=1000)
-    )
-    with pytest.raises(DiskError, match=r"0\.00 GiB left: make room"):
-        rehearse_saving(llama_folder, [tmp_path / "m"])
+    folder = shutil.copytree(llama_folder, tmp_path / "m")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    model = load_causal_lm(folder, tokenizer=tokenizer)
+    with files_of_at_most(4096), pytest.raises(DiskError, match="ulimit -f"):
+        save_model(model, tokenizer, folder)
+    after = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert after == before
+    assert [*tmp_path.iterdir()] == [folder]
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(
@@ -462,14 +456,3 @@ def test_a_window_limits_a_text_as_positions_do():
     assert context_limit(config) == 16
     config.use_sliding_window = False  # as Qwen2's
     assert context_limit(config) == 512
-
-
-def test_a_tokenizer_that_cannot_be_saved_stops_before_a_training(
-    llama_folder, tmp_path, monkeypatch
-):
-    def fail(*_, **__):
-        raise OSError("[Errno 28] No space left on device")
-
-    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", fail)
-    with pytest.raises(DiskError, match="the disk is full"):
-        rehearse_saving(llama_folder, [tmp_path / "m"])

@@ -65,10 +65,9 @@ def _labels(count: int = 32) -> pd.DataFrame:
             compliant = i % 2 == 0
             text += "\n" if compliant else ";\n"
             rows.append((text, text.index("    "), split, [], compliant))
-    table = pd.DataFrame(
+    return pd.DataFrame(
         rows, columns=["text", "body_start", "split", "rules", "compliant"]
     )
-    return table.assign(score=np.where(table["compliant"], 1.0, 0.9))
 
 
 def _pairs(count: int = 16) -> list[Preference]:
@@ -99,16 +98,6 @@ def test_auroc(
     assert reward_metrics.auroc(compliant, scores) == expected
 
 
-def test_calibration() -> None:
-    # Bin 0.1: predicted 0.1 twice, observed 0 and 1, gap 0.4; bin 0.9:
-    # predicted 0.9 and 1.0, mean 0.95, observed 1, gap 0.05.
-    # Error = 2/4 x 0.4 + 2/4 x 0.05 = 0.225.
-    error = reward_metrics.calibration_error(
-        [0, 1, 1, 1], [0.1, 0.1, 0.9, 1.0]
-    )
-    assert error == pytest.approx(0.225)
-
-
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
@@ -123,19 +112,8 @@ def test_calibration() -> None:
 def test_rank_correlation(
     first: list[float], second: list[float], expected: float | None
 ) -> None:
-    found = reward_metrics.rank_correlation(first, second)
+    found = scorers.rank_correlation(first, second)
     assert found == (expected and pytest.approx(expected))
-
-
-def test_length_bias_compares_texts_of_one_label() -> None:
-    # Compliant texts score more the longer they are; the others the less.
-    found = reward_metrics.length_bias(
-        [1, 1, 1, 0, 0, 0], [7, 8, 9, 3, 2, 1], [10, 20, 30, 10, 20, 30]
-    )
-    assert found == {
-        "compliant": pytest.approx(1.0),
-        "violating": pytest.approx(-1.0),
-    }
 
 
 def test_a_pair_is_won_lost_or_a_tie() -> None:
@@ -155,10 +133,6 @@ def test_shares_by_rule() -> None:
         "E225": {"pairs": 2, "model": 0.75},
         "W291": {"pairs": 1, "model": 0.0},
     }
-
-
-def test_accuracy_cuts_at_one_half() -> None:
-    assert reward_metrics.accuracy([1, 1, 0, 0], [0.5, 0.4, 0.6, 0.1]) == 0.5
 
 
 # ---- Pairs ---------------------------------------------------------------
@@ -395,7 +369,7 @@ def test_the_classifier_learns_a_rule(
     texts = held_out["text"].tolist()
     found = score_texts(*scorer, texts)
     assert ((found > 0) & (found < 1)).all()
-    assert reward_metrics.accuracy(held_out["compliant"], found) == 1.0
+    assert ((found > 0.5) == held_out["compliant"]).all()
     save_model(*scorer, tmp_path / "classifier")
     loaded = scorers.load(tmp_path / "classifier", torch.device("cpu"))
     assert score_texts(*loaded, texts) == pytest.approx(
@@ -524,19 +498,10 @@ def test_measure(config: RewardConfig) -> None:
     assert rule["pairs"] == 3
     assert rule["pairwise"] == pytest.approx(model["pairs_right"])
     assert metrics["rules"]["E999"]["pairwise"] == model["broken_right"]
-
-    def auroc(good: pd.Series, bad: pd.Series) -> float | None:
-        scores = score_texts(*pairwise, [*good, *bad])
-        labels = [1] * len(good) + [0] * len(bad)
-        return reward_metrics.auroc(labels, scores)
-
-    clean = eval_set.labels["compliant"]
-    good, bad = eval_set.labels["text"][clean], eval_set.labels["text"][~clean]
-    assert model["auroc"] == pytest.approx(auroc(good, bad), abs=1e-6)
-    assert model["broken_auroc"] == pytest.approx(
-        auroc(good, pd.Series(["x = f(1\n"])), abs=1e-6
-    )
-    assert not math.isnan(metrics["classifier"]["calibration_error"])
+    labels = eval_set.labels
+    scores = score_texts(*pairwise, labels["text"].tolist())
+    auroc = reward_metrics.auroc(labels["compliant"], scores)
+    assert model["auroc"] == pytest.approx(auroc, abs=1e-6)
 
 
 def test_without_pairs_there_is_no_share(config: RewardConfig) -> None:
@@ -546,7 +511,7 @@ def test_without_pairs_there_is_no_share(config: RewardConfig) -> None:
         "pairwise"
     ]
     assert model["pairs_right"] is None
-    assert model["broken_auroc"] is None
+    assert model["broken_right"] is None
 
 
 def test_without_two_kinds_of_labels_or_pairs_nothing_is_learnt(
