@@ -19,13 +19,7 @@ from stylerl.lm.sampling import decode
 from stylerl.ppo import formulas
 from stylerl.ppo.token_rewards import assign_to_tokens
 from stylerl.reward import trl_reward
-from stylerl.reward.other_trainers import (
-    Messages,
-    Origin,
-    Scored,
-    TextReward,
-    message_text,
-)
+from stylerl.reward.other_trainers import Messages, Origin, Scored, TextReward
 
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
 
@@ -69,7 +63,7 @@ def encode_messages(
     The prompt is the text of the last message, and what stands above it that
     of the others, without a chat template.
     """
-    *above, prompt = map(message_text, messages)
+    *above, prompt = (message["content"] for message in messages)
     context = encode_code(tokenizer, "".join(above))
     return prompt, encode_prompt(tokenizer, prompt, context)
 

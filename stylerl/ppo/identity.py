@@ -1,14 +1,12 @@
-"""The identity of a run, which a checkpoint shares with the run it resumes.
+"""What a checkpoint shares with the run that resumes it, by name.
 
-Settings and seed are kept as they are, so that a change can be named; prompts
-and weights as digests.  Reward functions are not compared: the stage's key
-has their code.
+Graders are not compared: the stage's key has their code, and the judge.
 """
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -22,45 +20,27 @@ FREE = ("checkpoint_every", "pass_tokens", "updates")
 
 def identify(
     config: PPOConfig,
-    models: Mapping[str, nn.Module | None],
+    seed: int,
     prompts: list[str],
-    **values: Any,
+    models: Iterable[nn.Module | None],
 ) -> dict[str, Any]:
-    """The identity of a run as JSON, by the names that messages use."""
+    """Settings and seed as JSON has them, prompts and weights as digests."""
     settings = dataclasses.asdict(config)
     named = {
         **{f"ppo.{k}": v for k, v in settings.items() if k not in FREE},
-        **values,
-        "the prompts": hashlib.sha256(
-            json.dumps(prompts).encode()
-        ).hexdigest(),
-        **{
-            f"the weights of {k}": None if model is None else digest(model)
-            for k, model in models.items()
-        },
+        "seed": seed,
+        "prompts": hashlib.sha256(json.dumps(prompts).encode()).hexdigest(),
+        "weights": digest(models),
     }
     as_read_back: dict[str, Any] = json.loads(json.dumps(named))
     return as_read_back
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What has changed, in words; empty where nothing has."""
-    changes = []
-    for name in sorted({*before, *now}):
-        old, new = before.get(name), now.get(name)
-        if old != new:
-            shown = f" was {old!r} and is {new!r}"
-            changes.append(
-                name + (" changed" if name[:4] == "the " else shown)
-            )
-    return "; ".join(changes)
-
-
-def digest(model: nn.Module) -> str:
-    """The SHA-256 of every weight, with its name and shape."""
+def digest(models: Iterable[nn.Module | None]) -> str:
+    """The SHA-256 of every weight of the models that there are."""
     total = hashlib.sha256()
-    for name, weight in model.named_parameters():
-        total.update(f"{name} {list(weight.shape)}".encode())
-        raw = weight.detach().cpu().contiguous().flatten().view(torch.uint8)
-        total.update(raw.numpy().tobytes())
+    for model in filter(None, models):
+        for weight in model.parameters():
+            flat = weight.detach().cpu().contiguous().flatten()
+            total.update(flat.view(torch.uint8).numpy().tobytes())
     return total.hexdigest()

@@ -138,12 +138,7 @@ class PPOTrainer:
         self._identity = {}
         if self.checkpoints:
             self._identity = identity.identify(
-                config,
-                {"the policy": self.policy, "the reference": reference},
-                self.prompts,
-                seed=seed,
-                whole_lines=getattr(grader, "whole_lines", False),
-                judge=getattr(self.policy.model.config, "judge", None),
+                config, seed, self.prompts, [self.policy, reference]
             )
         self.sampler = Sampler(
             config,
@@ -323,11 +318,12 @@ class PPOTrainer:
                 f"{rule}; it was made by another version of stylerl: remove "
                 "the folder or name another one"
             )
-        before = saved.state["identity"]
-        if changed := identity.differences(before, self._identity):
+        before, now = saved.state["identity"], self._identity
+        names = sorted({*before, *now})
+        if changed := [n for n in names if before.get(n) != now.get(n)]:
             raise ConfigError(
-                f"{rule}; {changed}: change it back, remove the folder or "
-                "name another one"
+                f"{rule}; changed since: {', '.join(changed)}: change it "
+                "back, remove the folder or name another one"
             )
         self.learner.restore(saved.tensors, saved.state["learner"])
         self.history = saved.state["history"]

@@ -225,7 +225,7 @@ def _prompt(prompt: str | Messages, begin: str) -> str:
     """The code to continue."""
     if isinstance(prompt, str):
         return prompt.removeprefix(begin)
-    text = message_text(prompt[-1])
+    text = prompt[-1]["content"]
     return [text, *FENCE.findall(text)][-1]
 
 
@@ -233,17 +233,8 @@ def _completion(completion: str | Messages, prompt: str) -> str:
     """The code that continues the prompt."""
     if isinstance(completion, str):
         return completion
-    answers = (m for m in completion if m["role"] == "assistant")
-    text = "".join(map(message_text, answers))
+    text = completion[-1]["content"]
     return [*FENCE.findall(text), text][0].removeprefix(prompt)
-
-
-def message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message, which may be in several parts."""
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text") or "" for part in content)
 
 
 def _place(prompt: str, origin: Origin) -> Place | None:

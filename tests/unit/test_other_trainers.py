@@ -91,19 +91,7 @@ def fenced(code, closed="```\nDone."):
         (user(PROMPT), answer(fenced(PROMPT + ONCE, closed=""))),  # cut
         (user(fenced(PROMPT)), answer(fenced(PROMPT + ONCE))),
         (user(fenced(PROMPT, "```")), answer(PROMPT + ONCE)),
-        (user([{"type": "text", "text": PROMPT}]), answer(ONCE)),
-        (
-            [*user("Complete it."), *answer(PROMPT)],  # an answer begun
-            answer([{"type": "text", "text": ONCE}]),
-        ),
-        (
-            user(PROMPT),
-            [
-                {"role": "assistant", "content": None},
-                {"role": "tool", "content": "no code"},
-                *answer(ONCE),
-            ],
-        ),
+        ([*user("Complete it."), *answer(PROMPT)], answer(ONCE)),  # begun
     ],
 )
 def test_a_conversation_is_judged_by_its_code(prompt, completion):
