@@ -35,7 +35,7 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     """
     everyone = [
         (label, model, metrics[model])
-        for model, label in display.labels(metrics).items()
+        for model, label in display.MODELS.items()
     ]
     rivals = [
         (label, "human", metrics[name])

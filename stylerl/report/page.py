@@ -39,9 +39,8 @@ def render(evidence: Evidence) -> str:
     """The page as text."""
     # The arguments are in the order of the page.
     metrics, completions = evidence.metrics, evidence.completions
-    models = display.labels(metrics)
     alarms = charts.find_alarms(evidence.updates)
-    headline = display.rename(summary.headline(metrics), metrics)
+    headline = summary.headline(metrics)
     if alarms:
         headline += f" Alarms: {', '.join(alarms)}."
     page = templates.load(TEMPLATE).render(
@@ -49,20 +48,17 @@ def render(evidence: Evidence) -> str:
         overview=charts.draw_overview(metrics),
         external_linters=summary.external_linters(metrics),
         basis=summary.basis(metrics),
-        guards=[
-            guard._replace(name=display.rename(guard.name, metrics))
-            for guard in (*guards.goals(metrics), *guards.guards(metrics))
-        ],
-        models=models,
+        guards=[*guards.goals(metrics), *guards.guards(metrics)],
+        models=display.MODELS,
         table=_table(metrics),
-        lengths=_rename(summary.by_length(metrics), metrics),
-        baselines=_rename(summary.baselines(metrics), metrics),
-        outcomes=_outcomes(completions, models),
+        lengths=summary.by_length(metrics),
+        baselines=summary.baselines(metrics),
+        outcomes=_outcomes(completions),
         outcome_names=[str(outcome) for outcome in Outcome],
-        rules=_rules(evidence.rules, list(models)),
+        rules=_rules(evidence.rules),
         curves=charts.draw_curves(evidence.updates),
         alarms=alarms,
-        gallery=samples.choose(completions, evidence.seed, models),
+        gallery=samples.choose(completions, evidence.seed),
         provenance=evidence.provenance,
         seconds=evidence.seconds,
         params=evidence.params,
@@ -78,17 +74,10 @@ def identify(model: str) -> str:
     return model
 
 
-def _rename(
-    rows: list[list[str]], metrics: Mapping[str, Any]
-) -> list[list[str]]:
-    """A table's cells, with SFT and PPO called by their labels."""
-    return [[display.rename(cell, metrics) for cell in row] for row in rows]
-
-
 def _table(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
-            "label": display.rename(metric.label, metrics),
+            "label": metric.label,
             "values": display.show_models(metric, metrics),
             "gains": [
                 _gain(metric, metrics, gain, before)
@@ -112,21 +101,20 @@ def _gain(
     }
 
 
-def _outcomes(
-    completions: pd.DataFrame, models: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _outcomes(completions: pd.DataFrame) -> list[dict[str, Any]]:
     """Share of each outcome by model, in per cent."""
     shares = pd.crosstab(
         completions["model"], completions["outcome"], normalize="index"
     ).reindex(columns=[str(outcome) for outcome in Outcome], fill_value=0)
     return [
         {"label": label, "percent": (100 * shares.loc[model]).to_dict()}
-        for model, label in models.items()
+        for model, label in display.MODELS.items()
     ]
 
 
-def _rules(rules: pd.DataFrame, models: list[str]) -> list[dict[Any, Any]]:
+def _rules(rules: pd.DataFrame) -> list[dict[Any, Any]]:
     """Rows of the rules table, with bar widths relative to the longest."""
+    models = list(display.MODELS)
     most = max(float(rules[models].to_numpy().max(initial=0)), 1e-9)
     rows = []
     for row in rules.fillna({"text": ""}).to_dict("records"):

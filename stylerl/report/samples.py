@@ -1,6 +1,6 @@
 """Completions for the report: some at random, and PPO's worst."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -33,28 +33,15 @@ class Sample(NamedTuple):
     sides: Sequence[Side]
 
 
-def choose(
-    completions: pd.DataFrame,
-    seed: int,
-    models: Mapping[str, str] = display.MODELS,
-) -> dict[str, list[Sample]]:
-    """The samples of the report, by heading.
-
-    Args:
-        completions: of the evaluation.
-        seed: of what is drawn.
-        models: those shown beside each other.
-    """
-    worst = (
-        f"Where {models['ppo']} lost most of the style score to "
-        f"{models['sft']}"
-    )
+def choose(completions: pd.DataFrame, seed: int) -> dict[str, list[Sample]]:
+    """The samples of the report, by heading; what is random by the seed."""
+    worst = "Where PPO lost most of the style score to SFT"
     chosen = {
         "Drawn at random": draw_random(completions, seed),
         worst: find_worst(completions),
     }
     return {
-        words: [_sample(completions, key, models) for key in keys]
+        words: [_sample(completions, key) for key in keys]
         for words, keys in chosen.items()
     }
 
@@ -80,9 +67,7 @@ def find_worst(completions: pd.DataFrame) -> list[Key]:
     return list(zip(worst["prompt_id"], worst["sample"], strict=True))
 
 
-def _sample(
-    completions: pd.DataFrame, key: Key, models: Mapping[str, str]
-) -> Sample:
+def _sample(completions: pd.DataFrame, key: Key) -> Sample:
     """A prompt, and each model's completion."""
     prompt_id, number = key
     chosen = completions[
@@ -91,7 +76,7 @@ def _sample(
     ].set_index("model")
     sides = [
         _side(label, model, chosen.loc[model])
-        for model, label in models.items()
+        for model, label in display.MODELS.items()
     ]
     return Sample(chosen.iloc[0]["prompt"], sides)
 

@@ -247,22 +247,21 @@ def test_samples_stand_under_what_they_are():
     """Thirty prompts, on five of which PPO breaks what SFT does not."""
     prompts = [f"{n:02}" for n in range(30)]
     completions = pd.DataFrame(
-        [row("sft", p) for p in prompts]
+        [row(model, p) for model in ("base", "sft") for p in prompts]
         + [
             broken("ppo", p, "W291") if p < "05" else row("ppo", p)
             for p in prompts
         ]
     )
-    models = {"sft": "SFT", "ppo": "PPO"}
 
-    gallery = shown.choose(completions, seed=0, models=models)
+    gallery = shown.choose(completions, seed=0)
 
     assert [len(samples) for samples in gallery.values()] == [20, 5]
     drawn, worst = gallery
     assert "at random" in drawn and "PPO lost most" in worst
     for sample in gallery[worst]:
-        assert [side.label for side in sample.sides] == ["SFT", "PPO"]
-        assert "W291" in sample.sides[1].messages[0]
+        assert [side.label for side in sample.sides] == ["base", "SFT", "PPO"]
+        assert "W291" in sample.sides[2].messages[0]
 
 
 def test_a_page_with_long_samples_of_many_rules_is_small():
