@@ -117,10 +117,10 @@ def advantages(
 ) -> tuple[Tensor, Tensor]:
     """Leave-one-out of returns to go, and these, (B, R), as in our PPO.
 
-    `lambd` discounts what single tokens were charged, above the mean charge of
-    a token; the mean of the others of a prompt is taken off, and all are
-    brought to one size.  A charge on the last token cannot be told from the
-    rest that it holds, and reaches the others whole.
+    `lambd` discounts what single tokens were charged; the mean of the others
+    of a prompt is taken off, and all are brought to one size.  A charge on the
+    last token cannot be told from the rest that it holds, and reaches the
+    others whole.
 
     Args:
         token_level_rewards: (B, R).

@@ -16,7 +16,6 @@ Sources
     N+       Huang et al., arXiv 2403.17031
     RLOO     Ahmadian et al., arXiv 2402.14740; Kool et al., ICLR 2019
              workshop, "Buy 4 REINFORCE samples, get a baseline for free!"
-    Average  Sutton and Barto, "Reinforcement learning", 2nd edition, 2018
     KL       Schulman, joschu.net/blog/kl-approx.html
 """
 
@@ -92,18 +91,14 @@ def returns_to_go(
 ) -> Tensor:
     """What is still to come at each token, (B, R), 0 after each response.
 
-    G_{i,t} = the sum over s >= t of
-              r_{i,s} - c_{i,s} + lambda^(s-t) (c_{i,s} - mean c).
+    G_{i,t} = the sum over s >= t of r_{i,s} - c_{i,s} + lambda^(s-t) c_{i,s}.
     r: rewards, (B, R), of which `located`, c, is the part that single tokens
     wrote.  What was written fifty tokens before a violation hardly led to it:
     lambda < 1 drops the noise of such sums, at the price of a bias (GAE,
-    section 4, with a value of 0).  The mean is over all response tokens, so
-    that one token more costs nothing on average, and no policy falls silent
-    to be charged less (Average, section 10.3: differential returns).
+    section 4, with a value of 0).
     """
-    above = (located - located[mask].mean()) * mask
     whole = discounted_sums(rewards - located, 1.0)
-    return (whole + discounted_sums(above, gae_lambda)) * mask
+    return (whole + discounted_sums(located, gae_lambda)) * mask
 
 
 def group_advantages(

@@ -1,11 +1,11 @@
 """A floor under length, at a price that is learned.
 
-Short bodies parse and end more often, so that without it a policy writes ever
-shorter ones.  `ppo.length_floor` is the share of the reference's length to
-keep.  A completion contributes where its length stands among those of the
-reference: 0 below all of them, 1/2 at their median, 1 above all; no line is
-worth a page.  The reference here is the policy before any update; its
-rollouts measure it once.
+Short bodies are clean, so that without it a policy writes ever shorter ones.
+`ppo.length_floor` is the share of the reference's length to keep.  A
+completion contributes where its length stands among those of the reference: 0
+below all of them, 1/2 at their median, 1 above all; no line is worth a page.
+The reference here is the policy before any update; its rollouts measure it
+once.
 
 A length is in tokens, and comments, docstrings and lines that repeat an
 earlier one have no part in it.  A completion that was cut at the token limit
@@ -13,8 +13,8 @@ has none: it counts for nothing, and gets nothing.  As the longest of all it
 would be paid for never ending.
 
 The problem is: maximise E[s] - beta KL(pi, pi_ref) subject to E[g] >= t,
-where s is the score, with charges as `formulas.returns_to_go` counts them, g
-a completion's rank by length among the reference's, over their mean rank of a
+where s is the score, less what `ppo.credit_weight` adds to charges, g a
+completion's rank by length among the reference's, over their mean rank of a
 half, and t the share to be kept.  Its Lagrangian is
 
     E[s] - beta KL + sigma p (E[g] - t).
@@ -43,13 +43,13 @@ from torch import Tensor
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.reward import gaming
 
-RATE = 0.3  # of what is learned, in an update, for a unit of shortfall
+RATE = 0.1  # of what is learned, in an update, for a unit of shortfall
 DAMPING = 2.0  # of the answer to a unit of shortfall
 SHORTFALL = 0.5  # an update counts no more than this
 HIGHEST = 5.0  # deviations of the score for one unit
-# The price before any update: lengths would fall for as long as it has yet to
-# rise.
-FIRST = 0.8
+# The price before any update, about where it ends (decision 35): lengths would
+# fall for as long as it has yet to rise.
+FIRST = 1.0
 MEAN_RANK = 0.5  # by length, of the reference's own completions
 
 

@@ -59,7 +59,7 @@ from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-FORMAT = 8  # of a checkpoint's state; another one is another version's
+FORMAT = 9  # of a checkpoint's state; another one is another version's
 # What the progress bar shows.
 HEADLINE = ("objective/score", "objective/kl", "judge/compliance")
 REFERENCE_BATCHES = 2  # that say what the length floor asks to keep

@@ -206,27 +206,21 @@ def test_a_charge_may_count_more_than_the_response_loses_by_it():
     gap = weighted - rewards
     assert torch.allclose(gap, 2 * batch.token_rewards, atol=1e-6)
     assert torch.allclose(gap.sum(dim=1), torch.tensor(-1.0), atol=1e-6)
-    # And so the returns of the tokens before, which lambda does not shorten,
-    # less the mean charge of each token.
+    # And so the returns of the tokens before, which lambda does not shorten.
     first = (more - returns)[:, 0]
-    mean = -0.5 * 8 / batch.response_lengths.sum()
-    above = -0.5 - mean * batch.response_lengths
-    assert torch.allclose(first, 2 * above, atol=1e-6)
+    assert torch.allclose(first, torch.tensor(-1.0), atol=1e-6)
 
 
 def test_lambda_keeps_a_charge_from_the_tokens_before_it():
     """Half a point, charged at a token: with lambda 0 the rest of the score,
-    half a point more, is all that comes before, and what is left after; all
-    tokens are spared the mean charge."""
+    half a point more, is all that comes before, and what is left after."""
     ours = trainer(gae_lambda=0.0, missing_eos_penalty=0.0)
     batch = ours.rollout()
     rewards, outcomes = ours.learner.rewards(batch)
     _, returns, _ = ours.learner.advantages(batch, rewards, outcomes)
     returns *= ours.learner.reward_scale
-    rest = batch.scores[:, None] + 0.5
-    mean = -0.5 * 8 / batch.response_lengths.sum()
-    expected = (rest + batch.token_rewards - mean) * batch.mask
-    assert torch.allclose(returns, expected, atol=1e-6)
+    rest = (batch.scores[:, None] + 0.5) * batch.mask
+    assert torch.allclose(returns, rest + batch.token_rewards, atol=1e-6)
     assert (batch.token_rewards[:, 1:] == -0.5).any()
 
 

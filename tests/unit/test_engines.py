@@ -54,16 +54,15 @@ def test_the_rewards_of_a_response_sum_to_its_score(text):
 
 
 def test_an_advantage_keeps_the_place_of_a_charge():
-    """Of one prompt (-2, 2) and (0, 2); the tokens' charges are -1 in the
-    mean.  Lambda 1: returns (-1 + 1 + 2, 1 + 2) and (1 + 1 + 2, 3), each less
-    the other's (-2, 0) and (2, 0), of one size by their deviation,
-    sqrt((4 + 4) / (6 - 1)); an answer alone has none."""
-    rewards = torch.tensor([[-2.0, 2], [0, 2], [-4, 4]])
+    """Of one prompt (-1, 2) and (0, 2), lambda 1: returns (1, 2) and (2, 2),
+    each less the other's (-1, 0) and (1, 0), of one size by their deviation,
+    sqrt((1 + 1) / (6 - 1)); an answer alone has none."""
+    rewards = torch.tensor([[-1.0, 2], [0, 2], [3, 4]])
     ones = torch.ones(3, 2)
     ahead, returns = advantages(rewards, ones, ["a", "a", "b"])
-    assert returns.tolist() == [[2, 3], [4, 3], [2, 5]]
-    size = (8 / 5) ** 0.5
-    expected = torch.tensor([[-2 / size, 0], [2 / size, 0], [0, 0]])
+    assert returns.tolist() == [[1, 2], [2, 2], [7, 4]]
+    size = (2 / 5) ** 0.5
+    expected = torch.tensor([[-1 / size, 0], [1 / size, 0], [0, 0]])
     torch.testing.assert_close(ahead, expected)
 
 

@@ -18,11 +18,11 @@ from stylerl.report import charts
 @pytest.mark.parametrize(
     ("learned", "shortfall", "then", "now"),
     [
-        (1.0, 0.1, 1.03, 1.23),  # 1 + 0.3 x 0.1, and 2.0 x 0.1
-        (1.0, -0.1, 0.97, 0.77),
+        (1.0, 0.1, 1.01, 1.21),  # 1 + 0.1 x 0.1, and 2.0 x 0.1
+        (1.0, -0.1, 0.99, 0.79),
         (1.0, 0.0, 1.0, 1.0),
-        (1.0, 9.0, 1.15, 2.15),  # no more than 0.5 counts
-        (2.0, -9.0, 1.85, 0.85),
+        (1.0, 9.0, 1.05, 2.05),  # no more than 0.5 counts
+        (2.0, -9.0, 1.95, 0.95),
         (0.01, -0.4, 0.0, 0.0),  # never negative: nothing presses
         (4.99, 0.4, HIGHEST, HIGHEST),
     ],
@@ -120,20 +120,20 @@ def test_what_completions_contribute():
     assert has is not None
     assert has.lengths == [2, 4, 6, 8]
     assert has.sigma == pytest.approx(math.sqrt(5) / 2)
-    assert seen.metrics == {"length/kept": 1.0, "length/price": 0.8}
+    assert seen.metrics == {"length/kept": 1.0, "length/price": 1.0}
     assert "length/price" in charts.CURVES  # of the report
-    # The price of length is 0.8, and p sigma / 0.5 pays for 1/8 to 7/8.
+    # The price of length is 1, and p sigma / 0.5 pays for 1/8 to 7/8.
     ranks = torch.tensor([-3.0, -1.0, 1.0, 3.0]) / 8
-    assert torch.allclose(seen.bonus, 0.8 * math.sqrt(5) * ranks)
+    assert torch.allclose(seen.bonus, math.sqrt(5) * ranks)
     floor.move(seen.shortfall)
     # The reference's own are above a floor of 0.9 by 0.1.
-    assert floor.price == pytest.approx((0.77, 0.57))
+    assert floor.price == pytest.approx((0.99, 0.79))
     # All as short as the shortest, so at 1/8.
     worse = floor.observe(rollouts([2] * 4))
     assert worse.shortfall == pytest.approx(0.9 - 0.125 / 0.5)
     floor.move(worse.shortfall)
-    # 0.3 x 0.5, and 2.0 x 0.5
-    assert floor.price == pytest.approx((0.92, 1.92))
+    # 0.1 x 0.5, and 2.0 x 0.5
+    assert floor.price == pytest.approx((1.04, 2.04))
     again = floor.observe(first)
     assert again.bonus.argmin() == 0
     assert again.bonus.argmax() == 3
@@ -266,7 +266,7 @@ def test_a_resumed_run_has_the_price_of_one_that_was_not(tmp_path):
     resumed = make(**options, checkpoints=tmp_path)
     (last,) = [step.metrics for step in resumed]
     assert last == whole.history[-1]
-    assert 0.8 < last["length/price"] < HIGHEST
+    assert 1.0 < last["length/price"] < HIGHEST
     assert resumed.learner.floor.state() == whole.learner.floor.state()
 
 
