@@ -1,6 +1,6 @@
 """`stylerl judge` against `flake8` on whole files, command against command.
 
-    python benchmarks/bench_judge_files.py [--folder FOLDER] [--jobs N]
+    python benchmarks/bench_judge_files.py [--folder FOLDER]
 
 Both judge the same folder under the same rules, with noqa disabled, from a
 cold start to the last line of output, in turn; flake8 sees no plugin but its
@@ -9,7 +9,7 @@ that of all processes of a command together (PSS: shared pages are counted
 once) and of the largest one, in a run of its own.
 
 The floor is the CPU time that pycodestyle, pyflakes, the tokenizer and the
-parser themselves take in one process, divided by the jobs: what a command
+parser themselves take in one process, divided by the cores: what a command
 would need that did nothing else.  Results go to
 benchmarks/results/judge_files.md.
 """
@@ -30,6 +30,7 @@ import psutil
 from bench_judge import CONFIG, FORMAT, cpu_seconds, machine, profile
 
 from stylerl.judge.engine import OWN_PLUGINS, Engine, arguments
+from stylerl.judge.pool import cores
 
 RESULTS = Path(__file__).parent / "results" / "judge_files.md"
 ALONE = f"""
@@ -75,11 +76,11 @@ def main() -> None:
     folder = str(options.folder)
     theirs = [
         *(sys.executable, "-c", ALONE, *arguments(CONFIG), FORMAT),
-        *(f"-j{options.jobs}", folder),
+        *(f"-j{cores()}", folder),
     ]
     ours = [
         *(sys.executable, "-m", "stylerl.cli.main", "judge"),
-        *("--format", "json", "--jobs", str(options.jobs), folder),
+        *("--format", "json", folder),
     ]
     turns = [(run(theirs), run(ours)) for _ in range(options.turns)]
     for first, second in turns:
@@ -101,7 +102,6 @@ def parse_options() -> argparse.Namespace:
     folder = Path(found.origin).parent if found and found.origin else None
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--folder", type=Path, default=folder)
-    parser.add_argument("--jobs", type=int, default=2, metavar="N")
     parser.add_argument("--turns", type=int, default=5, metavar="N")
     return parser.parse_args()
 
@@ -176,11 +176,11 @@ def report(
         min(each, key=lambda turn: turn.clock)
         for each in zip(*turns, strict=True)
     )
-    share = least / options.jobs / judge.clock
+    share = least / cores() / judge.clock
     lines = [
         "# stylerl judge against flake8 on whole files",
         "",
-        f"`python benchmarks/bench_judge_files.py --jobs {options.jobs} "
+        "`python benchmarks/bench_judge_files.py "
         f"--turns {options.turns}`, {datetime.date.today()}, {machine()}",
         "",
         f"`{options.folder.name}`, {len(sources)} files, "
@@ -193,8 +193,8 @@ def report(
             f"| {name} | {turn.clock:.2f} | {turn.cpu:.2f} | "
             f"{memory.together:.0f} | {memory.largest:.0f} |"
             for name, turn, memory in (
-                (f"flake8 -j{options.jobs}", flake8, theirs),
-                (f"stylerl judge --jobs {options.jobs}", judge, ours),
+                (f"flake8 -j{cores()}", flake8, theirs),
+                ("stylerl judge", judge, ours),
             )
         ),
         "",
@@ -203,7 +203,7 @@ def report(
         f"{statistics.median(ratios):.2f}; by CPU time "
         f"{flake8.cpu / judge.cpu:.2f}), with "
         f"{ours.together / theirs.together:.2f} of the memory.",
-        f"- Floor {least / options.jobs:.2f} s: {share:.0%} of the judge's "
+        f"- Floor {least / cores():.2f} s: {share:.0%} of the judge's "
         "time is the tools' own work.",
     ]
     return "\n".join(lines) + "\n"

@@ -60,7 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What a user may choose."""
     parser.add_argument("--sources", type=int, default=10_000, metavar="N")
     parser.add_argument("--files", type=int, default=1_000, metavar="N")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N")
 
 
 def measure(options: argparse.Namespace) -> str:
@@ -81,7 +80,7 @@ def judged(options: argparse.Namespace) -> str:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "stylerl.cli.main", "judge"),
-                *("--format", "json", "--jobs", str(options.jobs), name),
+                *("--format", "json", name),
             ],
             capture_output=True,
             text=True,

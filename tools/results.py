@@ -37,8 +37,9 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
+DEFAULT = ("seed-[0-9].json", "seed-[0-9]-zen-*.json")  # today's settings
 PAID = (  # for arguments too
-    "seed-[0-9].json", "seed-[0-9]-plain-*.json", "seed-[0-9]-floor-*.json",
+    *DEFAULT, "seed-[0-9]-above-*.json", "seed-[0-9]-floor-*.json",
 )  # fmt: skip
 LINTER = RUNS / "seed-0-linter.json"  # the reward is the linter alone
 EARLIER = RUNS / "seed-0-earlier.json"  # the same, with c1b8287's labels
@@ -106,7 +107,9 @@ def headline() -> str:
     metrics = measured()
     pooled = storage.read_json(RUNS / "h100.json")["less_sft"]
     others = {
-        name: run["gain"] for name, run in paid().items() if run != metrics
+        name: run["gain"]
+        for name, run in runs_of(DEFAULT).items()
+        if run != metrics
     } | {"5 seeds, the linter alone": pooled}
     return "\n\n".join(
         [
@@ -133,9 +136,9 @@ def short_table(
     return summary.markdown_table(rows)
 
 
-def paid() -> dict[str, Any]:
-    """Kept runs whose reward pays for arguments, by their names."""
-    paths = [path for pattern in PAID for path in sorted(RUNS.glob(pattern))]
+def runs_of(patterns: Iterable[str]) -> dict[str, Any]:
+    """What kept runs measured, by their names."""
+    paths = [path for name in patterns for path in sorted(RUNS.glob(name))]
     return {
         f"seed {_seed(path)}": storage.read_json(path)["evaluate"]
         for path in paths
@@ -145,7 +148,7 @@ def paid() -> dict[str, Any]:
 def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
     metrics, pooled = measured(), storage.read_json(RUNS / "h100.json")
-    runs = paid()
+    runs = runs_of(PAID)
     by_linter = [
         storage.read_json(path)["evaluate"]["gain"]
         for path in RUNS.glob("seed-*.json")
@@ -263,7 +266,9 @@ def arguments() -> str:
         "the linter alone, earlier": storage.read_json(EARLIER)["evaluate"],
         "the linter alone": storage.read_json(LINTER)["evaluate"],
     }
-    found |= {f"and arguments, {name}": run for name, run in paid().items()}
+    found |= {
+        f"and arguments, {name}": run for name, run in runs_of(PAID).items()
+    }
     for path in sorted(RUNS.glob("arguments-*.json")):
         seed = path.stem.rpartition("-")[2]
         run = storage.read_json(path)["evaluate"]

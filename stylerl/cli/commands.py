@@ -101,52 +101,26 @@ def _collect(options: argparse.Namespace) -> None:
         choices=("table", "json"),
     ),
     option(
-        "--select",
-        "RULES",
-        "rule prefixes that count, separated by commas, such as E,W6; none is "
-        "ignored then (default: E,W,F less what flake8 ignores by default, "
-        "but for E704)",
-    ),
-    option(
-        "--max-line-length",
-        "N",
-        f"columns (default: {config.JudgeConfig.max_line_length})",
-        type=int,
-    ),
-    option(
         "--config",
         "FILE",
         "take rules and width from this setup.cfg, tox.ini or .flake8; for "
         "ruff from this pyproject.toml or ruff.toml",
     ),
-    option(
-        "--engine",
-        "NAME",
-        "flake8, or ruff, which needs --config (default: flake8)",
-        "flake8",
-        choices=("flake8", "ruff"),
-    ),
-    option(
-        "--plugins",
-        "NAMES",
-        "installed flake8 plugins to use, separated by commas, such as "
-        "pep8-naming,flake8-bugbear; with --select or --config (default: "
-        "none)",
-    ),
-    option("--jobs", "N", "processes (default: one a core)", 0),
+    SET,
 )
 def _judge(options: argparse.Namespace) -> int:
     """Judge Python files: a table, or JSON lines.
 
-    Judge Python files as flake8 (or ruff) would with noqa disabled, under the
-    options given here and no others: no configuration file and no plugin is
-    picked up by itself.
+    Judge Python files as flake8 (or ruff) would with noqa disabled, by the
+    defaults of the section judge of params.yaml and what is given here: no
+    configuration file and no plugin is picked up by itself.
 
     examples:
       stylerl judge src tests                  a table by rule
       stylerl judge --format json src          a JSON object a file
       stylerl judge --config setup.cfg src     by your own rules
-      stylerl judge --engine ruff --config pyproject.toml src
+      stylerl judge --set judge.max_line_length=100 src
+      stylerl judge --set judge.engine=ruff --config pyproject.toml src
 
     exit code: 0 clean, 1 violations, 2 usage, unreadable input,
     or a linter that failed

@@ -12,14 +12,15 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from flake8.discover_files import expand_paths
 from tqdm import tqdm
 
+from stylerl import config
 from stylerl.cli.main import say
-from stylerl.config import JudgeConfig
-from stylerl.errors import ConfigError, DataError
+from stylerl.cli.options import changes
+from stylerl.config import Params
+from stylerl.errors import DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
@@ -31,19 +32,16 @@ def run(args: argparse.Namespace) -> int:
     """Judge, print, and return the exit code.
 
     Raises:
-        ConfigError: an option is out of range or contradicts another, or the
-            rules find nothing.
+        ConfigError: an option breaks a rule, or the rules find nothing.
         DataError: there is no Python file below the paths.
     """
-    if args.jobs < 0:
-        raise ConfigError(
-            f"--jobs must be at least 0, which is one a core; got {args.jobs}"
-        )
-    judge = Judge(configuration(args))
+    given = {"judge.config": args.config} if args.config else {}
+    params = config.override(Params(), given | changes(args.set))
+    judge = Judge(params.judge)
     listed = list_files(args.paths, judge)
     sources = dict(readable(listed))
     verdicts = tqdm(
-        judge.judge_files(sources.values(), args.jobs),
+        judge.judge_files(sources.values()),
         desc="judge",
         unit="file",
         total=len(sources),
@@ -60,35 +58,6 @@ def run(args: argparse.Namespace) -> int:
     if len(judged) < len(listed):
         return 2
     return exit_code([verdict for _, verdict in judged])
-
-
-def configuration(args: argparse.Namespace) -> JudgeConfig:
-    """The style guide that the options describe.
-
-    Raises:
-        ConfigError: an option is out of range or contradicts another.
-    """
-    plugins = tuple((args.plugins or "").replace(",", " ").split())
-    changed = args.select is not None or args.max_line_length is not None
-    if args.config is not None and changed:
-        raise ConfigError(
-            "--config brings its own rules and width; write --select "
-            "and --max-line-length into the file, or leave it out"
-        )
-    rules: dict[str, Any] = {}
-    if args.select is not None:
-        chosen = tuple(args.select.replace(",", " ").split())
-        rules = {"select": chosen, "ignore": ()}
-    elif plugins and args.config is None:
-        raise ConfigError(
-            "--plugins needs --select or --config, which say whose rules "
-            "count; got neither"
-        )
-    if args.max_line_length is not None:
-        rules["max_line_length"] = args.max_line_length
-    return JudgeConfig(
-        engine=args.engine, config=args.config, plugins=plugins, **rules
-    )
 
 
 def readable(files: Iterable[str]) -> Iterator[tuple[str, Source]]:

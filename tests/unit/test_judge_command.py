@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def run(*words: str) -> int:
-    options = parser().parse_args(["judge", *words, "--jobs", "2"])
+    options = parser().parse_args(["judge", *words])
     return int(options.command(options))
 
 
@@ -86,7 +86,7 @@ def test_ruff_judges_the_files_that_ruff_would_check(
         'extend-exclude = ["left_out"]\nlint.select = ["W"]\n'
         'lint.exclude = ["not_*.py"]\n'
     )
-    ruff = ("--engine", "ruff", "--config", "ruff.toml")
+    ruff = ("--set", "judge.engine=ruff", "--config", "ruff.toml")
     assert run("src", "gone.py", *ruff) == 2
     said = capsys.readouterr()
     # Scores: 1 clean, 0 broken, 1 - 1/10 dirty; (1 + 0 + 0.9) / 3 = 0.633.
@@ -136,20 +136,12 @@ def test_a_linter_that_fails_is_exit_code_2(
     assert run("broken.py") == 1
 
 
-def test_select_counts_what_it_names(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "name.py").write_text("print(undefined)\nx=1\n")
-    assert run("name.py", "--select", "F821,W", "--format", "json") == 1
-    (found,) = json.loads(capsys.readouterr().out)["violations"]
-    assert found["code"] == "F821"
-
-
-def test_a_width(project: Path) -> None:
+def test_a_setting_of_the_section_judge_counts(project: Path) -> None:
     (project / "wide.py").write_text(f"x = '{'a' * 79}'\n")  # 85 columns
     assert run("wide.py") == 1
-    assert run("wide.py", "--max-line-length", "85") == 0
-    assert run("wide.py", "--max-line-length", "84") == 1
+    assert run("wide.py", "--set", "judge.max_line_length=85") == 0
+    assert run("wide.py", "--set", "judge.max_line_length=84") == 1
+    assert run("wide.py", "--set", "judge.select=[W]") == 0
 
 
 def test_a_configuration_file_chooses_rules_and_files(
@@ -177,21 +169,22 @@ ONE_LINE = [
     ("- src/clean.py < src/clean.py", 0, ""),
     ("src/dirty.py 2>&-", 1, ""),
     ("--format json src | head -1", 0, ""),  # head's exit code
-    ("--jobs -1 src", 2, "--jobs must be at least 0"),
-    ("--max-line-length 5 src", 2, "max_line_length"),
-    ("--config none.cfg --select E src", 2, "--config brings its own"),
+    ("--set judge.max_line_length=5 src", 2, "max_line_length"),
+    ("--set judge.widht=5 src", 2, "unknown parameter 'judge.widht'"),
     ("empty", 2, "found none below empty"),
     ("--config nb.cfg src", 2, "add pep8-naming to the plugins"),
-    ("--config nb.cfg --plugins pep8-naming src/name.py", 1, "the rule B"),
     (
-        "--config nb.cfg --plugins pep8-naming,flake8-bugbear --jobs 1 "
+        "--config nb.cfg --set judge.plugins=[pep8-naming] src/name.py",
+        1,
+        "the rule B",
+    ),
+    (
+        "--config nb.cfg --set judge.plugins=[pep8-naming,flake8-bugbear] "
         "src/name.py",
         1,
         "",
     ),
-    ("--plugins pep8-naming src/name.py", 2, "needs --select or --config"),
     ("--config off.cfg src/clean.py", 0, "OFF is off by default"),
-    ("--select N,B --plugins pep8-naming src/name.py", 1, "the rule B"),
     ("$'src/\\xff.py'", 2, "cannot read"),
     ("$'src/\\xc3\\xa9.py'", 1, ""),  # to an output in ASCII
 ]
