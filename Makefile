@@ -67,8 +67,8 @@ data/manifest.json: | $(STAMP)
 	$(BIN)/stylerl collect
 
 results: $(STAMP)
-	$(BIN)/python tools/results.py
-	$(BIN)/python tools/picture.py
+	$(BIN)/python -m tools.results
+	$(BIN)/python -m tools.picture
 
 screenshots: $(STAMP)
 	$(BIN)/python -m tools.screenshots
@@ -106,7 +106,7 @@ gpu:
 # The tools of the site have a venv of their own: the corpus is made of what
 # requirements.lock pins.
 docs: $(STAMP) $(DOCS)/.installed
-	$(BIN)/python tools/reference.py
+	$(BIN)/python -m tools.reference
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
 	@echo "$(CURDIR)/site/index.html"
 
