@@ -19,10 +19,11 @@ and, by the stages' commands, without reward models and not timed,
     arguments-N judge.select=[E, W, F, U100]
                 judge.plugins=[flake8-unused-arguments]
 
-`seed-0-zen-3` is seed 0 in fp32.  Of earlier runs, which no setting brings
-back, `seed-0-above-mean` counted charges above their mean, its price of length
-from 0.8; `seed-N-floor-1.0` had twice the rate and a floor of 1.0 that counted
-repeated lines.
+`prompts-N` are no whole runs: FOLDER/ppo/evaluate.json of the command that
+each names, of seed N's models.  `seed-0-zen-3` is seed 0 in fp32.  Of earlier
+runs, which no setting brings back, `seed-0-above-mean` counted charges above
+their mean, its price of length from 0.8; `seed-N-floor-1.0` had twice the rate
+and a floor of 1.0 that counted repeated lines.
 
 `notebook` with the default base in the place of codeparrot-small, and the
 classifier on it in that of DistilBERT, since no hub was at hand.

@@ -106,7 +106,13 @@ def _collect(options: argparse.Namespace) -> None:
         "take rules and width from this setup.cfg, tox.ini or .flake8; for "
         "ruff from this pyproject.toml or ruff.toml",
     ),
-    SET,
+    option(
+        "--set",
+        "KEY=VALUE",
+        "change one value of the section judge, as judge.max_line_length=100; "
+        "repeatable",
+        [],
+    ),
 )
 def _judge(options: argparse.Namespace) -> int:
     """Judge Python files: a table, or JSON lines.
@@ -120,6 +126,8 @@ def _judge(options: argparse.Namespace) -> int:
       stylerl judge --format json src          a JSON object a file
       stylerl judge --config setup.cfg src     by your own rules
       stylerl judge --set judge.max_line_length=100 src
+      stylerl judge --set judge.plugins=[pep8-naming] \\
+          --set judge.select=[E,W,F,N] src     a plugin, and its rules
       stylerl judge --set judge.engine=ruff --config pyproject.toml src
 
     exit code: 0 clean, 1 violations, 2 usage, unreadable input,

@@ -20,7 +20,7 @@ from stylerl import config
 from stylerl.cli.main import say
 from stylerl.cli.options import changes
 from stylerl.config import Params
-from stylerl.errors import DataError
+from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
@@ -36,8 +36,13 @@ def run(args: argparse.Namespace) -> int:
         DataError: there is no Python file below the paths.
     """
     given = {"judge.config": args.config} if args.config else {}
-    params = config.override(Params(), given | changes(args.set))
-    judge = Judge(params.judge)
+    given |= changes(args.set)
+    if others := [key for key in given if not key.startswith("judge.")]:
+        raise ConfigError(
+            "--set is of the section judge here, as judge.max_line_length=100;"
+            f" got {others[0]}"
+        )
+    judge = Judge(config.override(Params(), given).judge)
     listed = list_files(args.paths, judge)
     sources = dict(readable(listed))
     verdicts = tqdm(

@@ -171,6 +171,7 @@ ONE_LINE = [
     ("--format json src | head -1", 0, ""),  # head's exit code
     ("--set judge.max_line_length=5 src", 2, "max_line_length"),
     ("--set judge.widht=5 src", 2, "unknown parameter 'judge.widht'"),
+    ("--set seed=5 src", 2, "of the section judge here"),
     ("empty", 2, "found none below empty"),
     ("--config nb.cfg src", 2, "add pep8-naming to the plugins"),
     (
