@@ -355,7 +355,7 @@ class EvaluateConfig(Section):
         "where prompts come from: choose settings on valid, report on test",
         choices=("test", "valid"),
     )
-    prompts: int = setting(150, "held-out prompts", ge=1)
+    prompts: int = setting(300, "held-out prompts", ge=1)
     prompt_texts: tuple[str, ...] = setting(
         (), "literal prompts; empty draws them from the split"
     )

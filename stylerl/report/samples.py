@@ -27,7 +27,7 @@ class Side(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One prompt, and each model's completion of it."""
+    """One prompt, and the completions of it."""
 
     prompt: str
     sides: Sequence[Side]
@@ -47,8 +47,12 @@ def choose(completions: pd.DataFrame, seed: int) -> dict[str, list[Sample]]:
 
 
 def draw_random(completions: pd.DataFrame, seed: int) -> list[Key]:
-    """The first completion of prompts that are drawn at random."""
-    prompts = completions["prompt_id"].drop_duplicates().sort_values()
+    """The first completion of prompts that are drawn at random.
+
+    Of those that the base completed too.
+    """
+    by_base = completions[completions["model"] == "base"]
+    prompts = by_base["prompt_id"].drop_duplicates().sort_values()
     drawn = prompts.sample(
         min(RANDOM_SAMPLES, len(prompts)), random_state=seed
     )
@@ -68,7 +72,7 @@ def find_worst(completions: pd.DataFrame) -> list[Key]:
 
 
 def _sample(completions: pd.DataFrame, key: Key) -> Sample:
-    """A prompt, and each model's completion."""
+    """A prompt, and the completion of each model that was asked for one."""
     prompt_id, number = key
     chosen = completions[
         (completions["prompt_id"] == prompt_id)
@@ -77,6 +81,7 @@ def _sample(completions: pd.DataFrame, key: Key) -> Sample:
     sides = [
         _side(label, model, chosen.loc[model])
         for model, label in display.MODELS.items()
+        if model in chosen.index
     ]
     return Sample(chosen.iloc[0]["prompt"], sides)
 

@@ -207,6 +207,9 @@ def basis(metrics: Metrics) -> str:
         f"{_count(size['samples'], 'completion')} each, the same prompts and "
         "seeds for every model; intervals by paired bootstrap over prompts."
     )
+    asked = size.get("base_prompts", size["prompts"])
+    if asked < size["prompts"]:
+        words += f" The base completed the first {asked} of them."
     if size.get("validation") and not literal:
         words += (
             " The prompts are of the validation split, where settings are "

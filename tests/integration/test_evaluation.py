@@ -61,8 +61,26 @@ def test_every_model_answers_the_same_prompts_and_samples(result):
     assert len(keys["ppo"]) == 6 * 2
     assert len(keys["human"]) == 6
     assert result.metrics["size"] == {
-        "prompts": 6, "samples": 2, "validation": 0, "literal": 0
+        "prompts": 6, "base_prompts": 6, "samples": 2, "validation": 0,
+        "literal": 0,
     }  # fmt: skip
+
+
+def test_the_base_completes_the_first_prompts_alone(
+    result, sources, table, judge, monkeypatch
+):
+    # What SFT gains over it is told by these: as if only they were asked.
+    monkeypatch.setattr(evaluation, "BASE_PROMPTS", 2)
+    brief = evaluation.evaluate(sources, table, judge, CONFIG, seed=3)
+    two = dataclasses.replace(CONFIG, prompts=2)
+    alone = evaluation.evaluate(sources, table, judge, two, seed=3).metrics
+
+    counts = brief.completions.groupby("model").size()
+    assert (counts["base"], counts["sft"], counts["ppo"]) == (4, 12, 12)
+    assert brief.metrics["size"]["base_prompts"] == 2
+    assert brief.metrics["gain_sft"] == alone["gain_sft"]
+    for name in ("sft", "ppo", "gain"):
+        assert brief.metrics[name] == result.metrics[name]
 
 
 def test_the_same_model_under_the_same_seed_gains_nothing(result):

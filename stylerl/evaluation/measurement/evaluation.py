@@ -36,6 +36,7 @@ from stylerl.lm import sampling
 from stylerl.lm.context import context_of
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
+BASE_PROMPTS = 75  # it seldom stops by itself, which costs time, or complies
 LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
 
 
@@ -58,17 +59,17 @@ def evaluate(
 ) -> Evaluation:
     """Compare the models `base`, `sft` and `ppo` of `sources`.
 
-    With `classifier`, a reward model's folder, the best of n of SFT's by
-    that model are baselines too.  With `places`, by the snippet's id,
-    completions are judged in the files that their prompts were cut from.
+    The base completes the first BASE_PROMPTS prompts alone.  With
+    `classifier`, a reward model's folder, the best of n of SFT's by that
+    model are baselines too.  With `places`, by the snippet's id, completions
+    are judged in the files that their prompts were cut from.
 
     Raises:
         DataError: the split holds no prompt that is clean.
         ModelError: a model cannot be loaded, or a prompt is too long.
     """
-    # The base's KL would take a fifth of the stage, and nothing reads it.
     judged, bits = _judged(
-        sources, snippets, judge, config, seed, places, without_kl="base"
+        sources, snippets, judge, config, seed, places, aside="base"
     )
     predict = None
     if classifier is not None:
@@ -143,11 +144,12 @@ def _judged(
     seed: int,
     places: Mapping[str, Place] | None,
     reference: str = REFERENCE,
-    without_kl: str | None = None,
+    aside: str | None = None,
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """What models and authors write, judged, and models' bits per byte.
 
-    KL is measured from `reference`, but of `without_kl`.
+    KL is measured from `reference`.  Of the model `aside` it is not, which
+    nothing reads, and that one completes BASE_PROMPTS prompts.
     """
     # 1. Sample: every model completes the same prompts from the same seeds.
     known = generations.load_model(sources[reference])
@@ -164,8 +166,9 @@ def _judged(
             loaded = generations.load_model(source)
         tables.append(
             generations.complete_prompts(
-                name, loaded, prompts, reference=known, config=config,
-                seed=seed, kl=name != without_kl,
+                name, loaded,
+                prompts[:BASE_PROMPTS] if name == aside else prompts,
+                reference=known, config=config, seed=seed, kl=name != aside,
             )
         )  # fmt: skip
         bits[name] = generations.bits_per_byte(
@@ -195,6 +198,8 @@ def _measure(
         "validation": int(config.split == "valid"),
         "literal": int(bool(config.prompt_texts)),
     }
+    if "base" in rows:
+        size["base_prompts"] = int(rows["base"]["prompt_id"].nunique())
     alone = {
         name: compute_metrics(group, bits_per_byte.get(name), rows["sft"])
         for name, group in rows.items()
@@ -215,7 +220,11 @@ def _measure(
     }
     gains = {
         key: compute_gains(
-            rows[after], rows[before], RESAMPLES, seed, rows["sft"]
+            _on_prompts_of(rows[before], rows[after]),
+            rows[before],
+            RESAMPLES,
+            seed,
+            rows["sft"],
         )
         for key, (after, before) in pairs.items()
         if after in rows and before in rows
@@ -228,3 +237,8 @@ def _measure(
     metrics = {"size": size, **alone, **gains, "lengths": lengths}
     rules = tabulate_rules(completions, RESAMPLES, seed)
     return Evaluation(completions, metrics, rules)
+
+
+def _on_prompts_of(other: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose prompts another model completed too."""
+    return rows[rows["prompt_id"].isin(other["prompt_id"])]
