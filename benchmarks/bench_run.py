@@ -9,21 +9,16 @@ seconds by the wall clock (none where artifacts were there) and the memory of
 the largest process, and from
 there into the README (tools/results.py).  The runs are
 
-    seed-N      --set seed=N; 2 and N-fp32 on a CPU that multiplies no bf16
+    seed-N      --set seed=N
     notebook    --preset notebook --set base.model=smollm2
                 --set reward.base=artifacts/sft
 
 and, by the stages' commands, without reward models and not timed,
 
     strict-N    judge.engine=ruff judge.config=examples/strict.toml
-    arguments-N judge.select=[E, W, F, U100]
-                judge.plugins=[flake8-unused-arguments]
 
 `prompts-N` are no whole runs: FOLDER/ppo/evaluate.json of the command that
-each names, of seed N's models.  `seed-0-zen-3` is seed 0 in fp32.  Of earlier
-runs, which no setting brings back, `seed-0-above-mean` counted charges above
-their mean, its price of length from 0.8; `seed-N-floor-1.0` had twice the rate
-and a floor of 1.0 that counted repeated lines.
+each names, of seed N's models.  `seed-0-zen-3` is seed 0 in fp32.
 
 `notebook` with the default base in the place of codeparrot-small, and the
 classifier on it in that of DistilBERT, since no hub was at hand.

@@ -8,9 +8,14 @@ metrics/evaluate.json and metrics/ppo.csv, from what benchmarks/bench_run.py
 kept of whole runs, from what `stylerl evaluate` measured of their models on
 more prompts (runs/prompts-SEED.json), from runs/h100.json, which a script
 wrote that is not kept, or from the first table of benchmarks/results/NAME.md.
+
+The table over seeds has means, and of differences a 95% interval of Student's
+t over the seeds, which draw labels, SFT model and prompts anew.
 """
 
+import math
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -18,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy.stats import t as student
 
 from stylerl import config, storage
 from stylerl.errors import DataError
@@ -38,29 +44,17 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-DEFAULT = ("seed-[0-9].json", "seed-[0-9]-zen-*.json")  # today's settings
-PAID = (  # for arguments too
-    *DEFAULT, "seed-[0-9]-above-*.json", "seed-[0-9]-floor-*.json",
-)  # fmt: skip
-LINTER = RUNS / "seed-0-linter.json"  # the reward is the linter alone
-EARLIER = RUNS / "seed-0-earlier.json"  # the same, with c1b8287's labels
 STRICT = RUNS / "strict-0.json"  # by the stages' commands
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
-HEADLINE_METRICS = (  # the first ROWS of them that a run has
+HEADLINE_METRICS = (
     "residual_compliance", "standardised_residual", "compliance",
-    "standardised_compliance", "skill", "joint", "used_arguments",
-    "parse_rate", "length_median", "resolved_names", "kl", "statements",
+    "standardised_compliance", "non_compliance_cut", "skill", "joint",
+    "used_arguments", "parse_rate", "length_median", "statements",
+)  # fmt: skip
+MORE_METRICS = (  # over seeds, on the page of results
+    "residual_cut", "finished_rate", "trivial_share", "resolved_names",
+    "distinct_3", "repeated_lines", "ruff", "reformatted", "kl",
     "bits_per_byte",
-)  # fmt: skip
-ROWS = 9  # of the README's table
-ARGUMENTS_METRICS = (
-    "used_arguments", "standardised_compliance", "standardised_residual",
-    "residual_cut", "joint",
-)  # fmt: skip
-MANY_METRICS = (
-    "residual_compliance", "standardised_residual", "standardised_compliance",
-    "non_compliance_cut", "parse_rate", "used_arguments", "length_median",
-    "statements", "ruff",
 )  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
@@ -109,158 +103,170 @@ def results() -> str:
 
 
 def lead() -> str:
-    """What today's settings gain: on many prompts, and in how many runs."""
-    runs, large, size = runs_of(DEFAULT), many_prompts(), measured()["size"]
+    """What today's default gains over its seeds, and whom it does not beat."""
+    runs, whole = seeds(), whole_runs()
+    gain = pooled(runs)["gain"]
     words = {
         "residual_compliance": "after ruff's fixes and format",
         "standardised_residual": "after them at SFT's lengths",
         "standardised_compliance": "as written at SFT's lengths",
     }
-
-    def gained(key: str) -> str:
-        metric = display.metric_of(key)
-        gains = (run["gain"] for run in large.values())
-        return " and ".join(display.show_gain(metric, g) for g in gains)
-
-    clear = [
-        sum(run["gain"][f"{key}_low"] > 0 for run in runs.values())
-        for key in words
+    points = [
+        f"{text} by {display.show_gain(display.metric_of(key), gain)}"
+        for key, text in words.items()
     ]
+    prompts = {run["size"]["prompts"] for run in runs.values()}
+    samples = measured()["size"]["samples"]
     rivals = [
-        run[summary.LINTER.format(size["samples"])]["over_sft_standardised"]
+        run[summary.LINTER.format(samples)]["over_sft_standardised"]
         >= run["gain"]["standardised_compliance"]
-        for run in runs.values()
+        for run in whole.values()
     ]
-    prompts = {run["size"]["prompts"] for run in large.values()}
-    points = (f"{text} by {gained(key)}" for key, text in words.items())
+    both = [
+        run["gain_best_of"]["residual_compliance_low"] > 0
+        for run in whole.values()
+    ]
     return (
-        f"**On {', '.join(map(str, prompts))} held-out prompts PPO complies "
-        f"more often than SFT {', '.join(points)} points ("
-        f"{' and '.join(large)}, asked once their runs had been seen). It "
-        f"cuts non-compliance by {gained(guards.CUT.key)} per cent; the goal "
-        f"is {guards.CUT_GOAL:.0%}.** On the {size['prompts']} prompts of a "
-        f"run these gains are clear in {', '.join(map(str, clear))} of "
-        f"{len(runs)} runs, and the best of {size['samples']} of SFT's "
-        "samples by the linter gains as much or more at SFT's lengths in "
-        f"{sum(rivals)}; HumanEval is finished clearly less often in "
-        f"{_lost_skill(run['gain'] for run in runs.values())}."
+        f"**Over {len(runs)} seeds, {', '.join(map(str, prompts))} held-out "
+        "prompts each, PPO complies more often than SFT "
+        f"{', '.join(points)} points (95% intervals over seeds). It cuts "
+        f"non-compliance by {display.show_gain(guards.CUT, gain)} per cent; "
+        f"the goal is {guards.CUT_GOAL:.0%}.** The best of {samples} of "
+        "SFT's samples by the linter gains as much or more at SFT's lengths "
+        f"in {sum(rivals)} of {len(rivals)} runs, and where both choose so "
+        f"PPO's lead after the fixer is clear in {sum(both)}; HumanEval is "
+        f"finished clearly less often in {lost_skill(runs)}."
     )
 
 
-def many_prompts() -> dict[str, Any]:
-    """What models of kept runs measured on many prompts, by their seeds."""
+def whole_runs() -> dict[str, Any]:
+    """What whole runs of today's default measured, by their seeds."""
     return {
-        f"seed {path.stem.removeprefix('prompts-')}": storage.read_json(path)[
+        f"seed {path.stem.removeprefix('seed-')}": storage.read_json(path)[
             "evaluate"
         ]
-        for path in sorted(RUNS.glob("prompts-*.json"))
+        for path in sorted(RUNS.glob("seed-[0-9].json"))
     }
 
 
-def many() -> str:
-    """The models of kept runs on many prompts, as a table."""
-    runs = many_prompts()
-    rows = [["metric", *(f"{name}: SFT, PPO, difference" for name in runs)]]
-    for key in MANY_METRICS:
-        metric = display.metric_of(key)
-        cells = [
-            f"{_before_after(run, metric)}, "
-            f"{display.show_gain(metric, run['gain'])}"
-            for run in runs.values()
-        ]
-        rows.append([metric.label, *cells])
-    rows.append(["goals missed, guards failed", *map(_failed, runs.values())])
-    return summary.markdown_table(rows)
+def seeds() -> dict[str, Any]:
+    """What each seed's models measured on many prompts, by their seeds.
+
+    HumanEval, the base and bits per byte are those of the whole run.
+    """
+    runs = whole_runs()
+    for path in sorted(RUNS.glob("prompts-*.json")):
+        seed = f"seed {path.stem.removeprefix('prompts-')}"
+        run, many = runs[seed], storage.read_json(path)["evaluate"]
+        parts = {
+            name: run[name] | many[name] for name in ("sft", "ppo", "gain")
+        }
+        runs[seed] = (
+            run | {"size": many["size"], "human": many["human"]} | parts
+        )
+    return runs
+
+
+def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
+    """Means over runs, and an interval over them of each difference."""
+    parts: dict[str, dict[str, float]] = {}
+    for model in ("base", "sft", "ppo", "human", "gain"):
+        values = [run[model] for run in runs.values()]
+        parts[model] = {
+            key: statistics.fmean(value[key] for value in values)
+            for key in values[0]
+            if all(isinstance(value.get(key), float | int) for value in values)
+        }
+    gains = [run["gain"] for run in runs.values()]
+    quantile = student.ppf(0.975, len(gains) - 1)
+    for key in [key for key in parts["gain"] if f"{key}_low" in parts["gain"]]:
+        spread = statistics.stdev(gain[key] for gain in gains)
+        half = quantile * spread / math.sqrt(len(gains))
+        parts["gain"][f"{key}_low"] = parts["gain"][key] - half
+        parts["gain"][f"{key}_high"] = parts["gain"][key] + half
+    return parts
 
 
 def headline() -> str:
-    """What the last run did, in one sentence and a short table."""
-    metrics = measured()
-    pooled = storage.read_json(RUNS / "h100.json")["less_sft"]
-    others = {
-        name: run["gain"]
-        for name, run in runs_of(DEFAULT).items()
-        if run != metrics
-    } | {"5 seeds, the linter alone": pooled}
-    return "\n\n".join(
-        [
-            summary.bold_headline(metrics),
-            f"{source()}. {summary.basis(metrics)}",
-            short_table(metrics, others),
-        ]
+    """What today's default gains over its seeds, and each of them."""
+    return (
+        "Means over seeds, with the differences' intervals over them; then "
+        "each seed's difference, with a star where its own interval, by "
+        "paired bootstrap over prompts, leaves out zero, or SFT's value and "
+        "PPO's. Seed 0's run: "
+        f"{source()}.\n\n{over_seeds(HEADLINE_METRICS)}"
     )
 
 
-def short_table(
-    metrics: Mapping[str, Any],
-    others: Mapping[str, Mapping[str, float]] | None = None,
-) -> str:
-    """The first rows of a run's table, and what others gained, by name."""
-    known = {m.key: m for m in display.measured(metrics)}
-    wanted = [known[key] for key in HEADLINE_METRICS if key in known][:ROWS]
-    gains = {"PPO - SFT [95%]": metrics["gain"], **(others or {})}
-    rows = [["metric", "base", "SFT", "PPO", *gains]]
-    for metric in wanted:
-        values = display.show_models(metric, metrics)
-        shown = [display.show_gain(metric, gain) for gain in gains.values()]
-        rows.append([metric.label, *values, *shown])
+def over_seeds(keys: Iterable[str]) -> str:
+    """Means over seeds, and each seed's difference, as a table."""
+    runs = seeds()
+    mean = pooled(runs)
+    rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]", *runs]]
+    for metric in map(display.metric_of, keys):
+        values = display.show_models(metric, mean)
+        gain = display.show_gain(metric, mean["gain"])
+        shown = [_of_seed(metric, run) for run in runs.values()]
+        rows.append([metric.label, *values, gain, *shown])
+    failed = [_failed(run) for run in runs.values()]
+    rows.append(["missed or failed", *4 * ["–"], *failed])
     return summary.markdown_table(rows)
 
 
-def runs_of(patterns: Iterable[str]) -> dict[str, Any]:
-    """What kept runs measured, by their names."""
-    paths = [path for name in patterns for path in sorted(RUNS.glob(name))]
-    return {
-        f"seed {_seed(path)}": storage.read_json(path)["evaluate"]
-        for path in paths
-    }
+def _of_seed(metric: display.Metric, run: Mapping[str, Any]) -> str:
+    """A seed's difference, with a star where it is clear; else both values."""
+    gain = run["gain"]
+    if metric.key not in gain:
+        return _before_after(run, metric)
+    clear = gain[f"{metric.key}_low"] > 0 or gain[f"{metric.key}_high"] < 0
+    return display.show(metric, gain[metric.key], signed=True) + "*" * clear
+
+
+def short_table(metrics: Mapping[str, Any]) -> str:
+    """The first rows of a run's own table."""
+    rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]"]]
+    for metric in map(display.metric_of, HEADLINE_METRICS):
+        values = display.show_models(metric, metrics)
+        gain = display.show_gain(metric, metrics["gain"])
+        rows.append([metric.label, *values, gain])
+    return summary.markdown_table(rows)
 
 
 def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
-    metrics, pooled = measured(), storage.read_json(RUNS / "h100.json")
-    runs = runs_of(PAID)
-    by_linter = [
-        storage.read_json(path)["evaluate"]["gain"]
-        for path in RUNS.glob("seed-*.json")
-        if f"seed {_seed(path)}" not in runs
-    ] + [*pooled["by_seed"].values()]
+    h100 = storage.read_json(RUNS / "h100.json")
+    runs = seeds()
+    mean = pooled(runs)
 
     def less(key: str) -> str:
         metric = display.metric_of(key)
-        return display.show_gain(metric, pooled["less_last_token"])
+        return display.show_gain(metric, h100["less_last_token"])
 
-    failed = ", ".join(g.name for g in guards.guards(metrics) if not g.held)
-    arguments, authors = display.metric_of("used_arguments"), ""
-    if arguments.key in metrics["human"]:
-        read = display.show(arguments, metrics["human"][arguments.key])
-        authors = f" (the authors read {read}%)"
+    arguments = display.metric_of("used_arguments")
+    authors = display.show(arguments, mean["human"][arguments.key])
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there, what is "
         "unused or does not parse to the whole body. What that changes "
         "over [a reward on the last token]"
         "(docs/decisions/0017-credit.md#evidence), "
-        f"{len(pooled['by_seed'])} seeds on an H100, paid by the linter "
-        "(intervals over seeds): as written at SFT's lengths "
+        f"{len(h100['by_seed'])} seeds on an H100, paid by the linter alone: "
+        "as written at SFT's lengths "
         f"{less('standardised_compliance')} points, after the fixer "
         f"{less('residual_compliance')}, right and compliant "
         f"{less('joint')}; it costs statements, {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
-        f"after it: {_change(metrics, 'residual_compliance')}. "
-        f"{left_by_fixer(metrics)}\n"
+        f"after it: {_change(mean, 'residual_compliance')}. "
+        f"{left_by_fixer(measured())}\n"
         "- **Did the model get worse at its job?** "
-        f"**By HumanEval clearly in "
-        f"{_lost_skill(run['gain'] for run in runs.values())}** with "
-        f"arguments in the reward, in {_lost_skill(by_linter)} with the "
-        "linter alone. Each writes the last line of HumanEval's "
-        "solutions [in a sandbox](docs/decisions/0038-skill.md), and their "
-        f"tests decide. Right: {_change(metrics, 'skill')}; right and "
-        f"compliant: {_change(metrics, 'joint')}. Arguments of their "
-        "functions that bodies read: "
-        f"{_change(metrics, 'used_arguments')}{authors}. "
-        f"[Guards](docs/metrics.md#guards) that failed: {failed or 'none'}.\n"
+        f"**By HumanEval clearly in {lost_skill(runs)}.** Each writes the "
+        "last line of HumanEval's solutions [in a sandbox]"
+        "(docs/decisions/0038-skill.md), and their tests decide. Right: "
+        f"{_change(mean, 'skill')}; right and compliant: "
+        f"{_change(mean, 'joint')}. Arguments of their functions that "
+        f"bodies read: {_change(mean, 'used_arguments')} (the authors read "
+        f"{authors}%).\n"
         f"{stricter()}"
     )
 
@@ -274,9 +280,9 @@ def left_by_fixer(metrics: Mapping[str, Any]) -> str:
     rival = metrics[summary.LINTER.format(samples)]
     residual = display.metric_of("residual_compliance")
     return (
-        f"Of what safe fixes leave, [most](metrics/rules.csv) is {most}: "
-        f"{before:.1f} in 100 of SFT's, {after:.1f} of PPO's. Without PPO, "
-        f"the best of {samples} by the linter and the fixer: "
+        f"Of what safe fixes leave, on seed 0 [most](metrics/rules.csv) is "
+        f"{most}: {before:.1f} in 100 of SFT's, {after:.1f} of PPO's. "
+        f"Without PPO, the best of {samples} by the linter and the fixer: "
         f"{display.show(residual, rival[residual.key])}%."
     )
 
@@ -328,32 +334,6 @@ def strict() -> str:
     )
 
 
-def arguments() -> str:
-    """Runs paid for arguments that are read, or whose guide asks for them,
-    beside the linter alone."""
-    found = {
-        "the linter alone, earlier": storage.read_json(EARLIER)["evaluate"],
-        "the linter alone": storage.read_json(LINTER)["evaluate"],
-    }
-    found |= {
-        f"and arguments, {name}": run for name, run in runs_of(PAID).items()
-    }
-    for path in sorted(RUNS.glob("arguments-*.json")):
-        seed = path.stem.rpartition("-")[2]
-        run = storage.read_json(path)["evaluate"]
-        found[f"U100 in the guide, seed {seed}"] = run
-    rows = [["PPO less SFT", *found]]
-    for key in ARGUMENTS_METRICS:
-        metric = display.metric_of(key)
-        gains = [display.show_gain(metric, m["gain"]) for m in found.values()]
-        rows.append([metric.label, *gains])
-    for key in ("length_median", "statements"):
-        metric = display.metric_of(key)
-        both = [_before_after(each, metric) for each in found.values()]
-        rows.append([f"{metric.label}: SFT, PPO", *both])
-    return summary.markdown_table(rows)
-
-
 def _change(
     metrics: Mapping[str, Any],
     key: str,
@@ -379,10 +359,10 @@ def _change(
     return f"of SFT's {before}%, of PPO's {after}%, {gain} points{more}"
 
 
-def _lost_skill(gains: Iterable[Mapping[str, float]]) -> str:
-    """In how many runs that measured skill it is clearly worse."""
-    highs = [each["skill_high"] for each in gains if "skill_high" in each]
-    return f"{sum(high < 0 for high in highs)} of {len(highs)} runs"
+def lost_skill(runs: Mapping[str, Any]) -> str:
+    """In how many runs PPO is clearly worse at HumanEval."""
+    lost = [run["gain"]["skill_high"] < 0 for run in runs.values()]
+    return f"{sum(lost)} of {len(lost)} runs"
 
 
 def policy() -> str:
@@ -450,8 +430,8 @@ def alarms() -> str:
     return f"\n{card.alarms(pd.read_csv(ROOT / 'metrics/ppo.csv'))}"
 
 
-def seeds() -> str:
-    """What PPO did to SFT in runs that differ in their seed, as a table."""
+def table_of_runs() -> str:
+    """What PPO did to SFT in whole runs, on their prompts, as a table."""
     shown = [metric for metric in display.TABLE if metric.key in SEED_METRICS]
     lines = [
         "| seed | commit | minutes | "
@@ -525,14 +505,13 @@ def base() -> str:
 
 TEXTS: dict[str, Callable[[], str]] = {
     "lead": lead,
-    "many": many,
     "questions": questions,
     "headline": headline,
+    "more": partial(over_seeds, MORE_METRICS),
     "results": results,
     "policy": policy,
-    "seeds": seeds,
+    "runs": table_of_runs,
     "strict": strict,
-    "arguments": arguments,
     "base": base,
     **{
         path.stem: partial(table, path.stem)
