@@ -9,10 +9,9 @@ what is on disk, and whether it is current, is DVC's to say.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,15 +35,15 @@ class Stage:
 
 
 def load_stages() -> list[Stage]:
-    """The stages, each after the stages whose outputs it reads.
+    """The stages in the file's order: each after those that it reads.
 
     A dependency may be a value of params.yaml: `${sft.base}`.
 
     Raises:
         ConfigError: there is no dvc.yaml here.
     """
-    stages = {
-        name: Stage(
+    return [
+        Stage(
             name,
             entry["cmd"],
             tuple(_resolved(dep) for dep in entry.get("deps", ())),
@@ -52,11 +51,7 @@ def load_stages() -> list[Stage]:
             tuple(_paths(entry)),
         )
         for name, entry in _read(Path("dvc.yaml"))["stages"].items()
-    }
-    order: TopologicalSorter[str] = TopologicalSorter()
-    for name, stage in stages.items():
-        order.add(name, *_upstream(stage, stages))
-    return [stages[name] for name in order.static_order()]
+    ]
 
 
 def connected_stages() -> list[Stage]:
@@ -68,10 +63,10 @@ def connected_stages() -> list[Stage]:
     Raises:
         ConfigError: as `load_stages`.
     """
-    stages = {stage.name: stage for stage in load_stages()}
-    reads = {name: _upstream(stage, stages) for name, stage in stages.items()}
+    stages = load_stages()
+    reads = {stage.name: _upstream(stage, stages) for stage in stages}
     read = {name for names in reads.values() for name in names}
-    return [stages[name] for name in stages if reads[name] or name in read]
+    return [s for s in stages if reads[s.name] or s.name in read]
 
 
 def find_stage(name: str) -> Stage:
@@ -139,10 +134,10 @@ def _paths(entry: Mapping[str, Any]) -> Iterator[str]:
             yield item if isinstance(item, str) else next(iter(item))
 
 
-def _upstream(stage: Stage, stages: Mapping[str, Stage]) -> list[str]:
+def _upstream(stage: Stage, stages: Iterable[Stage]) -> list[str]:
     return [
         other.name
-        for other in stages.values()
+        for other in stages
         if any(_within(dep, out) for dep in stage.deps for out in other.outs)
     ]
 

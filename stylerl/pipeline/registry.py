@@ -4,7 +4,6 @@ Speaks to MLflow through tracking.py, and by best effort as it does: a registry
 that does not answer costs no run.
 """
 
-import json
 from collections.abc import Callable, Mapping
 
 from stylerl.evaluation.promotion import ALREADY, Decision, Table
@@ -101,6 +100,8 @@ def _add(
     folder: str,
     labels: dict[str, str],
 ) -> str:
+    import mlflow
+
     if not client.search_registered_models(f"name = '{MODEL}'"):
         client.create_registered_model(MODEL, description=ABOUT)
     model = client.create_logged_model(
@@ -108,17 +109,5 @@ def _add(
     )
     client.log_model_artifacts(model.model_id, folder)
     client.finalize_logged_model(model.model_id, "READY")
-    version = client.create_model_version(
-        MODEL,
-        source=f"models:/{model.model_id}",
-        run_id=run_id,
-        tags=labels,
-        model_id=model.model_id,
-    )
-    # `mlflow.register_model` would add this, by which the model's page shows
-    # that it is registered.
-    link = [{"name": MODEL, "version": version.version}]
-    client.set_logged_model_tags(
-        model.model_id, {"mlflow.modelVersions": json.dumps(link)}
-    )
-    return str(version.version)
+    registered = mlflow.register_model(model.model_uri, MODEL, tags=labels)
+    return str(registered.version)

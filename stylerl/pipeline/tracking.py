@@ -1,4 +1,4 @@
-"""MLflow: its runs, its models and its store.  The one file that imports it.
+"""MLflow: its runs, its models and its store.
 
 A log must never cost a training run: whatever MLflow refuses is said once on
 standard error, and the stage continues (store.py).  The store is
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
-LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
-MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
 ENVIRONMENT = {
     **LIMITS,
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -43,7 +41,6 @@ UI_LAYOUT = {
     "mlflow.note.content": "One run for each run of the flow, and below it "
     "one for each stage. The registered model has the policies.",
 }
-LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
 
 
 def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
@@ -64,17 +61,13 @@ class Run:
 
     def __init__(self, name: str, tags: dict[str, str]) -> None:
         self.id = ""
-        self.url = ""
         self.client: Any = None
         best_effort(lambda: self._open(name, tags))
 
     def _open(self, name: str, tags: dict[str, str]) -> None:
         client = connect()
-        folder = experiment(client)
-        run = client.create_run(folder, tags=tags, run_name=name)
+        run = client.create_run(experiment(client), tags=tags, run_name=name)
         self.id = run.info.run_id
-        here = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
-        self.url = f"{here}?{MACHINE_LEARNING}"
         self.client = client
 
     def close(self, status: str) -> None:
@@ -92,13 +85,9 @@ class Run:
     @_unless_gone
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Record parameters; nested sections become dotted names."""
-        from mlflow.entities import Param
+        import mlflow
 
-        values = [
-            Param(name, str(value)[:LONGEST_VALUE])
-            for name, value in flat(params)
-        ]
-        self.client.log_batch(self.id, params=values)
+        mlflow.log_params(dict(flat(params)), run_id=self.id)
 
     @_unless_gone
     def log_metrics(
@@ -254,13 +243,6 @@ def experiment(client: "MlflowClient") -> str:
     local = store().startswith("sqlite:")
     artifacts = (store_folder() / "artifacts").as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
-
-
-def _ui() -> str:
-    """Where a browser finds the runs."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    shared = uri.startswith("http")
-    return reach.shown(uri).rstrip("/") if shared else LOCAL_UI
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:
