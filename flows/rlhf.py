@@ -94,13 +94,12 @@ def run_stages(
         state = stages.task_of(stage)(
             stage.name, key, parent.id, todo, return_state=True
         )
-        results[stage.name] = state.result()
+        results[stage.name] = result = state.result()
         if state.name != "Cached":
             known = None
         tags[f"state.{stage.name}"] = state.name or ""
-    for name, result in results.items():
         if result["run"]:
-            tags[f"run.{name}"] = result["run"]
+            tags[f"run.{stage.name}"] = result["run"]
     parent.log_tags(tags)
     return results
 
@@ -119,8 +118,7 @@ def record(
     note = {"mlflow.note.content": summary.markdown(metrics)}
     parent.log_tags({"judge": judge, **note})
     parent.log_metrics(stage_runs.scores(metrics))
-    if REPORT.exists():
-        parent.log_file(REPORT)
+    parent.log_file(REPORT)
     made = {path for result in results.values() for path in result["outs"]}
     raw = {
         path: digest

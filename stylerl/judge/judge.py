@@ -69,7 +69,7 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        (verdict,) = self.judge_files([Source(_encode(source), path)], 1)
+        (verdict,) = self.judge_files([Source(_encode(source), path)])
         return verdict
 
     def verdicts(

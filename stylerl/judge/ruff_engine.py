@@ -24,7 +24,6 @@ from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
 PYTHON = (".py", ".pyi", ".pyw")
-BY_NAME = ("per_file_ignores", "per_file_target_version")
 
 
 class Ruff:
@@ -75,14 +74,8 @@ class Ruff:
         self.width = int(width[1]) if width else 88  # columns
 
     def facts(self) -> list[object]:
-        """What a verdict depends on.
-
-        Where rules go by a file's name, the folder which that name is
-        relative to is among them.
-        """
-        text = self._text
-        if all(f"linter.{rules} = {{}}" in text for rules in BY_NAME):
-            text = text.replace(self.folder, ".")
+        """What a verdict depends on; files lie in the folder, wherever."""
+        text = self._text.replace(self.folder, ".")
         return [{"ruff": metadata.version("ruff")}, text]
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:

@@ -41,7 +41,6 @@ OUR_DEPTH = 5
 def main(descriptor: int) -> None:
     """Serve until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
     pipe = Connection(descriptor)
@@ -52,7 +51,9 @@ def main(descriptor: int) -> None:
         if engine is not None:
             gc.freeze()  # flake8 itself is no garbage
             gc.set_threshold(GARBAGE)
-            restrict_memory()
+            # Out of memory is an exception here, not a full machine.
+            with suppress(ValueError):  # macOS has no such limit
+                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             sys.setrecursionlimit(
                 sys.getrecursionlimit() - FLAKE8_DEPTH + OUR_DEPTH
             )
@@ -81,14 +82,6 @@ def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
     }
     pipe.send_bytes(marshal.dumps(("ready", facts)))
     return engine
-
-
-def restrict_memory() -> None:
-    """Make running out of memory an exception here, not a full machine."""
-    _, limit = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY or limit > MEMORY:
-        with suppress(ValueError):  # macOS has no such limit
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, limit))
 
 
 def serve(pipe: Connection, engine: "Engine", limit: float) -> None:

@@ -92,5 +92,4 @@ def restore_optimiser(
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    folders = (path for path in folder.glob("[0-9]" * 6) if path.is_dir())
-    return sorted(folders, reverse=True)
+    return sorted(folder.glob("[0-9]" * 6), reverse=True)

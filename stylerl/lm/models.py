@@ -45,7 +45,14 @@ def load_causal_lm(
             after the output embedding, or its tokenizer does not give white
             space back.
     """
-    model = _load_model(AutoModelForCausalLM, name, attn_implementation="sdpa")
+    model = _load_model(
+        AutoModelForCausalLM,
+        name,
+        from_pretrained(AutoConfig, name),
+        attn_implementation="sdpa",
+        # How we sample is ours to say: the file is not read.
+        generation_config=GenerationConfig(),
+    )
     check_logits(model, name)
     if tokenizer is not None:
         if (back := round_trip(tokenizer)) != SPACED:
@@ -70,8 +77,9 @@ def load_scorer(
     Raises:
         ModelError: the model cannot be found or loaded, or has no head.
     """
+    config = from_pretrained(AutoConfig, name, num_labels=1)
     model = _load_model(
-        AutoModelForSequenceClassification, name, new_head=new_head
+        AutoModelForSequenceClassification, name, config, new_head
     )
     if tokenizer is not None:
         fit_to_tokenizer(model, tokenizer)
@@ -161,8 +169,7 @@ def context_limit(config: PreTrainedConfig) -> int | None:
 def vocabulary_size(model: PreTrainedModel) -> int:
     """Rows of the input embedding."""
     embedding: Any = model.get_input_embeddings()
-    rows: int = embedding.weight.shape[0]
-    return rows
+    return embedding.weight.shape[0]
 
 
 def disable_dropout(config: PreTrainedConfig) -> None:
@@ -173,20 +180,18 @@ def disable_dropout(config: PreTrainedConfig) -> None:
 
 
 def _load_model(
-    factory: Any, name: str | Path, new_head: bool = False, **options: Any
+    factory: Any,
+    name: str | Path,
+    config: PreTrainedConfig,
+    new_head: bool = False,
+    **options: Any,
 ) -> PreTrainedModel:
     """Load a model by its Auto class: fp32, safetensors, no dropout.
 
     A weight that the file lacks is an error, but for those of a new head.
     """
-    whole = factory is AutoModelForCausalLM
-    shape = {} if whole else {"num_labels": 1}
-    config = from_pretrained(AutoConfig, name, **shape)
     disable_dropout(config)
     config.return_dict = True
-    if whole:  # how we sample is ours to say: the file is not read
-        options["generation_config"] = GenerationConfig()
-    model: PreTrainedModel
     model, report = from_pretrained(
         factory,
         name,
@@ -196,24 +201,22 @@ def _load_model(
         output_loading_info=True,
         **options,
     )
-    kind, trunk = type(model).__name__, f"{model.base_model_prefix}."
-    if missing := sorted(
-        k
-        for k in report["missing_keys"]
-        if not new_head or k.startswith(trunk)
-    ):
+    trunk = f"{model.base_model_prefix}."
+    missing = {
+        key
+        for key in report["missing_keys"]
+        if not new_head or key.startswith(trunk)
+    }
+    others = {
+        key
+        for key in report["unexpected_keys"]
+        if key.startswith(trunk) and key.endswith(".weight")
+    }
+    if wrong := missing | others:
         raise ModelError(
-            f"{name} must hold every weight of {kind}; {len(missing)} are "
-            f"missing, such as {missing[0]}"
-        )
-    if others := sorted(
-        k
-        for k in report["unexpected_keys"]
-        if k.startswith(trunk) and k.endswith(".weight")
-    ):
-        raise ModelError(
-            f"{name} must hold the weights of {kind} as its config.json "
-            f"describes it; {len(others)} are others, such as {others[0]}"
+            f"{name} must hold the weights of {type(model).__name__} as its "
+            f"config.json describes it; {len(wrong)} are missing or others, "
+            f"such as {min(wrong)}"
         )
     check_finite(model, name)
     return model.eval()

@@ -36,11 +36,7 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # one for each file
 }
-UI_LAYOUT = {
-    "mlflow.experimentKind": "custom_model_development",
-    "mlflow.note.content": "One run for each run of the flow, and below it "
-    "one for each stage. The registered model has the policies.",
-}
+UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
 
 
 def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
@@ -72,9 +68,8 @@ class Run:
 
     def close(self, status: str) -> None:
         """End the run of this process as FINISHED, FAILED or KILLED."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unit = 1 if sys.platform == "darwin" else 1024
-        self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+        self.log_metrics({"peak_memory_gib": peak / 2**20})
         self.end(status)
 
     @_unless_gone

@@ -51,24 +51,6 @@ def test_a_damaged_checkpoint_is_one_clear_error(tmp_path, name, left):
     assert latest(tmp_path).update == 1
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda p: p.write_text("no folder"),
-        lambda p: p.symlink_to("/nonexistent"),
-        lambda p: p.with_name("2²").mkdir(),
-    ],
-)
-def test_what_is_no_checkpoint_is_not_read_and_stays(tmp_path, damage):
-    save(tmp_path, make(1))
-    damage(tmp_path / "000002")
-    assert latest(tmp_path).update == 1
-    for update in (3, 4, 5):
-        save(tmp_path, make(update))
-    assert len([*tmp_path.iterdir()]) == 3
-    assert {p.name for p in tmp_path.iterdir()} >= {"000004", "000005"}
-
-
 def test_a_checkpoint_that_has_no_room_leaves_the_one_before(tmp_path):
     save(tmp_path, make(1))
     with files_of_at_most(64), pytest.raises(DiskError, match="make room"):
