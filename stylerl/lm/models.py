@@ -45,14 +45,7 @@ def load_causal_lm(
             after the output embedding, or its tokenizer does not give white
             space back.
     """
-    model = _load_model(
-        AutoModelForCausalLM,
-        name,
-        from_pretrained(AutoConfig, name),
-        attn_implementation="sdpa",
-        # How we sample is ours to say: the file is not read.
-        generation_config=GenerationConfig(),
-    )
+    model = _load_model(AutoModelForCausalLM, name, attn_implementation="sdpa")
     check_logits(model, name)
     if tokenizer is not None:
         if (back := round_trip(tokenizer)) != SPACED:
@@ -77,9 +70,8 @@ def load_scorer(
     Raises:
         ModelError: the model cannot be found or loaded, or has no head.
     """
-    config = from_pretrained(AutoConfig, name, num_labels=1)
     model = _load_model(
-        AutoModelForSequenceClassification, name, config, new_head
+        AutoModelForSequenceClassification, name, new_head=new_head
     )
     if tokenizer is not None:
         fit_to_tokenizer(model, tokenizer)
@@ -180,18 +172,19 @@ def disable_dropout(config: PreTrainedConfig) -> None:
 
 
 def _load_model(
-    factory: Any,
-    name: str | Path,
-    config: PreTrainedConfig,
-    new_head: bool = False,
-    **options: Any,
+    factory: Any, name: str | Path, new_head: bool = False, **options: Any
 ) -> PreTrainedModel:
     """Load a model by its Auto class: fp32, safetensors, no dropout.
 
     A weight that the file lacks is an error, but for those of a new head.
     """
+    whole = factory is AutoModelForCausalLM
+    shape = {} if whole else {"num_labels": 1}
+    config = from_pretrained(AutoConfig, name, **shape)
     disable_dropout(config)
     config.return_dict = True
+    if whole:  # how we sample is ours to say: the file is not read
+        options["generation_config"] = GenerationConfig()
     model, report = from_pretrained(
         factory,
         name,

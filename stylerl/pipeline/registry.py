@@ -1,7 +1,7 @@
 """The registered model: a version for each policy, and which is champion.
 
-By best effort, as tracking.py has it: a registry that does not answer costs no
-run.
+Speaks to MLflow through tracking.py, and by best effort as it does: a registry
+that does not answer costs no run.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,23 +33,13 @@ def register(
     """
 
     def find_or_add() -> str:
-        client = tracking.connect()
-        import mlflow
-
-        known = client.search_model_versions(
+        known = tracking.connect().search_model_versions(
             f"name = '{MODEL}' and tags.digest = '{digest}'"
         )
         if known:
             return str(known[0].version)
         labels = {"digest": digest, "folder": folder, **tags}
-        where = tracking.experiment(client)
-        model = client.create_logged_model(
-            where, MODEL, source_run_id=run_id, tags=labels
-        )
-        client.log_model_artifacts(model.model_id, folder)
-        client.finalize_logged_model(model.model_id, "READY")
-        added = mlflow.register_model(model.model_uri, MODEL, tags=labels)
-        return str(added.version)
+        return tracking.add_version(MODEL, folder, run_id, labels)
 
     return store.asked(find_or_add, None)
 

@@ -1,4 +1,4 @@
-"""MLflow: its runs, its models and its store.
+"""MLflow: its runs, its models and its store.  The one file that imports it.
 
 A log must never cost a training run: whatever MLflow refuses is said once on
 standard error, and the stage continues (store.py).  The store is
@@ -192,6 +192,29 @@ def completions(run: str) -> "pd.DataFrame":
         raise DataError(reach.shown(message)) from error
 
 
+def add_version(
+    model: str, folder: str, run: str | None, tags: dict[str, str]
+) -> str:
+    """Register a folder as the next version of a model; its number.
+
+    Args:
+        model: its name; MLflow makes it where there is none.
+        folder: whose files are copied.
+        run: that made the folder.
+        tags: of the version.
+    """
+    client = connect()
+    import mlflow
+
+    logged = client.create_logged_model(
+        experiment(client), model, source_run_id=run, tags=tags
+    )
+    client.log_model_artifacts(logged.model_id, folder)
+    client.finalize_logged_model(logged.model_id, "READY")
+    added = mlflow.register_model(logged.model_uri, model, tags=tags)
+    return str(added.version)
+
+
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     require("pipeline", "mlflow")
@@ -220,19 +243,15 @@ def _client(uri: str) -> "MlflowClient":
 
     try:
         client = mlflow.MlflowClient(uri)
-        client.get_experiment_by_name(_experiment_name())
+        client.search_experiments(max_results=1)
     except Exception as error:
         raise ConnectionError(str(error)) from error
     return client
 
 
-def _experiment_name() -> str:
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
-
-
 def experiment(client: "MlflowClient") -> str:
     """The experiment's id; it is made where it does not exist."""
-    name = _experiment_name()
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
     if existing := client.get_experiment_by_name(name):
         return existing.experiment_id
     local = store().startswith("sqlite:")
