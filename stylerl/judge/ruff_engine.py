@@ -156,7 +156,6 @@ def _start(
         [find_ruff_bin(), *words],
         env=variables | {"RAYON_NUM_THREADS": "1"},
         capture_output=True,
-        check=False,
         **options,
     )
 

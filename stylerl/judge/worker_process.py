@@ -51,7 +51,6 @@ class Worker:
         self.pipe.send_bytes(marshal.dumps(start))
         status, facts = marshal.loads(self.pipe.recv_bytes())
         if status == "refused":
-            self.close()
             raise ConfigError(facts)
         self.options = facts
 

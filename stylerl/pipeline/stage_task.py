@@ -185,8 +185,8 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
         )
     if BUSY in outcome.tail:
         return TransientFailure(
-            f"{prefix}: another DVC process works in this folder; DVC's "
-            "output is above"
+            f"{prefix}: another DVC process works in this folder: wait for "
+            "it to end; its number is in DVC's output above"
         )
     if code == process.TRANSIENT:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")

@@ -136,10 +136,8 @@ class Run:
     @_unless_gone
     def log_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags."""
-        from mlflow.entities import RunTag
-
-        entries = [RunTag(name, value) for name, value in tags.items()]
-        self.client.log_batch(self.id, tags=entries)
+        for name, value in tags.items():
+            self.client.set_tag(self.id, name, value)
 
     @_unless_gone
     def log_inputs(self, digests: Mapping[str, str]) -> None:
