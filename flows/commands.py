@@ -11,8 +11,6 @@ from importlib import import_module
 from stylerl.cli.options import CHANGES, changes, command
 from stylerl.errors import require
 
-DEPLOYMENTS = {"full": None, "smoke": "smoke"}  # None: params.yaml as it is
-
 
 @command(
     "run",
@@ -107,12 +105,11 @@ def _serve(_: argparse.Namespace) -> None:
 
 def _serve_deployments() -> None:
     import prefect
-    from prefect.deployments.runner import RunnerDeployment
 
     from flows.rlhf import rlhf
 
-    deployments = (
-        RunnerDeployment.from_flow(rlhf, name, parameters={"preset": preset})
-        for name, preset in DEPLOYMENTS.items()
+    prefect.serve(
+        rlhf.to_deployment("full", parameters={"preset": None}),
+        rlhf.to_deployment("smoke", parameters={"preset": "smoke"}),
+        limit=1,
     )
-    prefect.serve(*deployments, limit=1)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from prefect import flow, get_run_logger
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.runtime import flow_run
 
 from stylerl import config, storage
@@ -61,7 +61,8 @@ def rlhf(
             metrics: dict[str, Any] = storage.read_json(paths.EVALUATION)
             lineage = record(parent, metrics, results, judge)
             decision = promote(parent, metrics, results, lineage)
-    publish(parent, metrics)
+    scores = summary.markdown(metrics)
+    create_markdown_artifact(scores, "before-after", "Scores")
     return {**metrics, "promotion": decision.text if decision else None}
 
 
@@ -93,13 +94,12 @@ def run_stages(
         state = stages.task_of(stage)(
             stage.name, key, parent.id, todo, return_state=True
         )
-        results[stage.name] = state.result()
+        results[stage.name] = result = state.result()
         if state.name != "Cached":
             known = None
         tags[f"state.{stage.name}"] = state.name or ""
-    for name, result in results.items():
         if result["run"]:
-            tags[f"run.{name}"] = result["run"]
+            tags[f"run.{stage.name}"] = result["run"]
     parent.log_tags(tags)
     return results
 
@@ -118,8 +118,7 @@ def record(
     note = {"mlflow.note.content": summary.markdown(metrics)}
     parent.log_tags({"judge": judge, **note})
     parent.log_metrics(stage_runs.scores(metrics))
-    if REPORT.exists():
-        parent.log_file(REPORT)
+    parent.log_file(REPORT)
     made = {path for result in results.values() for path in result["outs"]}
     raw = {
         path: digest
@@ -156,17 +155,6 @@ def promote(
     decision = registry.promote(version, evaluation, gate, scores)
     parent.log_tags({"promotion": decision.text if decision else ""})
     return decision
-
-
-def publish(parent: tracking.Run, metrics: dict[str, Any]) -> None:
-    """Show the scores in the Prefect UI, and where the MLflow run is."""
-    create_markdown_artifact(
-        summary.markdown(metrics), "before-after", "Scores"
-    )
-    if parent.url:
-        create_link_artifact(
-            parent.url, "MLflow run (needs `make ui`)", key="mlflow"
-        )
 
 
 def log_own_errors_without_traceback() -> None:

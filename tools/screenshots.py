@@ -86,7 +86,7 @@ def mlflow_pages() -> Iterator[Page]:
         sys.exit("two finished runs are needed; `stylerl run` makes one")
     runs = [run.info.run_id for run in parents]
     home = f"{MLFLOW}/#/experiments/{number}"
-    start, kind = f"{home}/runs", tracking.MACHINE_LEARNING
+    start, kind = f"{home}/runs", "workflowType=machine_learning"
     query = {"runs": json.dumps(runs), "experiments": json.dumps([number])}
     compare = f"{MLFLOW}/#/compare-runs?{urllib.parse.urlencode(query)}"
     yield Page("mlflow-runs", f"{start}?{kind}", 800)

@@ -82,20 +82,14 @@ def readable(files: Iterable[str]) -> Iterator[tuple[str, Source]]:
 def list_files(paths: Sequence[str], judge: Judge) -> list[str]:
     """The Python files that the engine would check, sorted, each once.
 
-    What it finds odd in its configuration is said first.
-
     Raises:
         ConfigError: flake8 refuses the configuration.
         DataError: there is none.
     """
     if judge.ruff:
-        for warning in judge.ruff.warnings:
-            say(warning)
         listed = judge.ruff.list_files(paths)
     else:
         options = shared_pool(judge.config, judge.identity).options()
-        for warning in options["warnings"]:
-            say(f"warning: {warning}")
         files = expand_paths(
             paths=paths,
             stdin_display_name=STDIN,

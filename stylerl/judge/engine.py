@@ -53,7 +53,7 @@ class Engine:
         try:
             with contextlib.redirect_stderr(errors):
                 loaded = _load(arguments(config), config.plugins)
-            plugins, self.options, installed = loaded
+            plugins, self.options = loaded
             self._checkers = plugins.checkers
             used = {
                 checker.plugin.package for checker in plugins.all_plugins()
@@ -62,17 +62,12 @@ class Engine:
             self._guides = StyleGuideManager(
                 self.options, BaseFormatter(self.options)
             )
-            self.warnings = rule_check.check(
+            rule_check.check(
                 self.options,
                 {p.entry_name for kind in self._checkers for p in kind},
-                installed,
                 self.reports,
                 config.weights,
-            ) + [
-                f"the plugin {plugin.entry_name} is off by default; only "
-                "enable-extensions in a configuration file turns it on"
-                for plugin in plugins.disabled
-            ]
+            )
         except ConfigError:
             raise
         except (Exception, SystemExit) as error:
@@ -153,23 +148,21 @@ def arguments(config: "JudgeConfig") -> list[str]:
 
 def _load(
     argv: list[str], named: Sequence[str]
-) -> tuple[finder.Plugins, Namespace, list[finder.Plugin]]:
+) -> tuple[finder.Plugins, Namespace]:
     """flake8's own start-up, with the plugins we name instead of all."""
     find = finder.find_plugins
-    installed: list[finder.Plugin] = []
 
     def find_named(
         settings: RawConfigParser, options: finder.PluginOptions
     ) -> list[finder.Plugin]:
-        installed.extend(find(settings, options))
+        installed = find(settings, options)
         return _chosen(installed, named, options.require_plugins)
 
     finder.find_plugins = find_named
     try:
-        plugins, options = parse_args(argv)
+        return parse_args(argv)
     finally:
         finder.find_plugins = find
-    return plugins, options, installed
 
 
 def _chosen(

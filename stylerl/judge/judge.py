@@ -69,7 +69,7 @@ class Judge:
         Raises:
             ConfigError: flake8 refuses the configuration.
         """
-        (verdict,) = self.judge_files([Source(_encode(source), path)], 1)
+        (verdict,) = self.judge_files([Source(_encode(source), path)])
         return verdict
 
     def verdicts(
@@ -119,6 +119,11 @@ class Judge:
         if self.ruff:
             return self.ruff.width
         return shared_pool(self.config, self.identity).options()["width"]
+
+    @property
+    def indent(self) -> int:
+        """The columns that flake8 has a block indented by."""
+        return shared_pool(self.config, self.identity).options()["indent"]
 
     def in_place(
         self, items: Sequence[Completed], desc: str = "judge"

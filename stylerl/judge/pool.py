@@ -1,12 +1,11 @@
 """The judge's processes: shared by calls, reused, replaced when they die.
 
 Each judges one source at a time, for a thread that waits.  Idle workers wait
-for the next call and end with this process.  A source whose worker died is
-tried once more in a new one, since the worker may have been killed by
-someone, and then gets a verdict that says how it ended.
+for the next call, and end with this process, which holds their sockets.  A
+source whose worker died is tried once more in a new one, since the worker may
+have been killed by someone, and then gets a verdict that says how it ended.
 """
 
-import atexit
 import os
 import sys
 from collections import deque
@@ -19,16 +18,11 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.judge import worker_process
 from stylerl.judge.verdict import Source, Verdict
-from stylerl.judge.worker_process import (
-    TIMEOUT_CODES,
-    Worker,
-    describe_exit,
-)
+from stylerl.judge.worker_process import TIMEOUT, Worker, describe_exit
 
 CRASHED = "flake8 crashed"  # how the reason begins
 
 READ_AHEAD = 256  # sources a process, beyond the oldest unanswered one
-STARTS = 4  # of a worker that dies before it can judge
 
 
 def in_order(
@@ -79,8 +73,8 @@ class WorkerPool:
 
         Returns:
             `filename`, the patterns of files that flake8 would check in a
-            folder; `exclude`, those of what it would not; `warnings` about
-            rules that find nothing; `width`, the columns of a line.
+            folder; `exclude`, those of what it would not; `width`, the
+            columns of a line; `indent`, those of a block.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
@@ -115,7 +109,7 @@ class WorkerPool:
         except (EOFError, OSError):  # also in the middle of an answer
             code = worker.exit_code()
             reason = f"{CRASHED}: {describe_exit(code)}"
-            if code in TIMEOUT_CODES:
+            if code == TIMEOUT:
                 limit = worker_process.TIME_LIMIT
                 reason = f"flake8 was not done within {limit:g} s"
             return Verdict((), False, reason)
@@ -129,25 +123,22 @@ def _start(config: JudgeConfig) -> Worker:
     Raises:
         ConfigError: flake8 refuses the configuration.
         StylerlError: the machine has no process, file or memory left for it,
-            or it dies each time.
+            or it dies before it can judge.
     """
-    code = 0
-    for _ in range(STARTS):
-        try:
-            worker = Worker()
-        except OSError as error:
-            raise StylerlError(
-                f"the judge must be able to start a process: {error.strerror}"
-            ) from error
-        try:
-            worker.greet(config)
-            return worker
-        except (EOFError, OSError):
-            code = worker.exit_code()
-    raise StylerlError(
-        f"the judge's worker must start; it ended with code {code}; try: "
-        f"{sys.executable} -m flake8 --version"
-    )
+    try:
+        worker = Worker()
+    except OSError as error:
+        raise StylerlError(
+            f"the judge must be able to start a process: {error.strerror}"
+        ) from error
+    try:
+        worker.greet(config)
+    except (EOFError, OSError) as error:
+        raise StylerlError(
+            "the judge's worker must start; it ended with code "
+            f"{worker.exit_code()}; try: {sys.executable} -m flake8 --version"
+        ) from error
+    return worker
 
 
 @lru_cache(maxsize=3)
@@ -163,16 +154,9 @@ def shared_pool(config: JudgeConfig, identity: str) -> WorkerPool:
 def _forget() -> None:
     """After a fork, the parent's processes are not the child's."""
     shared_pool.cache_clear()
-    Worker.living.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
-
-
-@atexit.register
-def _end_workers() -> None:
-    for worker in [*Worker.living]:
-        worker.close()
 
 
 def cores() -> int:

@@ -24,8 +24,6 @@ from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
 PYTHON = (".py", ".pyi", ".pyw")
-NO_TEXT = "stream did not contain valid UTF-8"  # ruff's words
-BY_NAME = ("per_file_ignores", "per_file_target_version")
 
 
 class Ruff:
@@ -49,8 +47,8 @@ class Ruff:
         _check_section(self._file)
         words = ["--no-force-exclude", "--show-settings", self._file]
         done = self._run(words)
-        log = done.stderr.decode(errors="replace")
         if done.returncode != 0:
+            log = done.stderr.decode(errors="replace")
             raise ConfigError(
                 f"judge.config must be what ruff takes; {self._file}: "
                 f"{' '.join(' '.join(log.split('Cause: ')[-2:]).split())}"
@@ -74,21 +72,10 @@ class Ruff:
             r"^linter\.line_length = (\d+)$", self._text, re.MULTILINE
         )
         self.width = int(width[1]) if width else 88  # columns
-        # Patterns of files that are not linted.
-        self._excluded = re.findall(r'"(.*)"', _block(self._text, "exclude"))
-        self.warnings = [
-            line for line in log.splitlines() if line.startswith("warning")
-        ]
 
     def facts(self) -> list[object]:
-        """What a verdict depends on.
-
-        Where rules go by a file's name, the folder which that name is
-        relative to is among them.
-        """
-        text = self._text
-        if all(f"linter.{rules} = {{}}" in text for rules in BY_NAME):
-            text = text.replace(self.folder, ".")
+        """What a verdict depends on; files lie in the folder, wherever."""
+        text = self._text.replace(self.folder, ".")
         return [{"ruff": metadata.version("ruff")}, text]
 
     def judge(self, sources: Iterable[Source], jobs: int) -> Iterator[Verdict]:
@@ -99,34 +86,26 @@ class Ruff:
         return in_order(self._verdict, sources, jobs)
 
     def list_files(self, paths: Sequence[str]) -> list[str]:
-        """The Python files that ruff would check, as `ruff check` finds them.
+        """The Python files that ruff would check, as it finds them.
 
         Args:
             paths: files and folders; of one that does not exist, its name.
         """
-        given = [path for path in paths if path != "-"]
-        exclude = [f"--extend-exclude={p}" for p in self._excluded]
-        there = [os.path.abspath(path) for path in given]
-        words = ["--show-files", "--no-force-exclude"]
-        done = self._run([*words, *exclude, *there])
-        here = os.getcwd()
-        near = not any(map(os.path.isabs, given))
+        there = [os.path.abspath(path) for path in paths if path != "-"]
+        listed = ""
+        if there:
+            words = ["--show-files", "--no-force-exclude", *there]
+            listed = os.fsdecode(self._run(words).stdout)
         files = {
-            os.path.relpath(name) if near or name.startswith(here) else name
-            for name in os.fsdecode(done.stdout).splitlines()
-            if given and name.endswith(PYTHON)
+            os.path.relpath(name)
+            for name in listed.splitlines()
+            if name.endswith(PYTHON)
         }
         others = {p for p in paths if p == "-" or not os.path.exists(p)}
         return sorted(files | others)
 
     def _verdict(self, asked: Source) -> Verdict:
         source, path, _ = asked
-        try:
-            source.decode()
-        except UnicodeDecodeError:  # of standard input, no finding to ruff
-            selected = "E902" in self.rules
-            unread = (Violation(1, 1, "E902", NO_TEXT),) if selected else ()
-            return Verdict(unread, False, f"E902 {NO_TEXT}")
         name = self._name(path)
         words = ["--ignore-noqa", "--exit-zero", "--output-format=json"]
         words += ["--no-fix", "--no-fix-only", "--no-force-exclude"]
@@ -177,7 +156,6 @@ def _start(
         [find_ruff_bin(), *words],
         env=variables | {"RAYON_NUM_THREADS": "1"},
         capture_output=True,
-        check=False,
         **options,
     )
 

@@ -7,9 +7,8 @@ import inspect
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from flake8.plugins.finder import Plugin
 from flake8.plugins.pyflakes import FLAKE8_PYFLAKES_CODES
 
 from stylerl.errors import ConfigError
@@ -20,17 +19,15 @@ OWN = frozenset(("E", "W", "F", "C90"))  # names of flake8's own plugins
 def check(
     options: Namespace,
     names: set[str],
-    installed: Sequence[Plugin],
     reported: Callable[[str], bool],
     weights: Iterable[str] = (),
-) -> list[str]:
-    """One sentence for each mistake in select and ignore.
+) -> None:
+    """Check that a rule is left that can be broken.
 
     Args:
         options: flake8's.
         names: those under which the plugins in use are registered; a
             plugin's rules begin with its name.
-        installed: every plugin there is.
         reported: whether a rule is reported in any file.
         weights: the rule prefixes that are weighed.
 
@@ -39,30 +36,20 @@ def check(
             begins with one of `weights`.
     """
     known = _known()
-    chosen = [*(options.select or ()), *(options.extend_select or ())]
-    plugins = names - OWN
-    others = [rule for rule in chosen if _related(rule, plugins)]
-    wrong = [
-        f"no plugin in use has the rule {rule}; {_remedy(rule, installed)}"
-        for rule in chosen
-        if rule not in others and not any(c.startswith(rule) for c in known)
-    ]
-    wrong += [
-        f"the plugin {name} is in use, and select leaves it out"
-        for name in sorted(plugins)
-        if not any(map(reported, [name, *others]))
-    ]
     if options.max_complexity < 0:
         known -= {"C901"}
     if options.max_doc_length is None:
         known -= {"W505"}
+    plugins = names - OWN
+    chosen = [*(options.select or ()), *(options.extend_select or ())]
+    others = [rule for rule in chosen if _related(rule, plugins)]
     if not any(map(reported, [*known, *plugins, *others])):
         raise ConfigError(
-            "select and ignore must leave a rule that can be broken; "
-            + ("; ".join(wrong) or "none is left")
+            "select and ignore must leave a rule of flake8 or of "
+            f"judge.plugins; of {', '.join(chosen) or 'no selection'} none is "
+            "left: select another, or name the plugin that has it"
         )
     check_weights(weights, filter(reported, known), plugins)
-    return wrong
 
 
 def check_weights(
@@ -102,11 +89,3 @@ def _known() -> set[str]:
 def _related(rule: str, names: Iterable[str]) -> bool:
     """Whether a plugin of one of the names may have the rule."""
     return any(n.startswith(rule) or rule.startswith(n) for n in names)
-
-
-def _remedy(rule: str, installed: Sequence[Plugin]) -> str:
-    for plugin in installed:
-        name = plugin.entry_point.name
-        if name not in OWN and _related(rule, [name]):
-            return f"add {plugin.package} to the plugins"
-    return "leave it out, or install and name the plugin that has it"

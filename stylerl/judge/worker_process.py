@@ -12,8 +12,7 @@ import subprocess
 import sys
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, ClassVar
-from weakref import WeakSet
+from typing import Any
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError
@@ -21,16 +20,12 @@ from stylerl.judge.plugin_code import module_path
 from stylerl.judge.verdict import Source, Verdict, Violation
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
-TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
-
-TIME_LIMIT = 10.0  # seconds that flake8 may spend on one source
-EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
+TIME_LIMIT = 10.0  # CPU seconds that flake8 may spend on one source
+TIMEOUT = -signal.SIGPROF  # exit code of a process that took longer
 
 
 class Worker:
     """One process, which judges one source at a time."""
-
-    living: ClassVar["WeakSet[Worker]"] = WeakSet()  # of this process
 
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
@@ -42,7 +37,6 @@ class Worker:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        self.living.add(self)
         self.options: dict[str, Any] = {}  # from its greeting
 
     def greet(self, config: JudgeConfig) -> None:
@@ -57,7 +51,6 @@ class Worker:
         self.pipe.send_bytes(marshal.dumps(start))
         status, facts = marshal.loads(self.pipe.recv_bytes())
         if status == "refused":
-            self.close()
             raise ConfigError(facts)
         self.options = facts
 
@@ -83,11 +76,7 @@ class Worker:
     def exit_code(self) -> int:
         """The exit code of a process whose socket closed; below 0 a signal."""
         self.pipe.close()
-        try:
-            return self._process.wait(EXIT_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        return self._process.wait()
 
 
 def describe_exit(code: int) -> str:

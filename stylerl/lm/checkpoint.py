@@ -1,30 +1,24 @@
-"""Checkpoints to resume from: complete, checked, and few.
+"""Checkpoints to resume from: complete, and few.
 
-A checkpoint is a folder of safetensors files and one state.json, which holds
-the digest of each file and its own.  It appears under its final name only when
-all of it is on disk; one that is torn all the same (a full disk, a lost power
-supply) is noticed by its digests, and the one before it is used.
+A checkpoint is a folder of safetensors files and one state.json.  It appears
+under its final name only when all of it is on disk.
 """
 
-import hashlib
-import json
-import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stylerl.errors import DataError
-from stylerl.storage import digest, read_json, replacing, write_json
+from stylerl.storage import read_json, replacing, write_json
 
 KEPT = 2
 STATE = "state.json"
-
-log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
@@ -42,30 +36,36 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     path = folder / f"{checkpoint.update:06d}"
     with replacing(path) as scratch:
         scratch.mkdir()
-        digests = {}
         for name, tensors in checkpoint.tensors.items():
-            file = scratch / f"{name}.safetensors"
-            save_file({k: v.contiguous() for k, v in tensors.items()}, file)
-            digests[file.name] = digest(file)
-        content = {"digests": digests, "state": checkpoint.state}
-        with_digest = {"digest": _digest_of_json(content)}
-        write_json(scratch / STATE, content | with_digest)
+            save_file(
+                {k: v.contiguous() for k, v in tensors.items()},
+                scratch / f"{name}.safetensors",
+            )
+        write_json(scratch / STATE, checkpoint.state)
     for old in _newest_first(folder)[KEPT:]:
         shutil.rmtree(old)
     return path
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The newest complete checkpoint; None where there is none."""
+    """The newest checkpoint; None where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
     for path in _newest_first(folder):
         try:
-            return _read(path)
-        except (DataError, OSError, KeyError) as error:
-            log.warning(
-                "checkpoint %s is torn (%s): using the one before it",
-                path,
-                error,
-            )
+            tensors = {
+                file.stem: load_file(file)
+                for file in path.glob("*.safetensors")
+            }
+            state = read_json(path / STATE)
+        except (DataError, SafetensorError) as error:
+            raise DataError(
+                f"checkpoint {path} is damaged ({error}): delete it, and the "
+                "run goes on from the one before it"
+            ) from error
+        return Checkpoint(int(path.name), tensors, state)
     return None
 
 
@@ -91,28 +91,5 @@ def restore_optimiser(
     optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _read(path: Path) -> Checkpoint:
-    content = read_json(path / STATE)
-    expected = (
-        content.pop("digest", None) if isinstance(content, dict) else None
-    )
-    if expected is None or expected != _digest_of_json(content):
-        raise DataError(f"{STATE} is not what was written")
-    tensors = {}
-    for name, written in content["digests"].items():
-        if digest(path / name) != written:
-            raise DataError(f"{name} is not what was written")
-        tensors[Path(name).stem] = load_file(path / name)
-    return Checkpoint(int(path.name), tensors, content["state"])
-
-
 def _newest_first(folder: Path) -> list[Path]:
-    folders = (path for path in folder.glob("[0-9]" * 6) if path.is_dir())
-    return sorted(folders, reverse=True)
-
-
-def _digest_of_json(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of what a file says, however it is laid out."""
-    # Keys that are no strings are read back as strings.
-    text = json.dumps(json.loads(json.dumps(content)), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sorted(folder.glob("[0-9]" * 6), reverse=True)

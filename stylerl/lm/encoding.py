@@ -49,8 +49,7 @@ def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token_id in (None, tokenizer.eos_token_id):
         tokenizer.add_special_tokens({"pad_token": PAD_TOKEN})
     tokenizer.padding_side = "left"
-    loaded: PreTrainedTokenizerBase = tokenizer
-    return loaded
+    return tokenizer
 
 
 def round_trip(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -80,10 +79,9 @@ def encode_code(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     `return "<|im_end|>"` would otherwise hold the token that ends a text.
     """
     if not hasattr(tokenizer, "backend_tokenizer"):
-        ids: list[int] = tokenizer.encode(
+        return tokenizer.encode(
             text, add_special_tokens=False, split_special_tokens=True
         )
-        return ids
     if tokenizer not in _PLAIN:
         _PLAIN[tokenizer] = _without_control(tokenizer.backend_tokenizer)
     return list(_PLAIN[tokenizer].encode(text, add_special_tokens=False).ids)

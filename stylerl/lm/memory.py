@@ -9,8 +9,6 @@ import sys
 
 
 def give_back() -> None:
-    """Return freed memory to the system, where glibc manages it."""
+    """Return freed memory to the system; torch on Linux needs glibc."""
     if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "malloc_trim"):
-            libc.malloc_trim(0)
+        ctypes.CDLL(None).malloc_trim(0)

@@ -161,8 +161,7 @@ def context_limit(config: PreTrainedConfig) -> int | None:
 def vocabulary_size(model: PreTrainedModel) -> int:
     """Rows of the input embedding."""
     embedding: Any = model.get_input_embeddings()
-    rows: int = embedding.weight.shape[0]
-    return rows
+    return embedding.weight.shape[0]
 
 
 def disable_dropout(config: PreTrainedConfig) -> None:
@@ -186,7 +185,6 @@ def _load_model(
     config.return_dict = True
     if whole:  # how we sample is ours to say: the file is not read
         options["generation_config"] = GenerationConfig()
-    model: PreTrainedModel
     model, report = from_pretrained(
         factory,
         name,
@@ -196,24 +194,22 @@ def _load_model(
         output_loading_info=True,
         **options,
     )
-    kind, trunk = type(model).__name__, f"{model.base_model_prefix}."
-    if missing := sorted(
-        k
-        for k in report["missing_keys"]
-        if not new_head or k.startswith(trunk)
-    ):
+    trunk = f"{model.base_model_prefix}."
+    missing = {
+        key
+        for key in report["missing_keys"]
+        if not new_head or key.startswith(trunk)
+    }
+    others = {
+        key
+        for key in report["unexpected_keys"]
+        if key.startswith(trunk) and key.endswith(".weight")
+    }
+    if wrong := missing | others:
         raise ModelError(
-            f"{name} must hold every weight of {kind}; {len(missing)} are "
-            f"missing, such as {missing[0]}"
-        )
-    if others := sorted(
-        k
-        for k in report["unexpected_keys"]
-        if k.startswith(trunk) and k.endswith(".weight")
-    ):
-        raise ModelError(
-            f"{name} must hold the weights of {kind} as its config.json "
-            f"describes it; {len(others)} are others, such as {others[0]}"
+            f"{name} must hold the weights of {type(model).__name__} as its "
+            f"config.json describes it; {len(wrong)} are missing or others, "
+            f"such as {min(wrong)}"
         )
     check_finite(model, name)
     return model.eval()

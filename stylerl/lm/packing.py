@@ -169,8 +169,7 @@ def response_states(lm: PreTrainedModel, packed: Pack) -> Tensor:
             use_cache=False,
             layout=packed.layout,
         ).last_hidden_state
-    states: Tensor = hidden[0].index_select(0, packed.emitting)
-    return states
+    return hidden[0].index_select(0, packed.emitting)
 
 
 def shared_prompt_attention(

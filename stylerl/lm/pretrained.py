@@ -13,6 +13,9 @@ from transformers.utils import logging
 
 from stylerl.errors import ModelError
 
+# How a name begins that is none of the hub's.
+FOLDERS = (".", "~", os.sep, "artifacts/", "checkpoints/")
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -38,7 +41,7 @@ def from_pretrained(factory: Any, name: str | Path, **options: Any) -> Any:
     """
     folder = os.path.expanduser(name)
     local = os.path.isdir(folder)
-    if not local and _is_path(str(name)):
+    if not local and str(name).startswith(FOLDERS):
         raise ModelError(
             f"model folder {name} does not exist; run the stage that writes "
             "it, or give a hub name"
@@ -63,11 +66,3 @@ def from_pretrained(factory: Any, name: str | Path, **options: Any) -> Any:
             "such model): give a local folder with config.json and "
             f"model.safetensors; the cause was: {cause}"
         ) from error
-
-
-def _is_path(name: str) -> bool:
-    """True where `name` cannot be a hub name, or is one of our outputs."""
-    return (
-        name.startswith((".", "~", os.sep, "artifacts/", "checkpoints/"))
-        or name.count("/") > 1
-    )

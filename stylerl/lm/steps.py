@@ -65,8 +65,7 @@ def next_logits(
         use_cache=True,
     ).last_hidden_state[:, -1]
     output: Any = lm.get_output_embeddings()
-    logits: Tensor = output(states)
-    return logits
+    return output(states)
 
 
 def choose_tokens(

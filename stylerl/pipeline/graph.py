@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,8 +19,6 @@ import yaml
 
 from stylerl import storage
 from stylerl.errors import ConfigError
-
-IGNORED = {".pyc", ".partial"}  # and __pycache__, as .dvcignore has them
 
 
 @dataclass(frozen=True)
@@ -36,15 +33,15 @@ class Stage:
 
 
 def load_stages() -> list[Stage]:
-    """The stages, each after the stages whose outputs it reads.
+    """The stages in the file's order: each after those that it reads.
 
     A dependency may be a value of params.yaml: `${sft.base}`.
 
     Raises:
         ConfigError: there is no dvc.yaml here.
     """
-    stages = {
-        name: Stage(
+    return [
+        Stage(
             name,
             entry["cmd"],
             tuple(_resolved(dep) for dep in entry.get("deps", ())),
@@ -52,38 +49,29 @@ def load_stages() -> list[Stage]:
             tuple(_paths(entry)),
         )
         for name, entry in _read(Path("dvc.yaml"))["stages"].items()
-    }
-    order: TopologicalSorter[str] = TopologicalSorter()
-    for name, stage in stages.items():
-        order.add(name, *_upstream(stage, stages))
-    return [stages[name] for name in order.static_order()]
+    ]
 
 
 def connected_stages() -> list[Stage]:
-    """The stages of a run: those that read another, or are read by one.
+    """The stages of a run: all, but for a base that no stage reads.
 
-    `base` stands alone, and has no part in it, where `sft.base` names a
-    folder that no stage writes.
+    It has no part in it where `sft.base` names a folder of the user's.
 
     Raises:
         ConfigError: as `load_stages`.
     """
-    stages = {stage.name: stage for stage in load_stages()}
-    reads = {name: _upstream(stage, stages) for name, stage in stages.items()}
-    read = {name for names in reads.values() for name in names}
-    return [stages[name] for name in stages if reads[name] or name in read]
+    stages = load_stages()
+    read = {dep for stage in stages for dep in stage.deps}
+    return [s for s in stages if s.name != "base" or read & {*s.outs}]
 
 
 def find_stage(name: str) -> Stage:
     """The stage called `name`.
 
     Raises:
-        ConfigError: dvc.yaml has no such stage.
+        ConfigError: as `load_stages`.
     """
-    for stage in load_stages():
-        if stage.name == name:
-            return stage
-    raise ConfigError(f"dvc.yaml must have the stage {name}; it has none")
+    return {stage.name: stage for stage in load_stages()}[name]
 
 
 def stage_key(stage: Stage) -> str:
@@ -139,18 +127,6 @@ def _paths(entry: Mapping[str, Any]) -> Iterator[str]:
             yield item if isinstance(item, str) else next(iter(item))
 
 
-def _upstream(stage: Stage, stages: Mapping[str, Stage]) -> list[str]:
-    return [
-        other.name
-        for other in stages.values()
-        if any(_within(dep, out) for dep in stage.deps for out in other.outs)
-    ]
-
-
-def _within(path: str, folder: str) -> bool:
-    return PurePosixPath(path).is_relative_to(folder)
-
-
 def _tracked() -> dict[str, str]:
     """The digest of every path that DVC made or tracks."""
     digests = {
@@ -166,7 +142,7 @@ def _tracked() -> dict[str, str]:
 def _tracked_digest(dep: str, tracked: Mapping[str, str]) -> str | None:
     """The digest of the path, or of the folder around it."""
     for path, md5 in tracked.items():
-        if _within(dep, path):
+        if PurePosixPath(dep).is_relative_to(path):
             return md5
     return None
 
@@ -180,16 +156,11 @@ def digest(path: Path) -> str | None:
     files = {
         file.relative_to(path).as_posix(): digest(file)
         for file in path.rglob("*")
-        if file.is_file() and not _is_ignored(file.relative_to(path))
+        if file.is_file() and "__pycache__" not in file.parts
     }
     return hashlib.sha256(
         json.dumps(files, sort_keys=True).encode()
     ).hexdigest()
-
-
-def _is_ignored(path: Path) -> bool:
-    """Whether .dvcignore leaves the file out: caches and partial files."""
-    return "__pycache__" in path.parts or path.suffix in IGNORED
 
 
 def _value(settings: Any, key: str) -> Any:

@@ -72,19 +72,10 @@ def _gpu() -> str:
 
 
 def _output(*command: str) -> str:
-    """What a command prints; empty when it fails or does not exist.
-
-    In a hook of git, variables name another repository.
-    """
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    """What a command prints; empty when it fails or does not exist."""
     try:
         done = subprocess.run(
-            command,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+            command, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

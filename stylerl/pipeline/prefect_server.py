@@ -11,48 +11,43 @@ page must come from a page of this server.  Prefect itself checks neither.
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stylerl.pipeline import process
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-REFUSAL = (
-    b"a request must come from this server's own pages, or from a program: "
-    b"its Host must be this server, and its Origin, if any, as well\n"
+REFUSAL = PlainTextResponse(
+    "a request must come from this server's own pages, or from a program: "
+    "its Host must be this server, and its Origin, if any, as well\n",
+    status_code=403,
 )
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class OwnPages:
     """An ASGI application that refuses what foreign pages ask for."""
 
-    def __init__(self, app: App, port: int) -> None:
+    def __init__(self, app: ASGIApp, port: int) -> None:
         self.app = app
-        self.hosts = {f"{name}:{port}".encode() for name in LOOPBACK}
+        self.hosts = {f"{name}:{port}" for name in LOOPBACK}
 
     async def __call__(
-        self, scope: Message, receive: Receive, send: Send
+        self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Pass a request on, or answer 403."""
-        if scope["type"] == "lifespan" or self._is_own(scope["headers"]):
+        if scope["type"] == "lifespan" or self._is_own(Headers(scope=scope)):
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            kind = [(b"content-type", b"text/plain")]
-            start = {"status": 403, "headers": kind}
-            await send({"type": "http.response.start", **start})
-            await send({"type": "http.response.body", "body": REFUSAL})
+            await REFUSAL(scope, receive, send)
 
-    def _is_own(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        given = dict(headers)
-        origin = given.get(b"origin")
-        return given.get(b"host") in self.hosts and (
-            origin is None or origin.removeprefix(b"http://") in self.hosts
+    def _is_own(self, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        return headers.get("host") in self.hosts and (
+            origin is None or origin.removeprefix("http://") in self.hosts
         )
 
 

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.errors import ModelError
-from stylerl.pipeline import graph
 
 
 def check_files(params: Params) -> str:
@@ -26,7 +25,8 @@ def check_files(params: Params) -> str:
         ("sft.base", params.sft.base),
         ("reward.base", params.reward.base),
     ):
-        if not _made(Path(base)) and not Path(base, "config.json").is_file():
+        made = Path(base) in (paths.BASE, paths.SFT)  # by a stage
+        if not made and not Path(base, "config.json").is_file():
             raise ModelError(
                 f"{key} must be a folder with a model; {base} has no "
                 "config.json: fill it, as with `hf download OWNER/NAME "
@@ -35,9 +35,3 @@ def check_files(params: Params) -> str:
             )
     Judge(params.judge).verdict("")  # which refuses rules that are none
     return judge
-
-
-def _made(folder: Path) -> bool:
-    """Whether a stage makes a folder."""
-    outs = [out for stage in graph.load_stages() for out in stage.outs]
-    return any(folder.is_relative_to(out) for out in outs)

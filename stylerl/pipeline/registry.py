@@ -4,7 +4,6 @@ Speaks to MLflow through tracking.py, and by best effort as it does: a registry
 that does not answer costs no run.
 """
 
-import json
 from collections.abc import Callable, Mapping
 
 from stylerl.evaluation.promotion import ALREADY, Decision, Table
@@ -12,11 +11,6 @@ from stylerl.pipeline import store, tracking
 
 MODEL = "stylerl"
 CHAMPION = "champion"  # the alias of the version to serve
-ABOUT = (
-    "Code models aligned to a style guide, one version for each policy. The "
-    f"alias `{CHAMPION}` is at the last one whose gain was clear and that no "
-    "guard stopped; each version's description has its scores and the reason."
-)
 EVALUATION = "evaluation"  # a version's tag: the run that judged it
 
 
@@ -38,15 +32,14 @@ def register(
         tags: of the version.
     """
 
-    def find_or_add() -> str | None:
-        client = tracking.connect()
-        known = client.search_model_versions(
+    def find_or_add() -> str:
+        known = tracking.connect().search_model_versions(
             f"name = '{MODEL}' and tags.digest = '{digest}'"
         )
         if known:
             return str(known[0].version)
         labels = {"digest": digest, "folder": folder, **tags}
-        return _add(client, run_id, folder, labels)
+        return tracking.add_version(MODEL, folder, run_id, labels)
 
     return store.asked(find_or_add, None)
 
@@ -86,39 +79,9 @@ def promote(
         labels = {EVALUATION: evaluation, "promotion": decision.text}
         for name, value in labels.items():
             client.set_model_version_tag(MODEL, version, name, value)
-        known = client.get_model_version(MODEL, version).description
-        if not known or decision.lines != [ALREADY]:
+        if decision.lines != [ALREADY]:
             about = f"{decision.markdown}\n{scores}"
             client.update_model_version(MODEL, version, about)
         return decision
 
     return store.asked(decide, None)
-
-
-def _add(
-    client: "tracking.MlflowClient",
-    run_id: str | None,
-    folder: str,
-    labels: dict[str, str],
-) -> str:
-    if not client.search_registered_models(f"name = '{MODEL}'"):
-        client.create_registered_model(MODEL, description=ABOUT)
-    model = client.create_logged_model(
-        tracking.experiment(client), MODEL, source_run_id=run_id, tags=labels
-    )
-    client.log_model_artifacts(model.model_id, folder)
-    client.finalize_logged_model(model.model_id, "READY")
-    version = client.create_model_version(
-        MODEL,
-        source=f"models:/{model.model_id}",
-        run_id=run_id,
-        tags=labels,
-        model_id=model.model_id,
-    )
-    # `mlflow.register_model` would add this, by which the model's page shows
-    # that it is registered.
-    link = [{"name": MODEL, "version": version.version}]
-    client.set_logged_model_tags(
-        model.model_id, {"mlflow.modelVersions": json.dumps(link)}
-    )
-    return str(version.version)

@@ -32,7 +32,6 @@ NAME = "PREFECT_API_URL"
 HERE = r"http://(127\.0\.0\.1|localhost):\d+/api"  # where one can start
 STARTUP = 120.0  # seconds a server may take
 PATIENCE = 2.0  # seconds that an answer may take
-LONGEST = 2**20  # bytes of an answer
 
 
 def url() -> str:
@@ -75,8 +74,6 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
     """
     reach.spare_loopback()
     named = bool(os.environ.get(NAME))
-    if NAME in os.environ:  # which empty is none to Prefect
-        os.environ[NAME] = url()
     if answers():
         if named or _is_own():
             yield lambda: None
@@ -149,7 +146,7 @@ def _get(path: str) -> Any:
     """
     try:
         with urllib.request.urlopen(f"{url()}/{path}", timeout=PATIENCE) as r:
-            return json.loads(r.read(LONGEST))
+            return json.load(r)
     except (OSError, HTTPException, ValueError):
         return None
 

@@ -25,12 +25,8 @@ from stylerl.errors import DataError, StylerlError
 from stylerl.pipeline import child, fingerprints, graph, process, stage_runs
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
+BUSY = "is busy, it is being blocked by"  # in DVC's words
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
-BUSY = ("is busy, it is being blocked by", "Unable to acquire lock")
-ANOTHER = (
-    "another DVC process works in this folder; wait for it to end, or, where "
-    "none does, remove .dvc/tmp/rwlock"
-)
 ALWAYS = ["always changed"]  # all that DVC says of a stage that it calls so
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
 DVC = (sys.executable, "-m", "dvc", "--wait-for-lock")
@@ -41,7 +37,7 @@ class StageFailure(StylerlError):
 
 
 class TransientFailure(StageFailure):
-    """A stage failed in a way that may pass: memory, the network."""
+    """A stage failed in a way that may pass: memory, the network, a lock."""
 
 
 def track_data() -> None:
@@ -85,21 +81,18 @@ def stale() -> set[str]:
     Asked in this process, which takes a fifth of the command's time.
 
     Raises:
-        TransientFailure: another DVC process works in this folder.
-        StageFailure: DVC cannot tell.
+        TransientFailure: DVC cannot tell, most likely since another DVC
+            process works in this folder.
     """
     from dvc.exceptions import DvcException
-    from dvc.lock import LockError
     from dvc.repo import Repo
 
     logging.getLogger("dvc").setLevel(logging.ERROR)  # no bars, no hints
     try:
         with Repo() as repo:
             status = repo.status()
-    except LockError as error:
-        raise TransientFailure(f"{ANOTHER}: {error}") from error
     except DvcException as error:
-        raise StageFailure(
+        raise TransientFailure(
             f"DVC cannot tell what is up to date: {error}"
         ) from error
     always = status.get(fingerprints.STAGE) == ALWAYS
@@ -190,8 +183,11 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
             f"{prefix}: it was killed (signal 9), most likely for want of "
             "memory; a smaller batch_size or ppo.pass_tokens needs less"
         )
-    if any(words in outcome.tail for words in BUSY):
-        return TransientFailure(f"{prefix}: {ANOTHER}")
+    if BUSY in outcome.tail:
+        return TransientFailure(
+            f"{prefix}: another DVC process works in this folder: wait for "
+            "it to end; its number is in DVC's output above"
+        )
     if code == process.TRANSIENT:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if code == process.USER_ERROR:

@@ -31,19 +31,12 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "stylerl"
 COMPLETIONS = "completions.parquet"  # of a run of the stage `evaluate`
-LOCAL_UI = "http://127.0.0.1:5000"  # of `make ui`
-MACHINE_LEARNING = "workflowType=machine_learning"  # a page's, not of agents
 ENVIRONMENT = {
     **LIMITS,
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # one for each file
 }
-UI_LAYOUT = {
-    "mlflow.experimentKind": "custom_model_development",
-    "mlflow.note.content": "One run for each run of the flow, and below it "
-    "one for each stage. The registered model has the policies.",
-}
-LONGEST_VALUE = 6000  # characters MLflow keeps of a parameter
+UI_LAYOUT = {"mlflow.experimentKind": "custom_model_development"}
 
 
 def _unless_gone(method: Callable[..., None]) -> Callable[..., None]:
@@ -64,24 +57,19 @@ class Run:
 
     def __init__(self, name: str, tags: dict[str, str]) -> None:
         self.id = ""
-        self.url = ""
         self.client: Any = None
         best_effort(lambda: self._open(name, tags))
 
     def _open(self, name: str, tags: dict[str, str]) -> None:
         client = connect()
-        folder = experiment(client)
-        run = client.create_run(folder, tags=tags, run_name=name)
+        run = client.create_run(experiment(client), tags=tags, run_name=name)
         self.id = run.info.run_id
-        here = f"{_ui()}/#/experiments/{folder}/runs/{self.id}"
-        self.url = f"{here}?{MACHINE_LEARNING}"
         self.client = client
 
     def close(self, status: str) -> None:
         """End the run of this process as FINISHED, FAILED or KILLED."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unit = 1 if sys.platform == "darwin" else 1024
-        self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+        self.log_metrics({"peak_memory_gib": peak / 2**20})
         self.end(status)
 
     @_unless_gone
@@ -92,13 +80,9 @@ class Run:
     @_unless_gone
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Record parameters; nested sections become dotted names."""
-        from mlflow.entities import Param
+        import mlflow
 
-        values = [
-            Param(name, str(value)[:LONGEST_VALUE])
-            for name, value in flat(params)
-        ]
-        self.client.log_batch(self.id, params=values)
+        mlflow.log_params(dict(flat(params)), run_id=self.id)
 
     @_unless_gone
     def log_metrics(
@@ -152,10 +136,8 @@ class Run:
     @_unless_gone
     def log_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags."""
-        from mlflow.entities import RunTag
-
-        entries = [RunTag(name, value) for name, value in tags.items()]
-        self.client.log_batch(self.id, tags=entries)
+        for name, value in tags.items():
+            self.client.set_tag(self.id, name, value)
 
     @_unless_gone
     def log_inputs(self, digests: Mapping[str, str]) -> None:
@@ -208,6 +190,29 @@ def completions(run: str) -> "pd.DataFrame":
         raise DataError(reach.shown(message)) from error
 
 
+def add_version(
+    model: str, folder: str, run: str | None, tags: dict[str, str]
+) -> str:
+    """Register a folder as the next version of a model; its number.
+
+    Args:
+        model: its name; MLflow makes it where there is none.
+        folder: whose files are copied.
+        run: that made the folder.
+        tags: of the version.
+    """
+    client = connect()
+    import mlflow
+
+    logged = client.create_logged_model(
+        experiment(client), model, source_run_id=run, tags=tags
+    )
+    client.log_model_artifacts(logged.model_id, folder)
+    client.finalize_logged_model(logged.model_id, "READY")
+    added = mlflow.register_model(logged.model_uri, model, tags=tags)
+    return str(added.version)
+
+
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
     require("pipeline", "mlflow")
@@ -236,31 +241,20 @@ def _client(uri: str) -> "MlflowClient":
 
     try:
         client = mlflow.MlflowClient(uri)
-        client.get_experiment_by_name(_experiment_name())
+        client.search_experiments(max_results=1)
     except Exception as error:
         raise ConnectionError(str(error)) from error
     return client
 
 
-def _experiment_name() -> str:
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
-
-
 def experiment(client: "MlflowClient") -> str:
     """The experiment's id; it is made where it does not exist."""
-    name = _experiment_name()
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
     if existing := client.get_experiment_by_name(name):
         return existing.experiment_id
     local = store().startswith("sqlite:")
     artifacts = (store_folder() / "artifacts").as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
-
-
-def _ui() -> str:
-    """Where a browser finds the runs."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    shared = uri.startswith("http")
-    return reach.shown(uri).rstrip("/") if shared else LOCAL_UI
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:

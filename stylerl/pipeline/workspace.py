@@ -4,7 +4,6 @@ Every path is relative to the current directory, as it is for DVC.
 """
 
 import fcntl
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError, StylerlError
+from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
 TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
@@ -36,20 +35,15 @@ def exclusive() -> Iterator[None]:
     """
     with storage.writing(LOCK):
         LOCK.parent.mkdir(parents=True, exist_ok=True)
-        file = LOCK.open("a+")
+        file = LOCK.open("w")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            file.seek(0)
             raise WorkspaceBusy(
-                f"one run at a time may work in {Path.cwd()}, and process "
-                f"{file.read().strip() or '?'} does; wait for it, cancel it, "
-                "or use a second clone"
+                f"one run at a time may work in {Path.cwd()}, and another "
+                "does; wait for it, cancel it, or use a second clone"
             ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
         yield
 
 
@@ -81,8 +75,6 @@ def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
     Raises:
         ConfigError: as `resolve`; the file is then untouched.
     """
-    if PARAMS.is_dir():  # which would be replaced
-        raise ConfigError(f"{PARAMS} must be a file; it is a folder: move it")
     params = resolve(preset, changes)
     if preset or changes:
         storage.write_text(PARAMS, config.render(params))

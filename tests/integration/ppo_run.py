@@ -74,7 +74,7 @@ def run(folder, phases: Connection):
     spy(compute, "response_states", "score")
     spy(trainer.learner, "take_step", "learn")
     spy(checkpoint, "save", "save")
-    spy(checkpoint, "digest", "save")
+    spy(checkpoint, "save_file", "save")
     samples = None
     for step in trainer:
         samples = step.rollouts.input_ids
