@@ -17,8 +17,9 @@ seconds of CPU time.
 
 TRL has to be given a reward model and a value model.  Its reward model is one
 layer of 64, so that next to nothing of its time is that; its value model
-has the policy's shape, as its documentation has it.  Our reward function
-counts words.  The floor is the least that an update of PPO computes: a
+has the policy's shape, as its documentation has it.  Ours has no value: a
+prompt is completed twice, and computed once.  Our reward function counts
+words.  The floor is the least that an update of PPO computes: a
 forward pass over each episode to sample it, two to score it (policy and
 reference), and three for every epoch (a backward pass counts twice), with two
 operations a weight and token, and the output embedding on responses only.
@@ -163,7 +164,7 @@ def run_ours(shape: Shape, updates: int, case: Case) -> Any:
         PPOConfig(
             updates=updates,
             batch_size=shape.batch,
-            baseline="value",
+            group_size=2,
             num_minibatches=case.minibatches,
             update_epochs=EPOCHS,
             pass_tokens=1024,

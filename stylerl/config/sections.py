@@ -202,14 +202,11 @@ class PPOConfig(Section):
         ge=0,
         le=1,
     )
-    baseline: str = setting(
-        "group",
-        "what an advantage is measured from: group, the mean of the prompt's "
-        "other completions (leave-one-out); value, a learned one",
-        choices=("group", "value"),
-    )
     group_size: int = setting(
-        4, "completions of each prompt in a batch, with baseline group", ge=2
+        4,
+        "completions of each prompt in a batch: an advantage is measured from "
+        "the mean of the others (leave-one-out)",
+        ge=2,
     )
     credit: str = setting(
         "token",
@@ -250,16 +247,13 @@ class PPOConfig(Section):
     learning_rate: float = setting(4e-4, "peak of Adam's rate", gt=0, le=1)
     gae_lambda: float = setting(
         1.0,
-        "lambda of the advantage estimate (GAE): with a value it discounts "
-        "all rewards, without one charges alone",
+        "lambda of the advantage estimate (GAE): what of a charge reaches the "
+        "token before it",
         ge=0,
         le=1,
     )
     clip_coef: float = setting(
-        0.2,
-        "clip range: of the policy ratio around 1, and of a value around "
-        "its old one",
-        gt=0,
+        0.2, "clip range of the policy ratio around 1", gt=0
     )
     lora_rank: int = setting(
         16,
@@ -293,16 +287,6 @@ class PPOConfig(Section):
     )
     sampling = property(_sampling)
 
-    @property
-    def critic(self) -> bool:
-        """Whether a value is learned."""
-        return self.baseline == "value"
-
-    @property
-    def copies(self) -> int:
-        """Completions of each prompt in a batch."""
-        return self.group_size if self.baseline == "group" else 1
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if not any(self.reward.values()):
@@ -311,11 +295,10 @@ class PPOConfig(Section):
                 f"{shown(dict(self.reward))}"
             )
         # What a batch must be divisible by, or hold.
-        if self.batch_size % self.copies:
+        if self.batch_size % self.group_size:
             raise ConfigError(
-                "with ppo.baseline: group, ppo.batch_size must be a multiple "
-                f"of ppo.group_size, {self.group_size}; got "
-                f"{self.batch_size}: change either, or take the baseline value"
+                "ppo.batch_size must be a multiple of ppo.group_size, "
+                f"{self.group_size}; got {self.batch_size}: change either"
             )
         if self.num_minibatches > self.batch_size:
             raise ConfigError(

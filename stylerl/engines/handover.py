@@ -17,7 +17,7 @@ import yaml
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError, DataError
+from stylerl.errors import DataError
 from stylerl.judge.place import Place
 from stylerl.lm import encoding, models
 from stylerl.lm.adapters import SCALE
@@ -49,17 +49,10 @@ def write(
         places: of the prompts.
 
     Raises:
-        ConfigError: PPO is to learn a value, which veRL does by a critic of
-            its own.
         DataError: a split has no prompt that fits.
         ModelError: there is no such model.
         DiskError: the folder cannot be written.
     """
-    if params.ppo.baseline == "value":
-        raise ConfigError(
-            "ppo.baseline must be group where veRL trains: its estimator "
-            "here compares a group; got value"
-        )
     model, out = model.resolve(), out.resolve()
     tokenizer = encoding.load_tokenizer(str(model))
     budget = int(storage.read_json(model / "config.json").get("context", 0))

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from stylerl.lm.packing import Pack, response_states
+
 CHUNK = 2**22
 """Logits that exist at one time, 16 MiB of fp32: more would be asked of the
 system anew each time, and less would read the embedding too often."""
@@ -24,6 +26,14 @@ class TokenScores(NamedTuple):
 
     logprobs: Tensor  # (N,) fp32, nats
     entropy: Tensor  # (N,) fp32, nats
+
+
+def response_scores(
+    lm: PreTrainedModel, packed: Pack, temperature: float
+) -> TokenScores:
+    """Score the response tokens of a pass."""
+    hidden = response_states(lm, packed)
+    return token_scores(lm, hidden, packed.tokens, temperature)
 
 
 def token_scores(

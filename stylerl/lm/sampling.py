@@ -20,10 +20,10 @@ from stylerl.lm import encoding, models
 from stylerl.lm.cut import whole_lines
 from stylerl.lm.decoding import Listener, decode_batch
 from stylerl.lm.encoding import encode_prompt
-from stylerl.lm.logprobs import token_scores
+from stylerl.lm.logprobs import response_scores
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import bf16_copy, context_limit
-from stylerl.lm.packing import passes, response_states
+from stylerl.lm.packing import passes
 from stylerl.lm.steps import draw_uniforms
 
 PASS_TOKENS = 2048  # about so many a forward pass: more take memory, not time
@@ -167,9 +167,7 @@ def response_logprobs(
         total=len(written), desc=desc, unit="text", disable=desc is None
     ) as bar:
         for rows, cut in passes(prompt_ids, ids, written, pass_tokens):
-            packed = cut.to(model.device)
-            states = response_states(model, packed)
-            scores = token_scores(model, states, packed.tokens, temperature)
+            scores = response_scores(model, cut.to(model.device), temperature)
             lengths = [len(ids[i]) for i in rows]
             by_response = scores.logprobs.cpu().split(lengths)
             for i, logprobs in zip(rows, by_response, strict=True):

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from stylerl.config import PPOConfig
-from stylerl.lm.logprobs import token_scores
-from stylerl.lm.packing import Pack, passes, response_states
+from stylerl.lm.logprobs import response_scores
+from stylerl.lm.packing import Pack, passes
 from stylerl.lm.precision import computes_in_bf16
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.policy import Policy
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 
 
@@ -34,8 +34,8 @@ class Compute:
     def of(cls, config: PPOConfig, device: torch.device) -> "Compute":
         """The settings of a config; `auto` is decided here.
 
-        Beside bf16, what is left in fp32 on a GPU (reward models, heads) may
-        be multiplied in TF32, which is faster, and still finer than bf16.
+        Beside bf16, what is left in fp32 on a GPU (reward models) may be
+        multiplied in TF32, which is faster, and still finer than bf16.
         This is set for the whole process, and stays set.
         """
         bf16 = computes_in_bf16(config.precision)
@@ -73,28 +73,25 @@ class Compute:
 
 @torch.no_grad()
 def score(
-    policy: PolicyWithValue,
+    policy: Policy,
     reference: PreTrainedModel | None,
     sampled: SampledRollouts,
     compute: Compute,
 ) -> Rollouts:
-    """Add log pi_old, log pi_ref, entropy and values, (B, R) each.
+    """Add log pi_old, its entropy and log pi_ref, (B, R) each.
 
     Without a `reference`, pi_ref is the policy with its adapters off.
     """
     base, off = policy.model, policy.adapters_off
     if reference is not None:
         base, off = reference, nullcontext
-    columns = [torch.zeros(sampled.mask.shape) for _ in range(4)]
+    columns = [torch.zeros(sampled.mask.shape) for _ in range(3)]
     every = torch.arange(len(sampled.input_ids))
     for rows, packed in compute.packs(sampled, every):
         with compute.autocast():
-            ours = policy(packed, compute.temperature)
+            ours = response_scores(policy.model, packed, compute.temperature)
             with off():
-                states = response_states(base, packed)
-            theirs = token_scores(
-                base, states, packed.tokens, compute.temperature
-            )
+                theirs = response_scores(base, packed, compute.temperature)
         inside = sampled.mask[rows]
         # Scores come laid end to end, (N,), in one transfer from a GPU: back
         # to their rows, (b, R).
@@ -103,11 +100,10 @@ def score(
             part = torch.zeros(inside.shape)
             part[inside] = scores
             padded[rows] = part
-    logprobs, entropy, values, ref_logprobs = columns
+    logprobs, entropy, ref_logprobs = columns
     return Rollouts(
         **vars(sampled),
         logprobs=logprobs,
         ref_logprobs=ref_logprobs,
         entropy=entropy,
-        values=values,
     )

@@ -5,15 +5,14 @@ Notation
     tokens laid end to end.  s_t: the prompt and the response before token
     t; a_t: token t.  pi: the policy being trained; pi_old: the policy that
     sampled; pi_ref: the frozen reference.  r_t = pi(a_t|s_t) /
-    pi_old(a_t|s_t): the ratio.  A_t: advantage.  V_t: value of s_t.  R_t:
-    return.  beta: weight of the KL penalty.  All logarithms are natural, all
-    probabilities those of softmax(logits / temperature).
+    pi_old(a_t|s_t): the ratio.  A_t: advantage.  beta: weight of the KL
+    penalty.  All logarithms are natural, all probabilities those of
+    softmax(logits / temperature).
 
 Sources
     PPO      Schulman et al., arXiv 1707.06347
     GAE      Schulman et al., arXiv 1506.02438
     Ziegler  Ziegler et al., arXiv 1909.08593
-    N+       Huang et al., arXiv 2403.17031
     RLOO     Ahmadian et al., arXiv 2402.14740; Kool et al., ICLR 2019
              workshop, "Buy 4 REINFORCE samples, get a baseline for free!"
     KL       Schulman, joschu.net/blog/kl-approx.html
@@ -59,30 +58,6 @@ def penalised_rewards(
     return (token_rewards - beta * kl).scatter_add(1, last, rest)
 
 
-def advantages_and_returns(
-    rewards: Tensor,
-    values: Tensor,
-    mask: Tensor,
-    gamma: float,
-    gae_lambda: float,
-) -> tuple[Tensor, Tensor]:
-    """A_t = d_t + gamma lambda A_{t+1}, d_t = reward_t + gamma V_{t+1} - V_t
-    (GAE, eq. 16), and R_t = A_t + V_t.
-
-    All (B, R); after the last action of a response everything is 0.
-    """
-    advantages = torch.zeros_like(rewards)
-    next_advantage = torch.zeros_like(rewards[:, 0])
-    next_value = torch.zeros_like(next_advantage)
-    for t in range(rewards.shape[1] - 1, -1, -1):
-        delta = rewards[:, t] + gamma * next_value - values[:, t]
-        decayed = gamma * gae_lambda * next_advantage
-        next_advantage = (delta + decayed) * mask[:, t]
-        next_value = values[:, t] * mask[:, t]
-        advantages[:, t] = next_advantage
-    return advantages, (advantages + values) * mask
-
-
 def returns_to_go(
     rewards: Tensor,
     located: Tensor,
@@ -117,8 +92,7 @@ def group_advantages(
 
 
 def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
-    """The sum of gamma^k reward_{t+k} over k, (B, R) each: what a token's
-    return would be if nothing were predicted."""
+    """The sum of gamma^k reward_{t+k} over k, (B, R) each."""
     sums = torch.zeros_like(rewards)
     following = torch.zeros_like(rewards[:, 0])
     for t in range(rewards.shape[1] - 1, -1, -1):
@@ -127,16 +101,11 @@ def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
     return sums
 
 
-def whiten(x: Tensor, mask: Tensor) -> Tensor:
-    """(x - mean) / std over the mask, 0 outside (N+, section 7).
+def deviation(x: Tensor, mask: Tensor) -> Tensor:
+    """The standard deviation over the mask, never 0, a scalar.
 
     The variance has Bessel's correction.
     """
-    return (x - x[mask].mean()) / deviation(x, mask) * mask
-
-
-def deviation(x: Tensor, mask: Tensor) -> Tensor:
-    """The standard deviation over the mask, never 0, a scalar."""
     inside = x[mask]
     variance = ((inside - inside.mean()) ** 2).sum() / max(len(inside) - 1, 1)
     return torch.sqrt(variance + 1e-8)
@@ -158,26 +127,6 @@ def policy_loss(
     plain = ratio * advantages
     clipped = ratio.clamp(1 - clip, 1 + clip) * advantages
     return -torch.minimum(plain, clipped), clipped < plain
-
-
-def value_loss(
-    values: Tensor, old_values: Tensor, returns: Tensor, clip: float
-) -> tuple[Tensor, Tensor]:
-    """max((V - R)^2, (clip(V, V_old +- clip) - R)^2) / 2 (N+, section 7).
-
-    Returns the loss, and where the clipped side counted, (N,) each.
-    """
-    near = torch.clamp(values, old_values - clip, old_values + clip)
-    plain, clipped = (values - returns) ** 2, (near - returns) ** 2
-    return torch.maximum(plain, clipped) / 2, clipped > plain
-
-
-def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> float:
-    """1 - Var(R - V) / Var(R) over the mask; 0 where R is constant."""
-    target = returns[mask]
-    variance = float(target.var(correction=0))
-    left = float((target - values[mask]).var(correction=0))
-    return 1 - left / variance if variance > 0 else 0.0
 
 
 def learning_rate_share(updates: int, update: int) -> float:

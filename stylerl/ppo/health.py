@@ -57,11 +57,6 @@ ADVICE = {
         "Lower ppo.learning_rate or ppo.update_epochs; a clip fraction of "
         "0.1 to 0.3 is healthy.",
     ),
-    "value head broken": Advice(
-        "The value predicts the returns far worse than their mean does.",
-        "Lower ppo.learning_rate, or take ppo.baseline: group, which needs "
-        "no value.",
-    ),
     "policy collapse": Advice(
         "The policy writes the same, or less and less.",
         "Raise ppo.kl_coef, or ppo.length_floor; look at the completions "
@@ -179,22 +174,6 @@ def _updates_too_big(history: History) -> Alarm | None:
     return None
 
 
-def _value_head_broken(history: History) -> Alarm | None:
-    """The head starts at 0, so its first updates do not count; where all
-    scores are the same there is no variance to explain."""
-    name, now = "value/explained_variance", history[-1]
-    if name not in now or _is_flat(now) or len(history) < 2 * SMOOTHED:
-        return None
-    explained = _recent(history, name)
-    if explained >= -0.5:
-        return None
-    return Alarm(
-        "value head broken",
-        f"the value explains {explained:.2f} of the returns' variance, below "
-        "-0.5",
-    )
-
-
 def _policy_collapse(history: History) -> Alarm | None:
     """A few very long responses make a mean, so that ranks are asked where
     the length floor has them."""
@@ -253,7 +232,6 @@ CHECKS: tuple[Callable[[History], Alarm | None], ...] = (
     _sampling_mismatch,
     _entropy_collapse,
     _updates_too_big,
-    _value_head_broken,
     _policy_collapse,
     _reward_hacking,
 )

@@ -1,49 +1,24 @@
-"""The policy that PPO trains: a causal language model with a value head.
-
-Both share one trunk, so that one forward pass gives the log-probability of
-each response token and the value of the state before it.
-"""
+"""The policy that PPO trains: a causal language model."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from stylerl.errors import ModelError
 from stylerl.lm.adapters import Adapters
-from stylerl.lm.logprobs import token_scores
-from stylerl.lm.packing import Group, Pack, pack, response_states
+from stylerl.lm.packing import Group, pack, response_states
 from stylerl.lm.precision import exact_products
-from stylerl.lm.saving import save_model
 
 
-class ResponseScores(NamedTuple):
-    """Per response token of a batch, laid end to end, (N,) fp32 each."""
+class Policy(nn.Module):
+    """A causal language model, with adapters if they are what is trained."""
 
-    logprobs: Tensor  # nats
-    entropy: Tensor  # nats, of the whole distribution
-    values: Tensor  # of the state before the token
-
-
-class PolicyWithValue(nn.Module):
-    """A causal language model and, where there is one, its value head.
-
-    Notation: B sequences, T tokens, H hidden size, V vocabulary.  The value
-    head starts at zero, so that every value is 0 before the first step;
-    without a head every value stays 0.
-    """
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        *,
-        value: bool = True,
-    ) -> None:
-        """Wrap `model`; `value` says whether there is a head.
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Wrap `model`.
 
         Raises:
             ModelError: the logits are not linear in the last hidden state,
@@ -53,36 +28,7 @@ class PolicyWithValue(nn.Module):
         self.model = model
         self.adapters: Adapters | None = None
         model.eval()
-        self.value_head: nn.Linear | None = None
-        if value:
-            settings = model.config.get_text_config()
-            self.value_head = nn.Linear(settings.hidden_size, 1)
-            nn.init.zeros_(self.value_head.weight)
-            nn.init.zeros_(self.value_head.bias)
-            self.value_head.to(model.device)
         self._check_logits()
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.model.device
-
-    def forward(self, packed: Pack, temperature: float) -> ResponseScores:
-        """Score the response tokens of a pass, M of them.
-
-        Log-probabilities are taken at `temperature`.
-        """
-        hidden = response_states(self.model, packed)
-        scores = token_scores(self.model, hidden, packed.tokens, temperature)
-        return ResponseScores(*scores, self.values(hidden))
-
-    def values(self, hidden: Tensor) -> Tensor:
-        """State values in fp32, (..., H) -> (...)."""
-        if self.value_head is None:
-            return hidden.new_zeros(hidden.shape[:-1], dtype=torch.float32)
-        with torch.autocast(hidden.device.type, enabled=False):
-            values: Tensor = self.value_head(hidden.float())
-        return values.squeeze(-1)
 
     def add_adapters(self, rank: int, seed: int) -> None:
         """Freeze the model, and train LoRA adapters instead.
@@ -109,28 +55,21 @@ class PolicyWithValue(nn.Module):
         return self.adapters.off() if self.adapters else nullcontext()
 
     def trained(self) -> dict[str, Tensor]:
-        """The trained weights: every weight once, or adapters and head."""
+        """The trained weights: every weight once, or adapters."""
         return {
             name: weight.detach()
             for name, weight in self.named_parameters()
             if weight.requires_grad
         }
 
-    def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """Write a stock model folder: adapters merged, no value head.
-
-        The critic belongs to the training; a checkpoint has it.
-        """
-        save_model(self.model, tokenizer, folder)
-
     def _check_logits(self) -> None:
         """Some families scale or cap their logits after the embedding, or
         have an attention that a packed pass does not know."""
-        ids = torch.arange(8, device=self.device)
+        ids = torch.arange(8, device=self.model.device)
         packed = pack([Group([0, 1], [ids[2:].tolist()] * 2)])
         with torch.inference_mode(), exact_products():
             theirs = self.model(input_ids=ids[None]).logits[0, 1:-1]
-            states = response_states(self.model, packed.to(self.device))
+            states = response_states(self.model, packed.to(ids.device))
             ours: Any = self.model.get_output_embeddings()(states)
         if not theirs.isfinite().all():
             raise ModelError(

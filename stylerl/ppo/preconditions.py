@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.config import PPOConfig
 from stylerl.errors import ConfigError
 from stylerl.lm.models import check_finite, check_logits, vocabulary_size
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.policy import Policy
 
 
 def check(
@@ -125,13 +125,13 @@ def check_reference(
         )
 
 
-def check_trained(policy: PolicyWithValue) -> None:
+def check_trained(policy: Policy) -> None:
     """Check that there are weights to train.
 
     Raises:
         ConfigError: there are none.
     """
-    if all(name.startswith("value_head.") for name in policy.trained()):
+    if not policy.trained():
         raise ConfigError(
             "the policy must have weights to train; all of them are frozen: "
             "call requires_grad_(True), and give the reference as a model of "

@@ -1,8 +1,8 @@
 """Rollouts: completions of a policy, their rewards, and their scores.
 
 They come in two types.  `SampledRollouts` are texts, tokens and rewards;
-`Rollouts` are those with the log-probabilities and values that PPO learns
-from (compute.py makes the second from the first).
+`Rollouts` are those with the log-probabilities that PPO learns from
+(compute.py makes the second from the first).
 
 Notation: B episodes, R tokens of the longest response.  A tensor (B, R) is
 zero after the end of each response.
@@ -55,7 +55,6 @@ class Rollouts(SampledRollouts):
     logprobs: Tensor  # (B, R) of pi_old, nats
     ref_logprobs: Tensor  # (B, R) of pi_ref, nats
     entropy: Tensor  # (B, R) of pi_old, nats
-    values: Tensor  # (B, R)
     seconds: dict[str, float] = field(default_factory=dict)  # by phase
 
 

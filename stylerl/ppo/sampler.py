@@ -16,7 +16,7 @@ from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import rollouts
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.meters import Stopwatch
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.policy import Policy
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
 from stylerl.ppo.token_rewards import assign_to_tokens
@@ -28,7 +28,7 @@ class Sampler:
     """Lets a policy complete prompts, and scores the completions."""
 
     config: PPOConfig
-    policy: PolicyWithValue
+    policy: Policy
     reference: PreTrainedModel | None  # None: the policy, its adapters off
     tokenizer: PreTrainedTokenizerBase
     grader: Grader
@@ -40,7 +40,7 @@ class Sampler:
         """One scored completion for each prompt, sampled by all ranks."""
         phase = Stopwatch()
         mine = self._share(prompts, seed, phase)
-        # 3. log pi_old, log pi_ref and V, from forward passes.
+        # 3. log pi_old and log pi_ref, from forward passes.
         with phase("score"):
             scored = score(self.policy, self.reference, mine, self.compute)
         scored = dataclasses.replace(scored, seconds=phase.seconds)

@@ -12,15 +12,14 @@ learner.py, its mathematics formulas.py; docs/ppo.md describes them all, and
 docs/ppo-log.md every metric.
 
 Where this departs from the papers, and from TRL's PPOTrainer
-    1. By default there is no value.  A value head shares the policy's
-       trunk and starts at zero.
+    1. There is no value: the baseline is the mean of an episode's
+       siblings, completions of the same prompt (RLOO).
     2. The score is the reward of the last action, which is eos if the
        response ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
        `num_minibatches` is the number of optimiser steps in an epoch.
-    4. Rewards are divided by the running root mean square of the returns:
-       on a shared trunk an unscaled value loss drowns the policy's, and a
-       huge beta then drives the policy away from pi_ref.
+    4. Rewards are divided by the running root mean square of the returns,
+       and advantages by their deviation: a reward's scale changes nothing.
     5. Learning rate, prompts and random draws are functions of (seed,
        update), so that a killed run resumes exactly where it was.
 """
@@ -46,11 +45,12 @@ from stylerl.lm import checkpoint
 from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights
+from stylerl.lm.saving import save_model
 from stylerl.ppo import health, identity, preconditions
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.policy import Policy
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
 from stylerl.ppo.sampler import Sampler
@@ -59,7 +59,7 @@ from stylerl.reward.functions import Grader
 
 __all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
 
-FORMAT = 9  # of a checkpoint's state; another one is another version's
+FORMAT = 10  # of a checkpoint's state; another one is another version's
 # What the progress bar shows.
 HEADLINE = ("objective/score", "objective/kl", "judge/compliance")
 REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
@@ -173,8 +173,7 @@ class PPOTrainer:
         preconditions.check_reference(policy, reference)
         # Adam's steps are smaller than bf16 resolves: what is trained is
         # fp32.
-        trained = PolicyWithValue(policy.float(), value=config.critic)
-        self.policy = trained.eval().to(self.ranks.device)
+        self.policy = Policy(policy.float()).eval().to(self.ranks.device)
         # What is not trained has the type of the passes.
         frozen = torch.float32
         if self.compute.bf16 and config.lora_rank:
@@ -184,7 +183,7 @@ class PPOTrainer:
         self.reference = reference
         if reference is not None:
             fixed: Any = reference.eval().requires_grad_(False)
-            cast_weights(fixed.to(self.policy.device), frozen)
+            cast_weights(fixed.to(self.ranks.device), frozen)
         # What is trained: all weights, or adapters beside frozen ones.
         if config.lora_rank:
             cast_weights(self.policy.model, frozen)
@@ -233,14 +232,15 @@ class PPOTrainer:
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
         """Sample completions of each prompt and score them.
 
-        Each prompt gets one, or `ppo.group_size` neighbours with the
-        baseline group.  Without `prompts`, it takes the next update's.
-        Python's, numpy's and torch's global generators are seeded.
+        Each prompt gets `ppo.group_size` neighbours.  Without `prompts`, it
+        takes the next update's.  Python's, numpy's and torch's global
+        generators are seeded.
         """
-        drawn = self.prompts_of(self.done)
+        size = self.config.group_size
+        drawn = self.prompts_of(self.done, self.config.batch_size // size)
         if prompts is not None:
             drawn = preconditions.texts(prompts)
-        texts = [text for text in drawn for _ in range(self.config.copies)]
+        texts = [text for text in drawn for _ in range(size)]
         # A grader may draw from the global generators: a resumed run must
         # draw the same.
         set_seed(draws.seed_of(self.seed, self.done, "grader") % 2**32)
@@ -262,7 +262,7 @@ class PPOTrainer:
         floor.measure(
             [
                 self.sampler.samples(
-                    self.prompts_of(batch, 1),
+                    self.prompts_of(batch, self.config.batch_size),
                     draws.seed_of(self.seed, batch, "reference"),
                 )
                 for batch in range(REFERENCE_BATCHES)
@@ -297,7 +297,7 @@ class PPOTrainer:
     def save_policy(self, folder: Path) -> None:
         """Write the policy as a stock model folder; every rank calls this."""
         if self.ranks.is_main:
-            self.policy.save(self.tokenizer, folder)
+            save_model(self.policy.model, self.tokenizer, folder)
         self.ranks.wait()
 
     def resume(self) -> None:
@@ -343,13 +343,9 @@ class PPOTrainer:
         seconds = {**batch.seconds, **phase.seconds}
         return Step(self.done, metrics, batch, alarms, seconds)
 
-    def prompts_of(self, update: int, copies: int | None = None) -> list[str]:
-        """The prompts of an update, counted from 0, each once.
-
-        They fill a batch, with `copies` of each, or as many as a group has.
-        """
-        size = self.config.batch_size // (copies or self.config.copies)
+    def prompts_of(self, update: int, count: int) -> list[str]:
+        """The prompts of an update, counted from 0, of `count` each."""
         places = draws.positions(
-            update * size, size, len(self.prompts), self.seed
+            update * count, count, len(self.prompts), self.seed
         )
         return [self.prompts[place] for place in places]

@@ -26,9 +26,9 @@ from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.context import nearest_lines, tag_with_context
 from stylerl.lm.encoding import encode_code, encode_prompt, load_tokenizer
-from stylerl.lm.logprobs import token_scores
+from stylerl.lm.logprobs import response_scores
 from stylerl.lm.models import load_causal_lm
-from stylerl.lm.packing import Group, pack, response_states
+from stylerl.lm.packing import Group, pack
 from stylerl.lm.precision import multiplies_bf16
 from stylerl.lm.sampling import response_logprobs
 from stylerl.supervised import training
@@ -170,8 +170,7 @@ def body_logprobs(
     """
     groups = [Group(given, [learnt]) for given, learnt in rows]
     packed = pack(groups).to(model.device)
-    states = response_states(model, packed)
-    return token_scores(model, states, packed.tokens, 1.0).logprobs
+    return response_scores(model, packed, 1.0).logprobs
 
 
 def _fitting(

@@ -15,9 +15,9 @@ from stylerl.ppo import by_reward
 
 SETTINGS = {
     "updates": 3,
-    "baseline": "value",
-    "batch_size": 7,
-    "num_minibatches": 4,
+    "batch_size": 9,
+    "group_size": 3,
+    "num_minibatches": 5,
     "update_epochs": 2,
     "max_new_tokens": 8,
     "learning_rate": 1e-3,

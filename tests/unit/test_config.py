@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
         ("ppo.gae_lambda", 1.5, "ppo.gae_lambda must be at most 1; got 1.5"),
         ("ppo.learning_rate", 0, "must be above 0; got 0.0"),
         ("ppo.batch_size", 1.5, "ppo.batch_size must be int; got 1.5"),
-        ("ppo.baseline", "luck", "ppo.baseline must be one of group"),
+        ("ppo.credit", "luck", "ppo.credit must be one of token, response"),
         ("ppo.reward", "linter", "ppo.reward must map names to numbers"),
         ("ppo.reward", {}, "must give some part a weight above 0; got {}"),
         ("ppo.reward", {"luck": 1}, "ppo.reward knows no 'luck'"),

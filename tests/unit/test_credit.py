@@ -3,10 +3,13 @@
 import pytest
 import torch
 from conftest import build_trainer, grader
+from test_ppo import watched
 
 from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, TrainingError
 from stylerl.judge import Judge
+from stylerl.ppo import formulas
+from stylerl.ppo.learner import Rewards
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade, rule_weights, style, token_rewards
@@ -171,10 +174,17 @@ def trainer(**changes):
     return build_trainer(judging, ["x", "def f():\n"], **settings)
 
 
+def unscaled(trainer, batch):
+    """The rewards of a batch, before they are brought to one size."""
+    rewards = trainer.learner.rewards(batch)
+    scale = trainer.learner.return_squares.root
+    return Rewards(*(part * scale for part in rewards))
+
+
 def test_the_rewards_of_a_response_sum_to_its_score():
     ours = trainer(missing_eos_penalty=0.25)
     batch = ours.rollout()
-    rewards = ours.learner.rewards(batch)[0] * ours.learner.reward_scale
+    rewards = unscaled(ours, batch).tokens
     missing = 0.25 * ~torch.tensor(batch.finished)
     expected = batch.scores - missing
     assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)
@@ -195,20 +205,12 @@ def test_a_charge_may_count_more_than_the_response_loses_by_it():
     last action what it has with weight 1, and the sum is a point less."""
     once, thrice = trainer(), trainer(credit_weight=3.0)
     batch = once.rollout()
-    found = []
-    for each in (once.learner, thrice.learner):
-        rewards, rest = each.rewards(batch)
-        returns = each.advantages(batch, rewards, rest)[1]
-        found.append([x * each.reward_scale for x in (rewards, rest, returns)])
-    rewards, rest, returns = found[0]
-    weighted, same_rest, more = found[1]
-    assert torch.allclose(rest, same_rest, atol=1e-6)
-    gap = weighted - rewards
+    rewards, more = unscaled(once, batch), unscaled(thrice, batch)
+    assert torch.allclose(rewards.outcomes, more.outcomes, atol=1e-6)
+    gap = more.tokens - rewards.tokens
     assert torch.allclose(gap, 2 * batch.token_rewards, atol=1e-6)
+    assert torch.allclose(gap, more.charges - rewards.charges, atol=1e-6)
     assert torch.allclose(gap.sum(dim=1), torch.tensor(-1.0), atol=1e-6)
-    # And so the returns of the tokens before, which lambda does not shorten.
-    first = (more - returns)[:, 0]
-    assert torch.allclose(first, torch.tensor(-1.0), atol=1e-6)
 
 
 def test_lambda_keeps_a_charge_from_the_tokens_before_it():
@@ -216,11 +218,16 @@ def test_lambda_keeps_a_charge_from_the_tokens_before_it():
     half a point more, is all that comes before, and what is left after."""
     ours = trainer(gae_lambda=0.0, missing_eos_penalty=0.0)
     batch = ours.rollout()
-    rewards, outcomes = ours.learner.rewards(batch)
-    _, returns, _ = ours.learner.advantages(batch, rewards, outcomes)
-    returns *= ours.learner.reward_scale
-    rest = (batch.scores[:, None] + 0.5) * batch.mask
-    assert torch.allclose(returns, rest + batch.token_rewards, atol=1e-6)
+    returns = torch.where(batch.mask, batch.scores[:, None] + 0.5, 0.0)
+    returns += batch.token_rewards
+    ahead = formulas.group_advantages(
+        returns, batch.scores + 0.5, batch.mask, ours.config.group_size
+    )
+    given = watched(ours)
+    ours.update(batch)
+    found = given[0][1].advantages
+    scale = formulas.deviation(ahead, batch.mask)
+    assert torch.allclose(found, ahead / scale, atol=1e-5)
     assert (batch.token_rewards[:, 1:] == -0.5).any()
 
 

@@ -59,7 +59,7 @@ def weights(ppo):
 def test_it_learns_on_the_device_and_starts_from_ratio_one(build, precision):
     once = {"num_minibatches": 1, "update_epochs": 1}
     ppo = trainer(build(320), precision=precision, **once)
-    assert ppo.policy.device.type == DEVICE.type
+    assert ppo.policy.model.device.type == DEVICE.type
     before = weights(ppo)
     first, *_ = ppo
     assert first.metrics["policy/ratio"] == pytest.approx(1, abs=1e-4)

@@ -123,7 +123,7 @@ def test_merged_adapters_leave_as_weights(
     before = tiny_llama.state_dict()["model.layers.0.mlp.up_proj.weight"]
     before = before.clone()
     policy = adapted(tiny_llama)
-    policy.save(tokenizer, tmp_path / "m")
+    save_model(policy.model, tokenizer, tmp_path / "m")
     held = dict(policy.named_parameters())
     a, b = (
         next(w for n, w in held.items() if f"0.mlp.up_proj.lora_{x}" in n)

@@ -220,7 +220,6 @@ def test_the_reference_is_asked_for_each_prompt_once():
         prompts=[f"x{i}" for i in range(16)],
         length_floor=0.9,
         batch_size=8,
-        baseline="group",
         group_size=4,
     )
     trainer.measure_reference()

@@ -42,7 +42,7 @@ from stylerl.lm.models import (
 )
 from stylerl.lm.sampling import decode
 from stylerl.lm.saving import save_model, tag_with_judge
-from stylerl.ppo.policy import PolicyWithValue
+from stylerl.ppo.policy import Policy
 from stylerl.supervised.sft import Snippet
 
 IDS = torch.tensor([[1, 40, 50, 60, 70]])
@@ -114,7 +114,7 @@ def test_a_base_of_the_hub_is_read(name, tmp_path):
             )
         assert each.pad_token_id != each.eos_token_id
         assert each.pad_token_id < vocabulary_size(model)
-    PolicyWithValue(model)
+    Policy(model)
 
 
 def test_a_tokenizer_that_loses_spaces_is_refused(tmp_path):

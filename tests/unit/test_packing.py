@@ -9,9 +9,9 @@ from conftest import build_gpt2, build_llama
 
 from stylerl.errors import ModelError
 from stylerl.lm.attention import attention
-from stylerl.lm.logprobs import token_scores
+from stylerl.lm.logprobs import response_scores
 from stylerl.lm.models import load_causal_lm
-from stylerl.lm.packing import SHARED_PROMPT, Group, pack, response_states
+from stylerl.lm.packing import SHARED_PROMPT, Group, pack
 
 GROUPS = [
     Group([1, 40, 50], [[70, 71, 2], [80]]),
@@ -30,9 +30,7 @@ def alone(lm, group, response, temperature=0.8):
 
 def packed(lm, groups, temperature=0.8):
     """The log-probabilities of a pack's response tokens, (M,)."""
-    one = pack(groups)
-    states = response_states(lm, one)
-    return token_scores(lm, states, one.tokens, temperature).logprobs
+    return response_scores(lm, pack(groups), temperature).logprobs
 
 
 def test_places_by_hand():

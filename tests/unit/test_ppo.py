@@ -136,19 +136,12 @@ def test_the_tokens_sampled_are_the_tokens_trained(tokenizer):
 
 
 def test_eos_is_the_last_action_and_carries_the_score():
-    """With beta 0, lambda 0 and a value of 0 the return of a token is its own
-    reward: the score where the response ends, and 0 anywhere else."""
-    trainer = make(
-        ends_early(build_llama, 3),
-        kl_coef=0.0,
-        batch_size=16,
-        baseline="value",
-        gae_lambda=0.0,
-    )
-    seen = watched(trainer)
+    """With beta 0 a token's reward is the score where the response ends, and
+    0 anywhere else."""
+    trainer = make(ends_early(build_llama, 3), kl_coef=0.0, batch_size=16)
     batch = trainer.rollout()
-    trainer.update(batch)
-    returns = seen[-1][1].returns
+    rewards = trainer.learner.rewards(batch).tokens
+    rewards *= trainer.learner.return_squares.root
     assert any(batch.finished)
     assert not all(batch.finished)
     for row, finished in enumerate(batch.finished):
@@ -156,9 +149,8 @@ def test_eos_is_the_last_action_and_carries_the_score():
         token = batch.input_ids[row][int(batch.prompt_lengths[row]) + last]
         assert (token == 1) == finished
         charged = batch.scores[row] - (0.0 if finished else 1.0)
-        returned = returns[row, last] * trainer.learner.reward_scale
-        assert returned.item() == pytest.approx(charged.item())
-        assert returns[row].count_nonzero() <= 1
+        assert rewards[row, last].item() == pytest.approx(charged.item())
+        assert rewards[row].count_nonzero() <= 1
 
 
 @pytest.mark.parametrize("whole_lines", [False, True])
@@ -188,8 +180,8 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
         assert judged == (text if finished or not whole_lines else whole)
     assert batch.scores.tolist() == [0.5] * 8
     trainer = make(missing_eos_penalty=2.0, kl_coef=0.0)
-    rewards = trainer.learner.rewards(batch)[0].sum(dim=1)
-    rewards *= trainer.learner.reward_scale
+    rewards = trainer.learner.rewards(batch).tokens.sum(dim=1)
+    rewards *= trainer.learner.return_squares.root
     charged = [0.5 if finished else -1.5 for finished in batch.finished]
     assert rewards.tolist() == pytest.approx(charged)
 
@@ -198,12 +190,16 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "minibatches", "epochs"), [(8, 2, 2), (8, 8, 1), (7, 3, 2)]
+    ("batch_size", "size", "minibatches", "epochs"),
+    [(8, 4, 2, 2), (8, 2, 3, 1), (9, 3, 5, 2)],
 )
-def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
+def test_minibatches_are_optimiser_steps(
+    batch_size, size, minibatches, epochs
+):
+    """Groups stay together, where there is one for each step."""
     trainer = make(
         batch_size=batch_size,
-        baseline="value",
+        group_size=size,
         num_minibatches=minibatches,
         update_epochs=epochs,
         pass_tokens=1,
@@ -219,11 +215,18 @@ def test_minibatches_are_optimiser_steps(batch_size, minibatches, epochs):
         part = seen[epoch * minibatches : (epoch + 1) * minibatches]
         assert sorted(sum(part, [])) == list(range(batch_size))
     assert epochs == 1 or seen[:minibatches] != seen[minibatches:]
+    whole = [set(range(at, at + size)) for at in range(0, batch_size, size)]
+    together = all(
+        group <= {*rows} or group.isdisjoint(rows)
+        for rows in seen
+        for group in whole
+    )
+    assert together == (len(whole) >= minibatches)
 
 
 def test_an_update_by_hand_of_fewer_episodes_than_minibatches():
-    trainer = make(baseline="value", num_minibatches=4, update_epochs=1)
-    assert trainer.update(trainer.rollout(["x"]))["policy/steps"] == 1
+    trainer = make(num_minibatches=8, update_epochs=1)
+    assert trainer.update(trainer.rollout(["x"]))["policy/steps"] == 4
 
 
 @pytest.mark.parametrize("build", [build_llama, build_gpt2])
@@ -308,8 +311,7 @@ def test_the_policy_reaches_a_known_optimum():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("baseline", ["value", "group"])
-def test_the_policy_reaches_the_optimum_under_the_penalty(baseline):
+def test_the_policy_reaches_the_optimum_under_the_penalty():
     """One token, worth 1 if it is even, beta = 1/2: the optimum is
     pi*(a) = pi_ref(a) exp(2 s(a)) / Z, so that even tokens have
     p e^2 / (p e^2 + 1 - p), where pi_ref gives them p."""
@@ -335,7 +337,6 @@ def test_the_policy_reaches_the_optimum_under_the_penalty(baseline):
         temperature=1.0,
         learning_rate=3e-3,
         kl_coef=0.5,
-        baseline=baseline,
         missing_eos_penalty=0.0,
     )
     history = []
@@ -394,8 +395,7 @@ def final_kl(**changes):
 
 @pytest.mark.slow
 def test_a_huge_beta_keeps_the_policy_at_the_reference():
-    """What is left at beta = 100 and 10,000 is the noise of the gradient:
-    with the return's scale in the value loss it was 6 nats."""
+    """What is left at beta = 100 and 10,000 is the noise of the gradient."""
     free = final_kl(kl_coef=0.0)
     assert free > 1.5
     assert final_kl(kl_coef=100.0) < 0.5 * free
@@ -419,21 +419,8 @@ def test_the_scale_of_the_reward_changes_no_update():
         assert torch.allclose(a, b, atol=1e-5)
 
 
-# ---- The baseline. -------------------------------------------------------
-
-
-def test_without_a_critic_there_is_no_value():
-    trainer = make(baseline="group")
-    assert trainer.policy.value_head is None
-    batch = trainer.rollout()
-    assert not batch.values.any()
-    metrics = trainer.update(batch)
-    assert not [name for name in metrics if name.startswith("value/")]
-    assert len(trainer.learner.optimiser.param_groups) == 1
-
-
 def test_a_group_is_of_one_prompt_and_of_different_draws():
-    batch = make(baseline="group", group_size=4).rollout()
+    batch = make(group_size=4).rollout()
     assert [len(set(batch.prompts[i : i + 4])) for i in (0, 4)] == [1, 1]
     assert batch.prompts[0] != batch.prompts[4]
     assert len({tuple(ids) for ids in batch.input_ids[:4]}) > 1
@@ -448,7 +435,7 @@ def test_prompts_come_in_turn_and_each_once_a_pass():
     )
     drawn = []
     for trainer.learner.done in range(5):
-        drawn += trainer.prompts_of(trainer.done)
+        drawn += trainer.rollout().prompts[::2]
     assert sorted(drawn[:10]) == sorted(drawn[10:]) == sorted(trainer.prompts)
     assert drawn[:10] != drawn[10:]
 

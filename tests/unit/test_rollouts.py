@@ -30,7 +30,6 @@ def make(**changes):
         "logprobs": torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]]),
         "ref_logprobs": torch.tensor([[-2.0, -2.0, -5.0], [-3.0, 0.0, 0.0]]),
         "entropy": torch.tensor([[1.0, 2.0, 3.0], [6.0, 0.0, 0.0]]),
-        "values": torch.zeros(2, 3),
     }
     return Rollouts(**{**values, **changes})
 
@@ -133,7 +132,6 @@ def test_shares_of_ranks_make_the_batch_again():
                 "logprobs",
                 "ref_logprobs",
                 "entropy",
-                "values",
             )
         },
     )
