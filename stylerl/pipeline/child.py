@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL
-BAR_EVERY = 15.0  # seconds between two log lines of one progress bar
+BAR_EVERY = 30.0  # seconds between two log lines of one progress bar
 TAIL = 40  # lines kept to tell a failure by
+ERASE = "\r\x1b[2K"  # a terminal's line
 
 
 class ExitStatus(NamedTuple):
@@ -34,7 +35,8 @@ def run_command(
 ) -> ExitStatus:
     """Run `command`, pass each line of its output to `log`, and wait.
 
-    Progress bars are logged now and then.
+    Progress bars are drawn on the terminal where there is one, and logged
+    now and then where there is none.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "stylerl.pipeline.process", *command],
@@ -74,14 +76,20 @@ def _follow(output: Iterable[str], log: Callable[[str], object]) -> list[str]:
     next one overwrites.
     """
     tail: deque[str] = deque(maxlen=TAIL)
-    bar_logged = time.monotonic()
+    terminal, bar_logged = sys.stderr.isatty(), time.monotonic()
     for line in output:
         text = line.rstrip()
         if not text:
             continue
         if not line.endswith("\r"):
+            if terminal:
+                sys.stderr.write(ERASE)
             tail.append(text)
             log(text)
+        elif terminal:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            sys.stderr.write(ERASE + text[: width - 1])
+            sys.stderr.flush()
         elif time.monotonic() - bar_logged > BAR_EVERY:
             bar_logged = time.monotonic()
             log(text)
