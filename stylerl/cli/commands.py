@@ -274,15 +274,9 @@ def _handover(options: argparse.Namespace) -> None:
     from stylerl.data import places, prompts
     from stylerl.engines import handover
     from stylerl.pipeline import workspace
-    from stylerl.reward.grade import rule_weights
 
     params = workspace.settings()
     labels = storage.read_table(paths.LABELS)
-    fixer_shares = storage.read_json(paths.FIXER)
-    share = params.ppo.fixable_weight
-    if share != 1:  # elsewhere no fixer is asked: the rules weigh it
-        weights = rule_weights(params.judge.weights, fixer_shares, share)
-        params = config.override(params, {"judge.weights": weights})
     texts = {
         split: prompts.unread_prompts(labels, split, params.seed)
         for split in handover.FILES

@@ -50,7 +50,7 @@ def write(
 
     Raises:
         ConfigError: PPO is to learn a value, which veRL does by a critic of
-            its own.
+            its own, or to weigh violations by what a fixer removes.
         DataError: a split has no prompt that fits.
         ModelError: there is no such model.
         DiskError: the folder cannot be written.
@@ -59,6 +59,11 @@ def write(
         raise ConfigError(
             "ppo.baseline must be group where veRL trains: its estimator "
             "here compares a group; got value"
+        )
+    if (weight := params.ppo.fixable_weight) != 1:
+        raise ConfigError(
+            "ppo.fixable_weight must be 1 where veRL trains: no fixer is "
+            f"asked there; got {weight}"
         )
     model, out = model.resolve(), out.resolve()
     tokenizer = encoding.load_tokenizer(str(model))

@@ -67,7 +67,6 @@ class Engine:
                 {p.entry_name for kind in self._checkers for p in kind},
                 installed,
                 self.reports,
-                config.weights,
             ) + [
                 f"the plugin {plugin.entry_name} is off by default; only "
                 "enable-extensions in a configuration file turns it on"

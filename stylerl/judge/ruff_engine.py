@@ -19,7 +19,6 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import ConfigError, StylerlError, require
 from stylerl.judge import worker_process
 from stylerl.judge.pool import in_order
-from stylerl.judge.rule_check import check_weights
 from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
@@ -69,7 +68,6 @@ class Ruff:
                 "judge.config must leave a rule that can be broken; "
                 f"{self._file} selects none: select some"
             )
-        check_weights(config.weights, self.rules)
         width = re.search(
             r"^linter\.line_length = (\d+)$", self._text, re.MULTILINE
         )

@@ -22,7 +22,6 @@ def check(
     names: set[str],
     installed: Sequence[Plugin],
     reported: Callable[[str], bool],
-    weights: Iterable[str] = (),
 ) -> list[str]:
     """One sentence for each mistake in select and ignore.
 
@@ -32,11 +31,9 @@ def check(
             plugin's rules begin with its name.
         installed: every plugin there is.
         reported: whether a rule is reported in any file.
-        weights: the rule prefixes that are weighed.
 
     Raises:
-        ConfigError: not one rule is left that could be broken, or none that
-            begins with one of `weights`.
+        ConfigError: not one rule is left that could be broken.
     """
     known = _known()
     chosen = [*(options.select or ()), *(options.extend_select or ())]
@@ -61,32 +58,7 @@ def check(
             "select and ignore must leave a rule that can be broken; "
             + ("; ".join(wrong) or "none is left")
         )
-    check_weights(weights, filter(reported, known), plugins)
     return wrong
-
-
-def check_weights(
-    weights: Iterable[str], rules: Iterable[str], plugins: Iterable[str] = ()
-) -> None:
-    """Check that the weighed rule prefixes are of rules that are reported.
-
-    Args:
-        weights: the prefixes.
-        rules: those that are reported.
-        plugins: what the names of other rules begin with.
-
-    Raises:
-        ConfigError: none begins with one of them.
-    """
-    rules = [*rules]
-    for weighed in weights:
-        if not _related(weighed, plugins) and not any(
-            rule.startswith(weighed) for rule in rules
-        ):
-            raise ConfigError(
-                "judge.weights must name rules that can be reported; none "
-                f"begins with {weighed}: leave it out, or select it"
-            )
 
 
 def _known() -> set[str]:

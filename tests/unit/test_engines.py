@@ -126,6 +126,12 @@ def test_prompts_without_a_place_are_handed_over_too(sft, tmp_path):
     [
         ({"train": ["x" * 3000]}, {}, DataError, "of train none has at most"),
         ({"train": ["a"]}, {"ppo.baseline": "value"}, ConfigError, "be group"),
+        (
+            {"train": ["a"]},
+            {"ppo.fixable_weight": 0.5},
+            ConfigError,
+            "must be 1 where veRL trains: no fixer is asked there; got 0.5",
+        ),
     ],
 )
 def test_what_verl_could_not_train(sft, tmp_path, texts, changes, error, said):

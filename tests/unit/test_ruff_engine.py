@@ -256,13 +256,6 @@ def test_a_configuration_must_be_named_and_there(tmp_path: Path) -> None:
         of(tmp_path, "ruff.toml")
 
 
-def test_weights_are_of_rules_that_ruff_reports(tmp_path: Path) -> None:
-    (tmp_path / "ruff.toml").write_text('lint.select = ["E5", "N"]\n')
-    assert of(tmp_path, "ruff.toml", weights={"N": 2, "E501": 0.5})
-    with pytest.raises(ConfigError, match="none begins with PLR09"):
-        of(tmp_path, "ruff.toml", weights={"PLR09": 2})
-
-
 def test_ruff_that_is_not_installed_is_an_extra(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
