@@ -10,7 +10,6 @@ import tempfile
 import webbrowser
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
@@ -347,44 +346,6 @@ def _evaluate(options: argparse.Namespace) -> None:
             options.models, params, options.to, Path(scratch)
         )
     print(text, end="")
-
-
-@command("compare", option("runs", "RUN", "the two runs", nargs=2))
-def _compare(options: argparse.Namespace) -> None:
-    """Compare two runs on the same prompts, with intervals.
-
-    Print what the second run has over the first, for the SFT models and the
-    policies, with paired bootstrap intervals by prompt. Runs that were not
-    judged alike, on the same prompts, are refused. A RUN is a folder with
-    completions.parquet, such as artifacts/evaluate, or the id of a run in
-    MLflow (`make ui`).
-    """
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from stylerl import storage
-    from stylerl.evaluation import comparison, display
-    from stylerl.pipeline import tracking
-    from stylerl.report import summary
-
-    def table(run: str) -> Any:
-        if Path(run).is_dir():
-            return storage.read_table(Path(run, tracking.COMPLETIONS))
-        return tracking.completions(run)
-
-    first, second = options.runs
-    console = Console()
-    heading = "difference [95%]"
-    for change in comparison.compare(table(first), table(second)):
-        columns = [(first, change.before), (second, change.after)]
-        rows = summary.gain_table(columns, heading, change.gain)
-        label = display.MODELS[change.model]
-        console.print(Markdown(f"# {label}\n\n{rows}"))
-    console.print(
-        f"{second} less {first}, on the same prompts; intervals by paired "
-        "bootstrap over prompts.",
-        highlight=False,
-    )
 
 
 @command("params", *CHANGES)

@@ -5,8 +5,7 @@ The first model is the reference.  What is left in the folder:
     metrics.json     every metric of every model
     evaluation.md    what the terminal showed
     NAME/            of each other model what a run leaves of its evaluation:
-                     evaluate.json, rules.csv and completions.parquet (which
-                     `stylerl compare` takes)
+                     evaluate.json, rules.csv and completions.parquet
 """
 
 from collections.abc import Mapping, Sequence

@@ -181,10 +181,7 @@ def search(query: str, **options: Any) -> Sequence[Any]:
 
 
 def completions(run: str) -> "pd.DataFrame":
-    """The table of completions that a run's evaluation left.
-
-    Args:
-        run: id of a flow's run, or of its stage `evaluate`.
+    """The table of completions that a run of the stage `evaluate` left.
 
     Raises:
         DataError: there is no such run, or it left no table.
@@ -194,16 +191,13 @@ def completions(run: str) -> "pd.DataFrame":
 
     try:
         client = connect()
-        tags = client.get_run(run).data.tags
-        stage = tags.get("run.evaluate", run)
         with tempfile.TemporaryDirectory() as folder:
-            path = client.download_artifacts(stage, COMPLETIONS, folder)
+            path = client.download_artifacts(run, COMPLETIONS, folder)
             return storage.read_table(Path(path))
     except (MlflowException, OSError) as error:
         message = (
-            f"run {run} must be a folder with {COMPLETIONS}, or the id of a "
-            f"run that `stylerl run` evaluated, in {store()}; it is neither: "
-            f"{error}"
+            f"run {run} must have left {COMPLETIONS} in {store()}; it has "
+            f"not: {error}"
         )
         raise DataError(reach.shown(message)) from error
 
