@@ -15,7 +15,7 @@ from stylerl import config
 from stylerl.cli import checkout
 from stylerl.cli.options import CHANGES, SET, changes, command, option, parser
 from stylerl.config import paths
-from stylerl.errors import DataError, require
+from stylerl.errors import DataError
 
 __all__ = ["parser"]  # of all commands, which are registered here
 DATA = Path("data")
@@ -248,7 +248,6 @@ def _export(options: argparse.Namespace) -> None:
       stylerl export artifacts/ppo policy    policy/ppo.gguf
       stylerl export artifacts/ppo policy --dtype q8_0
     """
-    require("gguf", "gguf")
     from stylerl.export import gguf_file
 
     path, kind = gguf_file.export(options.model, options.folder, options.dtype)

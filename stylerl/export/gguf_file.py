@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl import storage
-from stylerl.errors import ModelError, require
+from stylerl.errors import ModelError
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.models import load_causal_lm
 
@@ -42,7 +42,6 @@ def export(
 
     Raises:
         ModelError: there is no such model, or no GGUF file can hold it.
-        MissingExtra: gguf is not installed.
         DiskError: a file cannot be written.
     """
     tokenizer = load_tokenizer(name)
@@ -68,11 +67,9 @@ def write(
             exactly.
 
     Raises:
-        MissingExtra: gguf is not installed.
         ModelError: the file cannot hold such a model, tokenizer or kind.
         DiskError: the file cannot be written.
     """
-    require("gguf", "gguf")
     from gguf import GGMLQuantizationType, GGUFWriter
 
     weights = dict(tensors(model))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stylerl import storage
-from stylerl.errors import DataError, require
+from stylerl.errors import DataError
 from stylerl.pipeline import process, reach
 from stylerl.pipeline.store import LIMITS, best_effort, store
 from stylerl.pipeline.store import folder as store_folder
@@ -186,7 +186,6 @@ def completions(run: str) -> "pd.DataFrame":
     Raises:
         DataError: there is no such run, or it left no table.
     """
-    require("pipeline", "mlflow")
     from mlflow.exceptions import MlflowException
 
     try:
@@ -204,7 +203,6 @@ def completions(run: str) -> "pd.DataFrame":
 
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
-    require("pipeline", "mlflow")
     reach.spare_loopback()
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

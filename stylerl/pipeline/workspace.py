@@ -15,7 +15,6 @@ from stylerl.config import Params
 from stylerl.errors import ConfigError, StylerlError
 
 PARAMS = Path("params.yaml")
-TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
 
 

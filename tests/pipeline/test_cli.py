@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -214,17 +215,16 @@ def test_models_of_one_name_are_told_apart_by_their_paths(
     }
 
 
-def test_a_command_whose_extra_is_missing_names_it(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_command_whose_package_is_missing_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(workspace, "TOOLS", ("prefect", "no_such_package"))
-    (folder / "preferences.jsonl").touch()
-    expected = (
-        "stylerl: this needs no_such_package, which is not installed: "
-        "pip install 'stylerl[pipeline]'\n"
-    )
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
     for command in (["run", "--preset", "smoke"], ["serve"]):
         assert cli.main(command) == 2
-        assert capsys.readouterr().err == expected
+        assert capsys.readouterr().err.startswith(
+            "stylerl: this needs prefect, which is not installed: "
+            "pip install prefect; "
+        )

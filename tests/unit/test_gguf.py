@@ -6,6 +6,7 @@ tools/check_gguf.py asks llama.cpp itself.
 """
 
 import json
+import sys
 from pathlib import Path
 
 import bases
@@ -285,12 +286,13 @@ def test_how_text_is_split_has_llama_cpps_name(split, name) -> None:
 def test_the_missing_package_is_one_line(
     llama_folder: Path, capsys, monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr("stylerl.errors.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "gguf", None)  # as if it were not
     arguments = ["export", str(llama_folder), str(tmp_path / "out")]
     assert cli.main(arguments) == 2
     assert capsys.readouterr().err == (
-        "stylerl: this needs gguf, which is not installed: "
-        "pip install 'stylerl[gguf]'\n"
+        "stylerl: this needs gguf, which is not installed: pip install gguf; "
+        "'stylerl[train]' brings what most commands need, "
+        "'stylerl[pipeline]' what a run does\n"
     )
     assert not (tmp_path / "out").exists()
 
