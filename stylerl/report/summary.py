@@ -173,30 +173,6 @@ def _interval(metric: Metric, gain: Metrics) -> str:
     return f"95% interval {low} to {high}"
 
 
-def by_length(metrics: Metrics) -> list[list[str]]:
-    """A table by length: the share of each model's bodies, and compliance.
-
-    Empty where the evaluation did not measure it.
-    """
-    strata = metrics.get("lengths", {})
-    names = {"human": "authors", "sft": "SFT", "ppo": "PPO"}
-    known = {model: name for model, name in names.items() if model in strata}
-    if not known:
-        return []
-    percent = metric_of("compliance")
-    heads = ["tokens"]
-    heads += [f"{name}, % of bodies" for name in known.values()]
-    heads += [f"{name}, compliance %" for name in known.values()]
-    rows = [heads]
-    for stratum in strata["sft"]:
-        row = [stratum.replace("_", " ")]
-        for key in ("share", "compliance"):
-            values = [strata[model][stratum][key] for model in known]
-            row += [show(percent, value) for value in values]
-        rows.append(row)
-    return rows
-
-
 def basis(metrics: Metrics) -> str:
     """The prompts and completions behind the headline."""
     size = metrics["size"]
@@ -246,11 +222,10 @@ def gain_table(
 
 
 def markdown(metrics: Metrics) -> str:
-    """What `before_after` says, then lengths and baselines."""
+    """What `before_after` says, then baselines."""
     parts = [before_after(metrics)]
-    for rows in (by_length(metrics), baselines(metrics)):
-        if rows:
-            parts.append(rename(markdown_table(rows), metrics))
+    if rows := baselines(metrics):
+        parts.append(rename(markdown_table(rows), metrics))
     return "\n\n".join(parts) + "\n"
 
 

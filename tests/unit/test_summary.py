@@ -218,7 +218,6 @@ def test_what_an_evaluation_lacks_has_no_row():
             if not key.startswith(tuple(new))
         }
 
-    assert summary.by_length(old) == []
     labels = {metric.label for metric in display.TABLE if metric.key in new}
     rows = summary.markdown(old).splitlines()
     assert not labels & {
@@ -268,29 +267,6 @@ def test_a_long_body_is_as_long_as_its_label_says():
     label = display.metric_of("long_share").label
 
     assert f"above {standardised.LONG} tokens" in label
-
-
-def test_compliance_is_told_by_length():
-    both = {"share": 0.5, "compliance": 0.25}
-    none = {"share": 0.0, "compliance": None}
-    lengths = {
-        "ppo": {
-            "up_to_10": {"share": 1.0, "compliance": 0.9},
-            "above_110": none,
-        },
-        "sft": {"up_to_10": both, "above_110": both},
-    }
-
-    heads, *rows = summary.by_length(metrics() | {"lengths": lengths})
-
-    assert heads == [
-        "tokens", "SFT, % of bodies", "PPO, % of bodies",
-        "SFT, compliance %", "PPO, compliance %",
-    ]  # fmt: skip
-    assert rows == [
-        ["up to 10", "50.0", "100.0", "25.0", "90.0"],
-        ["above 110", "50.0", "0.0", "25.0", "–"],
-    ]
 
 
 @pytest.mark.parametrize(
