@@ -163,7 +163,7 @@ def test_the_wheel_holds_one_package(wheel: Path) -> None:
         names = set(archive.namelist())
     information = {n.split("/")[0] for n in names if ".dist-info/" in n}
     assert {n.split("/")[0] for n in names} - information == {"stylerl"}
-    for suffix in ("py", "yaml", "j2"):
+    for suffix in ("py", "yaml", "j2", "md"):
         here = (ROOT / "stylerl").rglob(f"*.{suffix}")
         expected = {file.relative_to(ROOT).as_posix() for file in here}
         assert expected
