@@ -234,8 +234,8 @@ def _prefer(options: argparse.Namespace) -> None:
     option(
         "--dtype",
         "TYPE",
-        "bf16 or f32, or q8_0 or q4_1, which round (default: the smaller "
-        "one that holds the weights exactly)",
+        "bf16 or f32, or q8_0 or q4_1, which are smaller (default: bf16)",
+        "bf16",
         choices=("bf16", "f32", "q8_0", "q4_1"),  # gguf_file.KINDS
     ),
 )
@@ -250,8 +250,7 @@ def _export(options: argparse.Namespace) -> None:
     """
     from stylerl.export import gguf_file
 
-    path, kind = gguf_file.export(options.model, options.folder, options.dtype)
-    print(f"{path}, {kind}")
+    print(gguf_file.export(options.model, options.folder, options.dtype))
 
 
 @command(
