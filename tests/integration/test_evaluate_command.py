@@ -109,8 +109,8 @@ def test_the_words_name_the_models(found):
     assert [row.split(" |")[0] for row in table[2:5]] == [
         "| sft", "| ppo", "| PPO",
     ]  # fmt: skip
-    assert "| metric | sft | ppo | ppo - sft (95% interval) |" in text
-    assert "| metric | sft | PPO | PPO - sft (95% interval) |" in text
+    assert "| metric | sft | ppo | ppo - sft [95%] |" in text
+    assert "| metric | sft | PPO | PPO - sft [95%] |" in text
     assert "SFT" not in text
 
 
