@@ -6,10 +6,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from importlib import import_module, metadata
 
 from stylerl.cli.options import CHANGES, changes, command
-from stylerl.errors import require
 
 
 @command(
@@ -35,7 +34,7 @@ def _run(options: argparse.Namespace) -> None:
     from stylerl.pipeline import preflight, workspace
     from stylerl.report import summary
 
-    require("pipeline", *workspace.TOOLS)
+    metadata.version("prefect")  # before a server starts that needs it
     values = changes(options.set)
     preflight.check_files(workspace.resolve(options.preset, values))
     with prefect_session():
@@ -90,9 +89,8 @@ def _serve(_: argparse.Namespace) -> None:
       prefect deployment run rlhf/full -p 'params={"ppo.kl_coef": 0.1}'
     """
     from stylerl.pipeline import server as api
-    from stylerl.pipeline import workspace
 
-    require("pipeline", *workspace.TOOLS)
+    metadata.version("prefect")  # before a server starts that needs it
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     try:

@@ -5,8 +5,6 @@ command line prints the message without a traceback; anything else that
 escapes is a bug of ours.
 """
 
-from importlib.util import find_spec
-
 
 class StylerlError(Exception):
     """Base of every error that is the input's fault, not the code's."""
@@ -28,28 +26,5 @@ class ModelError(StylerlError):
     """A model or tokenizer cannot be found, loaded or used."""
 
 
-class MissingExtra(StylerlError):
-    """A package of an optional extra is not installed."""
-
-
 class TrainingError(StylerlError):
     """Training met a state it cannot continue from (NaN, an alarm)."""
-
-
-def require(extra: str, *packages: str) -> None:
-    """Check, before they are imported, that an extra's packages are there.
-
-    Args:
-        extra: its name in pyproject.toml, such as `train`.
-        packages: the packages of it that are about to be used.
-
-    Raises:
-        MissingExtra: one of them cannot be imported.
-    """
-    for package in packages:
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:  # a folder of that name
-            raise MissingExtra(
-                f"this needs {package}, which is not installed: "
-                f"pip install 'stylerl[{extra}]'"
-            )

@@ -20,7 +20,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from stylerl.errors import require
 from stylerl.lm import models, pretrained, saving
 
 # SmolLM2's end of a text is its padding too, and it could not learn to end;
@@ -29,12 +28,7 @@ PAD_TOKEN = "<empty_output>"
 
 
 def write(file: Path, folder: Path) -> None:
-    """Fill a folder, which the caller puts into place, from a GGUF file.
-
-    Raises:
-        MissingExtra: gguf is not installed.
-    """
-    require("pipeline", "gguf")
+    """Fill a folder, which the caller puts into place, from a GGUF file."""
     tokenizer = load_tokenizer(file)
     model = load_model(file)
     models.fit_to_tokenizer(model, tokenizer)

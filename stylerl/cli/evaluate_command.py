@@ -5,8 +5,7 @@ The first model is the reference.  What is left in the folder:
     metrics.json     every metric of every model
     evaluation.md    what the terminal showed
     NAME/            of each other model what a run leaves of its evaluation:
-                     evaluate.json, rules.csv and completions.parquet (which
-                     `stylerl compare` takes)
+                     evaluate.json, rules.csv and completions.parquet
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from stylerl.base import dequantised
 from stylerl.cli.complete_command import labelled
 from stylerl.config import Params, paths
 from stylerl.data import places
-from stylerl.errors import ModelError, require
+from stylerl.errors import ModelError
 from stylerl.evaluation.measurement import evaluation, generations
 from stylerl.evaluation.measurement.evaluation import Evaluation
 from stylerl.judge import Judge
@@ -112,9 +111,7 @@ def unpacked(file: Path, like: Path, scratch: Path) -> Path:
 
     Raises:
         ModelError: the file holds no model, or one of other tokens.
-        MissingExtra: gguf is not installed.
     """
-    require("gguf", "gguf")
     if not file.is_file():
         raise ModelError(f"{file} does not exist; `stylerl export` writes it")
     tokenizer = load_tokenizer(str(like))

@@ -39,11 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         silence()
         return READER_LEFT
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("stylerl", "flows"):
+        package, *_ = str(error.name).split(".")
+        if package in ("stylerl", "flows"):
             raise
         say(
-            f"this needs {error.name}, which is not installed: "
-            "pip install 'stylerl[train]'"
+            f"this needs {package}, which is not installed: pip install "
+            f"{package}; 'stylerl[train]' brings what most commands need, "
+            "'stylerl[pipeline]' what a run does"
         )
         return 2
     except (StylerlError, OSError) as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from stylerl.errors import DiskError, require
+from stylerl.errors import DiskError
 from stylerl.report import markup, templates
 from stylerl.reward_models import preferences
 from stylerl.reward_models.preferences import CONFIDENCE, Answer, Choice, Pair
@@ -145,7 +145,6 @@ def render(session: Session, token: str, nonce: str) -> str:
 
 def serve(session: Session) -> None:
     """Serve until Ctrl-C, on a free port, whose address is printed first."""
-    require("pipeline", "starlette", "uvicorn")
     import socket
 
     import uvicorn

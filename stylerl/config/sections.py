@@ -15,10 +15,6 @@ from stylerl.errors import ConfigError
 PRESETS = Path(__file__).resolve().parent / "presets"
 MANY = 10**8  # texts; more than any corpus of code gives
 RULES = ("[A-Z]{1,3}[0-9]{0,3}", "rule prefixes, such as E, W6 or F401")
-WEIGHED = (
-    "[A-Z]{1,8}[0-9]{0,4}|[a-z][a-z0-9-]+",
-    "rule prefixes, such as E501 or PLR09",
-)
 
 
 def presets() -> list[str]:
@@ -60,15 +56,6 @@ class JudgeConfig(Section):
         None,
         "a setup.cfg, tox.ini or .flake8 whose options replace select, "
         "ignore and max_line_length; of ruff, a pyproject.toml or ruff.toml",
-    )
-    weights: Mapping[str, float] = setting(
-        {},
-        "what a violation weighs in the style reward and its charges, by rule "
-        "prefix, such as {E501: 0.5, N: 2}; the longest prefix wins, and "
-        "others weigh 1",
-        pattern=WEIGHED,
-        ge=0,
-        le=1000,
     )
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from stylerl import storage
 from stylerl.data.places import rows_of
-from stylerl.errors import DataError, require
+from stylerl.errors import DataError
 
 ROWS_A_GROUP = 512
 HUB_DATASET = "codeparrot/codeparrot-clean"
@@ -360,7 +360,6 @@ def hub_files(name: str, limit: int, skipped: Skipped) -> Iterator[SourceFile]:
     """
     if limit < 0:
         raise DataError(f"--limit must be 0, for all, or more; got {limit}")
-    require("pipeline", "datasets")
     import datasets  # 2 s to import, and only this source needs it
 
     try:

@@ -2,6 +2,6 @@
 
 measurement/ samples, judges and measures.  Here, display.py names each number
 and shows it, guards.py says what a gain must not have cost; promotion.py
-decides on them, comparison.py sets two runs side by side.  Stage `evaluate`
+decides on them, comparison.py compares two policies.  Stage `evaluate`
 uses measurement/ alone, so another wording of a guard samples nothing again.
 """

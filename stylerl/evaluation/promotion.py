@@ -72,7 +72,7 @@ def decide(
 def _gain_over(champion: Table, candidate: pd.DataFrame) -> Guard:
     name = "gain over the champion"
     try:
-        *_, policy = comparison.compare(champion(), candidate)
+        gain = comparison.compare(champion(), candidate)
     except DataError as error:
         return Guard(
             name,
@@ -80,7 +80,7 @@ def _gain_over(champion: Table, candidate: pd.DataFrame) -> Guard:
             f"cannot be measured: {error}, or take the alias away in MLflow "
             "to begin anew",
         )
-    return _clear(name, policy.gain)
+    return _clear(name, gain)
 
 
 def _clear(name: str, gain: Metrics) -> Guard:

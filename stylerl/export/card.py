@@ -43,22 +43,13 @@ def render(name: str, first: str, run: Run | None) -> str:
         snippets = run.snippets
         settings = config.to_dict(run.params.judge)
         context |= {
-            "measured": measured(run),
+            "evaluation": summary.markdown(run.metrics).rstrip(),
+            "training": training(run.params, run.judge, run.learned),
+            "alarms": alarms(run.updates),
             "judge": yaml.safe_dump(settings, sort_keys=False),
             "learnt": snippets[snippets["split"] == "train"],
         }
     return templates.load(TEMPLATE).render(context)
-
-
-def measured(run: Run) -> str:
-    """The run's evaluation and training, as Markdown."""
-    return "\n\n".join(
-        [
-            summary.markdown(run.metrics).rstrip(),
-            training(run.params, run.judge, run.learned),
-            alarms(run.updates),
-        ]
-    )
 
 
 def training(params: Params, judge: str, learned: int) -> str:

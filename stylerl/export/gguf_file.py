@@ -13,70 +13,62 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl import storage
-from stylerl.errors import ModelError, require
+from stylerl.errors import ModelError
 from stylerl.lm.encoding import load_tokenizer
 from stylerl.lm.models import load_causal_lm
 
-# The kinds of a matrix, the smallest first; vectors are f32.
-EXACT = {"bf16": torch.bfloat16, "f32": torch.float32}
-# and rounded, 32 weights to a scale, as SmolLM2's own file is; q4_0, which
-# has no offset, parted from transformers six times as early
-KINDS = (*EXACT, "q8_0", "q4_1")
+# Of a matrix; vectors are f32.  The last two round 32 weights to a scale, as
+# SmolLM2's own file does; q4_0, which has no offset, parted from transformers
+# six times as early.
+KINDS = ("bf16", "f32", "q8_0", "q4_1")
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # GGUF's types of tokens
 
 
-def export(
-    name: str, folder: Path, kind: str | None = None
-) -> tuple[Path, str]:
-    """Write a model's GGUF file; the file, and its kind.
+def export(name: str, folder: Path, kind: str = KINDS[0]) -> Path:
+    """Write a model's GGUF file; where it is.
 
     Args:
         name: a model folder, or a hub name.
         folder: where it is written, made where there is none.
-        kind: as for `write`.
+        kind: of KINDS; the name of the file has all but the first.
 
     Raises:
         ModelError: there is no such model, or no GGUF file can hold it.
-        MissingExtra: gguf is not installed.
         DiskError: a file cannot be written.
     """
     tokenizer = load_tokenizer(name)
     model = load_causal_lm(name, tokenizer=tokenizer)
-    suffix = f"-{kind}" if kind else ""
+    suffix = "" if kind == KINDS[0] else f"-{kind}"
     path = folder / f"{Path(name).resolve().name}{suffix}.gguf"
-    return path, write(model, tokenizer, path, kind)
+    write(model, tokenizer, path, kind)
+    return path
 
 
 def write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     path: Path,
-    kind: str | None = None,
-) -> str:
-    """Write `path`, completely or not at all; the kind of its matrices.
+    kind: str = KINDS[0],
+) -> None:
+    """Write `path`, completely or not at all.
 
     Args:
         model: from `load_causal_lm`, given this tokenizer.
         tokenizer: a byte-level BPE.
         path: of the file.
-        kind: of KINDS; None takes the smallest that holds every weight
-            exactly.
+        kind: of KINDS, what its matrices are.
 
     Raises:
-        MissingExtra: gguf is not installed.
         ModelError: the file cannot hold such a model, tokenizer or kind.
         DiskError: the file cannot be written.
     """
-    require("gguf", "gguf")
     from gguf import GGMLQuantizationType, GGUFWriter
 
     weights = dict(tensors(model))
-    kind = kind or exact_kind(weights.values())
     with storage.replacing(path) as scratch:
         writer = GGUFWriter(scratch, model.config.model_type)
         writer.add_name(path.stem)
@@ -95,7 +87,6 @@ def write(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-    return kind
 
 
 def tensors(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
@@ -139,16 +130,6 @@ def interleaved(rows: Tensor, heads: int) -> Tensor:
     return split.transpose(1, 2).reshape(rows.shape)
 
 
-def exact_kind(weights: Any) -> str:
-    """The smallest of KINDS that holds every matrix exactly."""
-    matrices = [tensor for tensor in weights if tensor.ndim > 1]
-    return next(
-        kind
-        for kind, dtype in EXACT.items()
-        if all(torch.equal(m.to(dtype).float(), m) for m in matrices)
-    )
-
-
 def _data(name: str, tensor: Tensor, kind: str) -> Any:
     """A tensor's bytes in a kind, as an array.
 
@@ -157,16 +138,15 @@ def _data(name: str, tensor: Tensor, kind: str) -> Any:
     """
     from gguf import GGMLQuantizationType, quants
 
-    if kind not in EXACT:
-        chosen = GGMLQuantizationType[kind.upper()]
-        try:
-            return quants.quantize(tensor.numpy(), chosen)
-        except quants.QuantError as error:
-            raise ModelError(
-                f"each row of a matrix must be of whole blocks for {kind}; "
-                f"{name} is not ({error}): take --dtype bf16"
-            ) from error
-    return tensor.to(EXACT[kind]).contiguous().view(torch.uint8).numpy()
+    try:
+        return quants.quantize(
+            tensor.numpy(), GGMLQuantizationType[kind.upper()]
+        )
+    except quants.QuantError as error:
+        raise ModelError(
+            f"each row of a matrix must be of whole blocks for {kind}; "
+            f"{name} is not ({error}): take --dtype bf16"
+        ) from error
 
 
 def _check(config: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from stylerl.errors import ModelError, require
+from stylerl.errors import ModelError
 
 CONTEXT = 4096  # tokens of a prompt and its completion; more take memory
 # As the evaluation samples: from all tokens, by the temperature alone.
@@ -33,10 +33,8 @@ def complete(
     `listen` is told the text as it grows.
 
     Raises:
-        MissingExtra: xllamacpp is not installed.
         ModelError: llama.cpp cannot read the file, or complete the prompt.
     """
-    require("llama", "xllamacpp")
     from xllamacpp import CommonParams, Server
 
     settings = CommonParams()

@@ -66,7 +66,6 @@ class Engine:
                 self.options,
                 {p.entry_name for kind in self._checkers for p in kind},
                 self.reports,
-                config.weights,
             )
         except ConfigError:
             raise

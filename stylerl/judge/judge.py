@@ -44,7 +44,6 @@ class Judge:
         Raises:
             ConfigError: the configuration file or a plugin is missing, or
                 ruff refuses the file.
-            MissingExtra: ruff is to judge, and is not installed.
         """
         if config.config is not None:
             path = Path(config.config).absolute()

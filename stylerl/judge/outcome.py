@@ -10,7 +10,7 @@ violation.
 import ast
 import io
 import tokenize
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import StrEnum
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NL
@@ -124,12 +124,6 @@ def _header_rows(prompt: str) -> range:
                 first = token.start[0] if begins else first
                 last, begins = token.string, False
     return range(first, prompt.count("\n") + 2 if last == ":" else first)
-
-
-def weight_of(code: str, weights: Mapping[str, float]) -> float:
-    """What a violation weighs: by the longest prefix of its code, or 1."""
-    named = [prefix for prefix in weights if code.startswith(prefix)]
-    return weights[max(named, key=len)] if named else 1.0
 
 
 def assess(prompt: str, finished: bool, verdict: Verdict) -> Assessment:

@@ -16,10 +16,9 @@ from importlib import metadata
 from typing import Any
 
 from stylerl.config import JudgeConfig
-from stylerl.errors import ConfigError, StylerlError, require
+from stylerl.errors import ConfigError, StylerlError
 from stylerl.judge import worker_process
 from stylerl.judge.pool import in_order
-from stylerl.judge.rule_check import check_weights
 from stylerl.judge.verdict import SNIPPET, SYNTAX, Source, Verdict, Violation
 from stylerl.judge.worker_process import describe_exit
 
@@ -38,9 +37,7 @@ class Ruff:
         Raises:
             ConfigError: ruff refuses the configuration, it says nothing, or
                 no rule is left that could be broken.
-            MissingExtra: ruff is not installed.
         """
-        require("ruff", "ruff")
         assert config.config is not None
         self._file = os.path.abspath(config.config)  # without `..`
         self.folder = os.path.dirname(self._file)
@@ -67,7 +64,6 @@ class Ruff:
                 "judge.config must leave a rule that can be broken; "
                 f"{self._file} selects none: select some"
             )
-        check_weights(config.weights, self.rules)
         width = re.search(
             r"^linter\.line_length = (\d+)$", self._text, re.MULTILINE
         )
@@ -164,10 +160,8 @@ def run(words: Sequence[str], ends: Sequence[int] = (0,)) -> str:
     """What ruff's program prints; it must end with one of these codes.
 
     Raises:
-        MissingExtra: ruff is not installed.
         StylerlError: it does not answer.
     """
-    require("pipeline", "ruff")
     done = _start(words)
     if done.returncode not in ends:
         reason = done.stderr.decode(errors="replace").strip()

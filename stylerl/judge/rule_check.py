@@ -20,7 +20,6 @@ def check(
     options: Namespace,
     names: set[str],
     reported: Callable[[str], bool],
-    weights: Iterable[str] = (),
 ) -> None:
     """Check that a rule is left that can be broken.
 
@@ -29,11 +28,9 @@ def check(
         names: those under which the plugins in use are registered; a
             plugin's rules begin with its name.
         reported: whether a rule is reported in any file.
-        weights: the rule prefixes that are weighed.
 
     Raises:
-        ConfigError: not one rule is left that could be broken, or none that
-            begins with one of `weights`.
+        ConfigError: not one rule is left that could be broken.
     """
     known = _known()
     if options.max_complexity < 0:
@@ -49,31 +46,6 @@ def check(
             f"judge.plugins; of {', '.join(chosen) or 'no selection'} none is "
             "left: select another, or name the plugin that has it"
         )
-    check_weights(weights, filter(reported, known), plugins)
-
-
-def check_weights(
-    weights: Iterable[str], rules: Iterable[str], plugins: Iterable[str] = ()
-) -> None:
-    """Check that the weighed rule prefixes are of rules that are reported.
-
-    Args:
-        weights: the prefixes.
-        rules: those that are reported.
-        plugins: what the names of other rules begin with.
-
-    Raises:
-        ConfigError: none begins with one of them.
-    """
-    rules = [*rules]
-    for weighed in weights:
-        if not _related(weighed, plugins) and not any(
-            rule.startswith(weighed) for rule in rules
-        ):
-            raise ConfigError(
-                "judge.weights must name rules that can be reported; none "
-                f"begins with {weighed}: leave it out, or select it"
-            )
 
 
 def _known() -> set[str]:

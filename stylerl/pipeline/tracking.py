@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stylerl import storage
-from stylerl.errors import DataError, require
+from stylerl.errors import DataError
 from stylerl.pipeline import process, reach
 from stylerl.pipeline.store import LIMITS, best_effort, store
 from stylerl.pipeline.store import folder as store_folder
@@ -163,29 +163,22 @@ def search(query: str, **options: Any) -> Sequence[Any]:
 
 
 def completions(run: str) -> "pd.DataFrame":
-    """The table of completions that a run's evaluation left.
-
-    Args:
-        run: id of a flow's run, or of its stage `evaluate`.
+    """The table of completions that a run of the stage `evaluate` left.
 
     Raises:
         DataError: there is no such run, or it left no table.
     """
-    require("pipeline", "mlflow")
     from mlflow.exceptions import MlflowException
 
     try:
         client = connect()
-        tags = client.get_run(run).data.tags
-        stage = tags.get("run.evaluate", run)
         with tempfile.TemporaryDirectory() as folder:
-            path = client.download_artifacts(stage, COMPLETIONS, folder)
+            path = client.download_artifacts(run, COMPLETIONS, folder)
             return storage.read_table(Path(path))
     except (MlflowException, OSError) as error:
         message = (
-            f"run {run} must be a folder with {COMPLETIONS}, or the id of a "
-            f"run that `stylerl run` evaluated, in {store()}; it is neither: "
-            f"{error}"
+            f"run {run} must have left {COMPLETIONS} in {store()}; it has "
+            f"not: {error}"
         )
         raise DataError(reach.shown(message)) from error
 
@@ -215,7 +208,6 @@ def add_version(
 
 def connect() -> "MlflowClient":
     """A client of the tracking store, which is made on first use (~6 s)."""
-    require("pipeline", "mlflow")
     reach.spare_loopback()
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

@@ -14,7 +14,6 @@ from stylerl.config import Params
 from stylerl.errors import StylerlError
 
 PARAMS = Path("params.yaml")
-TOOLS = ("prefect", "dvc", "mlflow")  # what a run needs besides the library
 LOCK = Path(".dvc/tmp/stylerl.lock")
 
 

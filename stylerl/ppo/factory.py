@@ -86,11 +86,7 @@ def build_trainer(
             settings.reward,
             reward_models,
             learned,
-            rules=rule_weights(
-                params.judge.weights,
-                fixer_shares or {},
-                settings.fixable_weight,
-            ),
+            rules=rule_weights(fixer_shares or {}, settings.fixable_weight),
         ),
         prompts=prompts,
         seed=params.seed,

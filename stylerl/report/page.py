@@ -51,7 +51,6 @@ def render(evidence: Evidence) -> str:
         guards=[*guards.goals(metrics), *guards.guards(metrics)],
         models=display.MODELS,
         table=_table(metrics),
-        lengths=summary.by_length(metrics),
         baselines=summary.baselines(metrics),
         outcomes=_outcomes(completions),
         outcome_names=[str(outcome) for outcome in Outcome],

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from stylerl.errors import require
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -95,7 +93,6 @@ def _figure(
     series: Sequence[Series] = (),
 ) -> Markup:
     """A chart, with its title and a legend of the series."""
-    require("pipeline", "matplotlib")
     from matplotlib import style
     from matplotlib.figure import Figure
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from stylerl.evaluation.display import (
     MODELS,
-    TABLE,
     Metric,
     Metrics,
     gain_sign,
     labels,
+    measured,
     metric_of,
     rename,
     show,
     show_gain,
-    show_own,
+    show_models,
 )
 from stylerl.evaluation.guards import (
     CUT,
@@ -28,7 +28,6 @@ from stylerl.evaluation.guards import (
 
 REPORT = Path("artifacts/report/report.html")
 JOINT = metric_of("joint")
-CUTS = ("non_compliance_cut", "residual_cut")  # shares, shown without a sign
 LINTER, OURS = "linter_best_of_{}", "ppo_linter_best_of_{}"
 BEST_OF = {  # by the key, which ends with how many there are to choose from
     "linter_best_of_": "SFT, best of {} by the linter",
@@ -81,7 +80,7 @@ def headline(metrics: Metrics) -> str:
         )
         words += (
             f" On HumanEval {before}% and {after}% are right and compliant, "
-            f"{_points(JOINT, gain)}."
+            f"{show_gain(JOINT, gain)} points."
         )
     ours = ("compliance", STANDARDISED.key)
     ends = ("", " at SFT's lengths")
@@ -115,10 +114,12 @@ def _change(
         show(compliance, metrics[model][compliance.key])
         for model in ("sft", "ppo")
     )
-    change = f"from {before}% to {after}%, {_points(compliance, gain)}"
+    moved = show_gain(compliance, gain)
+    change = f"from {before}% to {after}%, {moved} points"
     if at_lengths.key in gain:
         at = show(at_lengths, metrics["ppo"][at_lengths.key])
-        change += f"; at SFT's lengths to {at}%, {_points(at_lengths, gain)}"
+        moved = show_gain(at_lengths, gain)
+        change += f"; at SFT's lengths to {at}%, {moved} points"
     sign = gain_sign(compliance, gain)
     if sign < 0:
         return f"lowered compliance {change}. It did harm."
@@ -126,7 +127,7 @@ def _change(
         return f"did not change compliance measurably: {change}."
     by = ""
     if cut.key in gain:
-        by = f" by {show(cut, gain[cut.key])}% ({_interval(cut, gain)})"
+        by = f" by {show_gain(cut, gain)}%"
     return f"cut non-compliance{by}: compliance rose {change}."
 
 
@@ -142,7 +143,7 @@ def _best_of_both(metrics: Metrics) -> str:
     return (
         f" With the best of {samples} by the linter taken of both, {theirs}% "
         f"of SFT's and {ours}% of PPO's comply after the fixer, "
-        f"{_points(RESIDUAL, gain)}."
+        f"{show_gain(RESIDUAL, gain)} points."
     )
 
 
@@ -159,44 +160,6 @@ def bold_headline(metrics: Metrics) -> str:
     return f"**{first}** {rest}".strip()
 
 
-def _points(metric: Metric, gain: Metrics) -> str:
-    """A difference in points with its interval, as part of a sentence."""
-    value = show(metric, gain[metric.key], signed=True)
-    return f"{value} points ({_interval(metric, gain)})"
-
-
-def _interval(metric: Metric, gain: Metrics) -> str:
-    low, high = (
-        show(metric, gain[metric.key + end], signed=metric.key not in CUTS)
-        for end in ("_low", "_high")
-    )
-    return f"95% interval {low} to {high}"
-
-
-def by_length(metrics: Metrics) -> list[list[str]]:
-    """A table by length: the share of each model's bodies, and compliance.
-
-    Empty where the evaluation did not measure it.
-    """
-    strata = metrics.get("lengths", {})
-    names = {"human": "authors", "sft": "SFT", "ppo": "PPO"}
-    known = {model: name for model, name in names.items() if model in strata}
-    if not known:
-        return []
-    percent = metric_of("compliance")
-    heads = ["tokens"]
-    heads += [f"{name}, % of bodies" for name in known.values()]
-    heads += [f"{name}, compliance %" for name in known.values()]
-    rows = [heads]
-    for stratum in strata["sft"]:
-        row = [stratum.replace("_", " ")]
-        for key in ("share", "compliance"):
-            values = [strata[model][stratum][key] for model in known]
-            row += [show(percent, value) for value in values]
-        rows.append(row)
-    return rows
-
-
 def basis(metrics: Metrics) -> str:
     """The prompts and completions behind the headline."""
     size = metrics["size"]
@@ -205,7 +168,8 @@ def basis(metrics: Metrics) -> str:
     words = (
         f"{_count(size['prompts'], kind)}, "
         f"{_count(size['samples'], 'completion')} each, the same prompts and "
-        "seeds for every model; intervals by paired bootstrap over prompts."
+        "seeds for every model; 95% intervals by paired bootstrap over "
+        "prompts."
     )
     asked = size.get("base_prompts", size["prompts"])
     if asked < size["prompts"]:
@@ -221,48 +185,36 @@ def basis(metrics: Metrics) -> str:
 def external_linters(metrics: Metrics) -> str:
     """Whether linters that no reward has seen agree with the gain."""
     gain = metrics["gain"]
-    measured = [key for key in FINDINGS if key in gain]
-    if not measured:
+    linters = [key for key in FINDINGS if key in gain]
+    if not linters:
         return "Other linters could read no prompt's completions of both."
-    words = "; ".join(_said(key, metrics) for key in measured)
-    agrees = any(gain_sign(metric_of(key), gain) > 0 for key in measured)
+    words = "; ".join(_said(key, metrics) for key in linters)
+    agrees = any(gain_sign(metric_of(key), gain) > 0 for key in linters)
     if gain["compliance_low"] > 0 and not agrees:
-        judge = "ruff" if "flake8" in measured else "flake8"
+        judge = "ruff" if "flake8" in linters else "flake8"
         return f"Only {judge} sees this gain: {words}."
     return f"Linters that no reward has seen: {words}."
 
 
-def gain_table(
-    columns: Sequence[tuple[str, Metrics]], heading: str, gain: Metrics
-) -> str:
-    """Metrics side by side, then a gain, as Markdown.
-
-    A metric that neither a column nor the gain holds is left out.
-    """
-    rows = [["metric", *(label for label, _ in columns), heading]]
-    known = [gain, *(column for _, column in columns)]
-    for metric in TABLE:
-        if any(metric.key in column for column in known):
-            values = [show_own(metric, column) for _, column in columns]
-            rows.append([metric.label, *values, show_gain(metric, gain)])
-    return markdown_table(rows)
-
-
 def markdown(metrics: Metrics) -> str:
-    """What `before_after` says, then lengths and baselines."""
+    """What `before_after` says, then baselines."""
     parts = [before_after(metrics)]
-    for rows in (by_length(metrics), baselines(metrics)):
-        if rows:
-            parts.append(rename(markdown_table(rows), metrics))
+    if rows := baselines(metrics):
+        parts.append(rename(markdown_table(rows), metrics))
     return "\n\n".join(parts) + "\n"
 
 
 def before_after(metrics: Metrics) -> str:
     """Headline, table, goals and guards as Markdown."""
-    columns = [(MODELS[role], metrics[role]) for role in labels(metrics)]
-    table = gain_table(columns, "PPO - SFT (95% interval)", metrics["gain"])
+    models = [MODELS[role] for role in labels(metrics)]
+    rows = [["metric", *models, "PPO - SFT [95%]"]]
+    for metric in measured(metrics):
+        values = show_models(metric, metrics)
+        rows.append(
+            [metric.label, *values, show_gain(metric, metrics["gain"])]
+        )
     parts = [bold_headline(metrics), external_linters(metrics)]
-    parts += [basis(metrics), table]
+    parts += [basis(metrics), markdown_table(rows)]
     checked = [*goals(metrics), *guards(metrics)]
     parts.append("\n".join(guard.markdown for guard in checked))
     return rename("\n\n".join(filter(None, parts)), metrics)
@@ -275,8 +227,8 @@ def contest(alone: Mapping[str, Metrics], compared: Mapping[str, Any]) -> str:
         alone: the metrics of each, by its name.
         compared: the evaluation of each but the reference.
     """
-    measured = {key for metrics in alone.values() for key in metrics}
-    shown = [metric_of(key) for key in CONTEST if key in measured]
+    known = {key for metrics in alone.values() for key in metrics}
+    shown = [metric_of(key) for key in CONTEST if key in known]
     gains = [CUT, STANDARDISED, metric_of("compliance")]
     heads = [CUT.label, *(m.label for m in reversed(OVER_SFT))]
     heads += [*(metric.label for metric in shown), "guards that failed"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stylerl.judge import Judge
-from stylerl.judge.outcome import Assessment, Outcome, assess, weight_of
+from stylerl.judge.outcome import Assessment, Outcome, assess
 from stylerl.judge.positions import offset
 from stylerl.judge.verdict import Verdict, style_score
 from stylerl.reward import gaming
@@ -101,19 +101,15 @@ def _is_code(graded: Grade) -> bool:
 
 
 def rule_weights(
-    weights: Mapping[str, float], removed: Mapping[str, float], weight: float
+    removed: Mapping[str, float], weight: float
 ) -> dict[str, float]:
-    """What violations weigh, with less for what a fixer removes.
+    """What violations weigh by their rule: less for what a fixer removes.
 
     Args:
-        weights: by rule prefix, as `judge.weights`.
         removed: of each rule the share that the fixer removes.
         weight: of a violation that it always removes.
     """
-    return dict(weights) | {
-        rule: weight_of(rule, weights) * (1 - share * (1 - weight))
-        for rule, share in removed.items()
-    }
+    return {rule: 1 - share * (1 - weight) for rule, share in removed.items()}
 
 
 def token_rewards(
@@ -190,5 +186,5 @@ def _style(assessment: Assessment, weights: Mapping[str, float]) -> float:
 def _weighed(
     assessment: Assessment, weights: Mapping[str, float]
 ) -> list[float]:
-    """What each violation weighs."""
-    return [weight_of(v.code, weights) for v in assessment.violations]
+    """What each violation weighs, by its rule; 1 where that is not told."""
+    return [weights.get(v.code, 1.0) for v in assessment.violations]

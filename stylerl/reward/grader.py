@@ -40,7 +40,7 @@ class StyleGrader:
     weights: Mapping[str, float]  # of the parts, by name
     learned: Mapping[str, Learned]  # the parts that are reward models
     functions: Mapping[str, RewardFunction]  # the parts that are functions
-    rule_weights: Mapping[str, float]  # what violations weigh, by prefix
+    rule_weights: Mapping[str, float]  # what violations weigh, by rule
 
     whole_lines = True  # a line that was cut is no style
 
@@ -98,8 +98,7 @@ def style_grader(
     weights: Mapping[str, float],
     models: Path,
     load: Callable[[Path], Learned],
-    *,
-    rules: Mapping[str, float] | None = None,
+    rules: Mapping[str, float],
 ) -> StyleGrader:
     """The grader that `ppo.reward` describes.
 
@@ -108,7 +107,7 @@ def style_grader(
         weights: by the names of the module's docstring.
         models: the folder of the reward models that have a name.
         load: makes style of a reward model's folder.
-        rules: what violations weigh; by default `judge.weights`.
+        rules: what violations weigh, by rule; 1 where that is not told.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -119,8 +118,6 @@ def style_grader(
         for name in weights
         if name not in (LINTER, ARGUMENTS, *loaded)
     }
-    if rules is None:
-        rules = judge.config.weights
     return StyleGrader(judge, weights, learned, loaded, rules)
 
 

@@ -106,8 +106,7 @@ class TextReward:
     ) -> list[Scored]:
         """The score of each completion, and the part that tokens lost.
 
-        Violations weigh what `judge.weights` says; `ppo.fixable_weight` is
-        the stage's.
+        Each violation weighs 1; `ppo.fixable_weight` is the stage's.
 
         Args:
             prompts: texts, or conversations whose last message is the code to
@@ -180,6 +179,7 @@ class TextReward:
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
+            rules={},
         ).feedback([grade_of(*row) for row in rows])
 
 

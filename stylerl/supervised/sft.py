@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import SFTConfig
-from stylerl.errors import DataError, require
+from stylerl.errors import DataError
 from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.context import nearest_lines, tag_with_context
@@ -214,7 +214,6 @@ def _train(
     log: training.Log | None,
 ) -> float:
     """Run TRL's SFTTrainer; the mean training loss in nats a token."""
-    require("pipeline", "datasets", "trl")
     from datasets import Dataset
     from trl import SFTConfig as Arguments
 

@@ -14,8 +14,7 @@ ASKED = {"max_new_tokens": 8, "temperature": 0.0, "seed": 0}
 @pytest.fixture
 def file(llama_folder, tmp_path):
     """The tiny Llama's weights as they are."""
-    path, _ = gguf_file.export(llama_folder, tmp_path, "f32")
-    return path
+    return gguf_file.export(llama_folder, tmp_path, "f32")
 
 
 def test_the_likeliest_tokens_are_those_of_transformers(

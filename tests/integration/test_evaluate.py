@@ -84,7 +84,7 @@ def test_the_stages_twice_give_the_same_bytes(workspace, capsys):
 def test_what_the_stage_leaves_behind(workspace, log):
     metrics = storage.read_json(paths.EVALUATION)
     assert set(metrics) == {
-        "size", "base", "sft", "ppo", "human", "lengths",
+        "size", "base", "sft", "ppo", "human",
         "best_of_2", "linter_best_of_2", "ppo_linter_best_of_2",
         "gain", "gain_sft", "gain_best_of", "skill",
     }  # fmt: skip

@@ -262,9 +262,9 @@ def ask_what_cannot_be_used(
 def test_a_store_that_does_not_answer_has_no_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What `stylerl compare x y` says shows no password."""
+    """What the gate says of the champion's run shows no password."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:word@127.0.0.1:9")
-    with pytest.raises(DataError, match=r"in http://127.0.0.1:9; it is"):
+    with pytest.raises(DataError, match=r"in http://127.0.0.1:9; it has"):
         tracking.completions("brave-newt")
 
 
@@ -360,25 +360,16 @@ def test_a_store_on_a_full_disk_is_one_line(
     assert "database or disk is full" in said
 
 
-def evaluated(name: str, table: pd.DataFrame) -> tuple[str, str]:
-    """A flow's run and that of its stage `evaluate`, which left a table."""
-    storage.write_table(Path(tracking.COMPLETIONS), table)
-    with stage_runs.flow_run(name, {}) as flow:
-        with stage_runs.stage_run("evaluate", {}) as stage:
-            stage.log_file(Path(tracking.COMPLETIONS))
-        flow.log_tags({"run.evaluate": stage.id})
-    return flow.id, stage.id
-
-
 def test_completions_are_found_by_id(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     table = pd.DataFrame({"model": ["ppo"]})
     table.attrs = {"judge": "0123"}
-    flow, stage = evaluated("brave-newt", table)
-    for run in (flow, stage):
-        found = tracking.completions(run)
-        assert found.attrs == table.attrs and found.equals(table)
+    storage.write_table(Path(tracking.COMPLETIONS), table)
+    with stage_runs.stage_run("evaluate", {}) as stage:
+        stage.log_file(Path(tracking.COMPLETIONS))
+    found = tracking.completions(stage.id)
+    assert found.attrs == table.attrs and found.equals(table)
     assert "Downloading" not in capfd.readouterr().err  # no bar a file
 
 
@@ -386,5 +377,5 @@ def test_a_run_that_left_no_table() -> None:
     with stage_runs.flow_run("empty", {}) as empty:
         pass
     for run in ("it's no run", "ab" * 16, empty.id):
-        with pytest.raises(DataError, match=f"run {run} must be a folder"):
+        with pytest.raises(DataError, match=f"run {run} must have left"):
             tracking.completions(run)

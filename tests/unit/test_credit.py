@@ -5,9 +5,7 @@ import torch
 from conftest import build_trainer, grader
 from test_ppo import watched
 
-from stylerl.config import JudgeConfig
-from stylerl.errors import ConfigError, TrainingError
-from stylerl.judge import Judge
+from stylerl.errors import TrainingError
 from stylerl.ppo import formulas
 from stylerl.ppo.learner import Rewards
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
@@ -87,63 +85,38 @@ def test_what_is_said_of_a_body_as_a_whole_charges_no_token(judge, code):
 @pytest.mark.parametrize(
     ("weights", "charges"),
     [
-        # The longest prefix wins: E222 weighs 3 and E271 a half.  Of a score
-        # of 1 - 3.5 / 10 = 0.65 the style has half, and nothing of
-        # compliance: it misses 0.675, 6/7 of it for E222.
-        ({"E222": 3, "E2": 0.5}, [-0.675 * 6 / 7, -0.675 / 7]),
-        # A rule that weighs nothing costs nothing.
+        # E222 weighs 3 and E271 a half.  Of a score of 1 - 3.5 / 10 = 0.65
+        # the style has half, and nothing of compliance: it misses 0.675,
+        # 6/7 of it for E222.
+        ({"E222": 3, "E271": 0.5}, [-0.675 * 6 / 7, -0.675 / 7]),
+        # A rule that weighs nothing costs nothing; one that is not named
+        # weighs 1.
         ({"E222": 0}, [0.0, -0.05 - 0.5]),
-        ({"E": 0}, [0.0, 0.0]),
+        ({"E222": 0, "E271": 0}, [0.0, 0.0]),
         # Half of a violation's worth, the heavier a quarter: 0.025 of the
         # score's half and 0.125 of that of compliance, shared equally.
-        ({"E": 0.25}, [-0.075, -0.075]),
+        ({"E222": 0.25, "E271": 0.25}, [-0.075, -0.075]),
         # 40 violations' worth: the score is 0, no less.
-        ({"E": 20}, [-0.5, -0.5]),
-        ({"W": 9, "E22": 1}, [-0.3, -0.3]),
+        ({"E222": 20, "E271": 20}, [-0.5, -0.5]),
     ],
 )
-def test_violations_weigh_what_judge_weights_say(judge, weights, charges):
-    config = JudgeConfig(weights=weights)
-    weighing = Judge(config)
+def test_violations_weigh_what_their_rules_do(judge, weights, charges):
     text = "\n    y =  x\n    return  y\n"
-    (graded,) = grade(weighing, [PROMPT], [text], [True])
+    (graded,) = grade(judge, [PROMPT], [text], [True])
     found = token_rewards(graded, weights)
     assert [c.amount for c in found] == pytest.approx(charges)
     assert style(graded, weights) == pytest.approx(1 + sum(charges))
-    # What is measured stays as it was, and so does the judge.
-    (verdict,) = weighing.verdicts([PROMPT + text])
-    assert weighing.identity == judge.identity and not verdict.compliant
 
 
 def test_what_a_fixer_removes_weighs_less():
-    # Of E225 it removes all, of E501 4 in 10, of F841 none; weights apply.
+    # Of E225 it removes all, of E501 4 in 10, of F841 none.
     removed = {"E225": 1.0, "E501": 0.4, "F841": 0.0}
-    assert rule_weights({"E5": 2.0}, removed, 0.25) == {
-        "E5": 2.0,
+    assert rule_weights(removed, 0.25) == {
         "E225": 0.25,
-        "E501": pytest.approx(2 * (1 - 0.4 * 0.75)),
+        "E501": pytest.approx(1 - 0.4 * 0.75),
         "F841": 1.0,
     }
-    assert {*rule_weights({}, removed, 1.0).values()} == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("weights", "said"),
-    [
-        ({"E501": -1}, "judge.weights.E501 must be at least 0; got -1.0"),
-        (
-            {"E501": float("nan")},
-            "judge.weights.E501 must be at least 0; got nan",
-        ),
-        ({"E501": "x"}, "judge.weights.E501 must be float; got 'x'"),
-        ({"e501 ": 1}, "judge.weights knows no 'e501 '"),
-        ({"E9": 1, "N8": 1}, "none begins with N8: leave it out, or select"),
-        ({"E226": 1}, "none begins with E226"),  # ignored by default
-    ],
-)
-def test_weights_are_of_rules_that_can_be_reported(weights, said):
-    with pytest.raises(ConfigError, match=said):
-        Judge(JudgeConfig(weights=weights)).verdict("x = 1\n")
+    assert {*rule_weights(removed, 1.0).values()} == {1.0}
 
 
 def test_charges_are_shares_of_what_the_style_reward_is(judge):

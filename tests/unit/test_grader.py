@@ -54,6 +54,7 @@ def rewards(judge, weights, scores=None):
         weights,
         Path("models"),
         lambda folder: lambda grades: [scores[folder.name]] * len(grades),
+        rules={},
     )
 
     def reward(prompts, completions):

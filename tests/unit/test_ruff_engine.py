@@ -9,13 +9,12 @@ import pytest
 from ruff import find_ruff_bin
 
 from stylerl.config import JudgeConfig
-from stylerl.errors import ConfigError, MissingExtra
+from stylerl.errors import ConfigError
 from stylerl.judge import (
     Judge,
     Source,
     Verdict,
     Violation,
-    ruff_engine,
     worker_process,
 )
 from stylerl.judge.outcome import attribute
@@ -258,24 +257,6 @@ def test_a_configuration_must_be_named_and_there(tmp_path: Path) -> None:
         )
     with pytest.raises(ConfigError, match="No such file"):
         of(tmp_path, "ruff.toml")
-
-
-def test_weights_are_of_rules_that_ruff_reports(tmp_path: Path) -> None:
-    (tmp_path / "ruff.toml").write_text('lint.select = ["E5", "N"]\n')
-    assert of(tmp_path, "ruff.toml", weights={"N": 2, "E501": 0.5})
-    with pytest.raises(ConfigError, match="none begins with PLR09"):
-        of(tmp_path, "ruff.toml", weights={"PLR09": 2})
-
-
-def test_ruff_that_is_not_installed_is_an_extra(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(extra: str, *packages: str) -> None:
-        raise MissingExtra(f"pip install 'stylerl[{extra}]'")
-
-    monkeypatch.setattr(ruff_engine, "require", missing)
-    with pytest.raises(MissingExtra, match="ruff"):
-        of(project)
 
 
 def test_the_identity_is_what_ruff_makes_of_the_file(tmp_path: Path) -> None:

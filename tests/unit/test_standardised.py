@@ -9,7 +9,6 @@ import pytest
 from test_metrics import broken, row
 
 from stylerl.evaluation.measurement import metrics, standardised
-from stylerl.evaluation.measurement.evaluation import LENGTHS
 
 SHORT, LONG = 5, 160  # tokens: the first stratum, and the last
 
@@ -27,33 +26,34 @@ def table(model: str, *bodies: tuple[str, int, bool]) -> pd.DataFrame:
 
 def counts(*strata: tuple[int, int]) -> Any:
     """A tally (2, S): completions and compliant ones, stratum by stratum."""
-    rows = np.zeros((2, len(standardised.NAMES)))
+    rows = np.zeros((2, len(standardised.EDGES) + 1))
     rows[:, : len(strata)] = np.array(strata).T
     return rows
 
 
 @pytest.mark.parametrize(
-    ("tokens", "name"),
+    ("tokens", "stratum"),
     [
-        (0, "up_to_10"),
-        (10, "up_to_10"),
-        (11, "up_to_15"),
-        (15, "up_to_15"),
-        (20, "up_to_20"),
-        (21, "up_to_30"),
-        (45, "up_to_45"),
-        (46, "up_to_70"),
-        (110, "up_to_110"),
-        (111, "above_110"),
-        (900, "above_110"),
+        (0, 0),
+        (10, 0),
+        (11, 1),
+        (15, 1),
+        (20, 2),
+        (21, 3),
+        (45, 4),
+        (46, 5),
+        (110, 6),
+        (111, 7),
+        (900, 7),
     ],
 )
-def test_an_edge_is_the_last_of_its_stratum(tokens: int, name: str) -> None:
-    found = standardised.by_length(table("sft", ("a", tokens, True)))
+def test_an_edge_is_the_last_of_its_stratum(tokens: int, stratum: int) -> None:
+    rows = table("sft", ("a", tokens, True))
 
-    assert [n for n in found if found[n]["share"] == 1] == [name]
-    assert found[name]["compliance"] == 1
-    assert {found[n]["compliance"] for n in found if n != name} == {None}
+    ((written, compliant),) = standardised.tally(rows, pd.Index(["a"]))
+
+    wanted = [float(number == stratum) for number in range(8)]
+    assert written.tolist() == compliant.tolist() == wanted
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,3 @@ def test_a_gain_may_be_told_at_a_third_models_lengths() -> None:
 
     assert gain["compliance"] == 0.5
     assert gain["standardised_compliance"] == 1
-
-
-def test_the_authors_lengths_are_told_beside_the_models() -> None:
-    assert LENGTHS == ("sft", "ppo", "human")
-    found = standardised.by_length(
-        table("human", ("a", 12, True), ("b", 12, False), ("c", LONG, True))
-    )
-
-    assert list(found) == list(standardised.NAMES)
-    assert found["up_to_15"] == {"share": 0.666667, "compliance": 0.5}
-    assert found["above_110"] == {"share": 0.333333, "compliance": 1}

@@ -102,35 +102,33 @@ def moved(key, low, high):
         (
             0.79,
             compliance(0.39, 0.36, 0.42),
-            "PPO cut non-compliance by 65.0% (95% interval 60.0 to 70.0): "
-            "compliance rose from 40.0% to 79.0%, +39.0 points (95% interval "
-            "+36.0 to +42.0); at SFT's lengths to 79.0%, +39.0 points (95% "
-            "interval +36.0 to +42.0).",
+            "PPO cut non-compliance by +65.0 [+60.0, +70.0]%: compliance rose "
+            "from 40.0% to 79.0%, +39.0 [+36.0, +42.0] points; at SFT's "
+            "lengths to 79.0%, +39.0 [+36.0, +42.0] points.",
         ),
         (
             0.62,
             compliance(0.22, 0.17, 0.26)
             | moved("standardised_compliance", -0.01, 0.05),
-            "PPO cut non-compliance by 36.7% (95% interval 28.3 to 43.3): "
-            "compliance rose from 40.0% to 62.0%, +22.0 points (95% interval "
-            "+17.0 to +26.0); at SFT's lengths to 62.0%, +2.0 points (95% "
-            "interval -1.0 to +5.0). Missed goals: non-compliance cut, gain "
-            "at SFT's lengths.",
+            "PPO cut non-compliance by +36.7 [+28.3, +43.3]%: compliance rose "
+            "from 40.0% to 62.0%, +22.0 [+17.0, +26.0] points; at SFT's "
+            "lengths to 62.0%, +2.0 [-1.0, +5.0] points. Missed goals: "
+            "non-compliance cut, gain at SFT's lengths.",
         ),
         (
             0.42,
             compliance(0.02, 0.0, 0.05),  # a bound on zero proves nothing
             "PPO did not change compliance measurably: from 40.0% to 42.0%, "
-            "+2.0 points (95% interval 0.0 to +5.0); at SFT's lengths to "
-            "42.0%, +2.0 points (95% interval 0.0 to +5.0). Missed goals: "
-            "non-compliance cut, gain at SFT's lengths.",
+            "+2.0 [0.0, +5.0] points; at SFT's lengths to 42.0%, "
+            "+2.0 [0.0, +5.0] points. Missed goals: non-compliance cut, gain "
+            "at SFT's lengths.",
         ),
         (
             0.30,
             compliance(-0.1, -0.15, -0.05),
-            "PPO lowered compliance from 40.0% to 30.0%, -10.0 points (95% "
-            "interval -15.0 to -5.0); at SFT's lengths to 30.0%, -10.0 points "
-            "(95% interval -15.0 to -5.0). It did harm. Missed goals: "
+            "PPO lowered compliance from 40.0% to 30.0%, "
+            "-10.0 [-15.0, -5.0] points; at SFT's lengths to 30.0%, "
+            "-10.0 [-15.0, -5.0] points. It did harm. Missed goals: "
             "non-compliance cut, gain at SFT's lengths.",
         ),
     ],
@@ -155,17 +153,16 @@ def test_the_first_sentence_alone_is_bold():
         # Half of what does not comply is gone: 50 points, of which a fifth.
         (
             0.05,
-            "cut non-compliance by 20.0% (95% interval 10.0 to 30.0): "
-            "compliance rose from 50.0% to 60.0%, +10.0 points (95% interval "
-            "+5.0 to +15.0); at SFT's lengths to 50.0%, 0.0 points (95% "
-            "interval -5.0 to +5.0).",
+            "cut non-compliance by +20.0 [+10.0, +30.0]%: compliance rose "
+            "from 50.0% to 60.0%, +10.0 [+5.0, +15.0] points; at SFT's "
+            "lengths to 50.0%, 0.0 [-5.0, +5.0] points.",
             "",
         ),
         (
             0.0,
-            "did not change compliance measurably: from 50.0% to 60.0%, +7.5 "
-            "points (95% interval 0.0 to +15.0); at SFT's lengths to 50.0%, "
-            "0.0 points (95% interval -5.0 to +5.0).",
+            "did not change compliance measurably: from 50.0% to 60.0%, "
+            "+7.5 [0.0, +15.0] points; at SFT's lengths to 50.0%, "
+            "0.0 [-5.0, +5.0] points.",
             ", gain after the fixer",
         ),
     ],
@@ -181,8 +178,7 @@ def test_the_headline_begins_with_what_the_fixer_leaves(low, said, missed):
     words = summary.headline(measured)
     assert words.startswith(
         f"After ruff's fixes and format, PPO {said} As written, it cut "
-        "non-compliance by 36.7% (95% interval 28.3 to 43.3): compliance rose "
-        "from 40.0%"
+        "non-compliance by +36.7 [+28.3, +43.3]%: compliance rose from 40.0%"
     )
     assert words.endswith(f" Missed goals: non-compliance cut{missed}.")
 
@@ -190,8 +186,8 @@ def test_the_headline_begins_with_what_the_fixer_leaves(low, said, missed):
 def test_the_headline_says_whether_the_model_does_its_job():
     measured = metrics({"joint": 0.45}, moved("joint", 0.01, 0.09))
     assert (
-        " On HumanEval 40.0% and 45.0% are right and compliant, +5.0 points "
-        "(95% interval +1.0 to +9.0)." in summary.headline(measured)
+        " On HumanEval 40.0% and 45.0% are right and compliant, "
+        "+5.0 [+1.0, +9.0] points." in summary.headline(measured)
     )
 
 
@@ -218,7 +214,6 @@ def test_what_an_evaluation_lacks_has_no_row():
             if not key.startswith(tuple(new))
         }
 
-    assert summary.by_length(old) == []
     labels = {metric.label for metric in display.TABLE if metric.key in new}
     rows = summary.markdown(old).splitlines()
     assert not labels & {
@@ -268,29 +263,6 @@ def test_a_long_body_is_as_long_as_its_label_says():
     label = display.metric_of("long_share").label
 
     assert f"above {standardised.LONG} tokens" in label
-
-
-def test_compliance_is_told_by_length():
-    both = {"share": 0.5, "compliance": 0.25}
-    none = {"share": 0.0, "compliance": None}
-    lengths = {
-        "ppo": {
-            "up_to_10": {"share": 1.0, "compliance": 0.9},
-            "above_110": none,
-        },
-        "sft": {"up_to_10": both, "above_110": both},
-    }
-
-    heads, *rows = summary.by_length(metrics() | {"lengths": lengths})
-
-    assert heads == [
-        "tokens", "SFT, % of bodies", "PPO, % of bodies",
-        "SFT, compliance %", "PPO, compliance %",
-    ]  # fmt: skip
-    assert rows == [
-        ["up to 10", "50.0", "100.0", "25.0", "90.0"],
-        ["above 110", "50.0", "0.0", "25.0", "–"],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -435,8 +407,7 @@ def test_what_ppo_adds_to_choosing_is_said_beside_the_rivals():
 
     assert (
         "With the best of 2 by the linter taken of both, 90.0% of SFT's and "
-        "95.0% of PPO's comply after the fixer, +5.0 points (95% interval "
-        "+1.0 to +9.0)."
+        "95.0% of PPO's comply after the fixer, +5.0 [+1.0, +9.0] points."
     ) in summary.headline(found)
     assert "taken of both" not in summary.headline(metrics())
 

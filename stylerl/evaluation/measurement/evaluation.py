@@ -19,7 +19,6 @@ from stylerl.evaluation.measurement import (
     baselines,
     generations,
     heldout,
-    standardised,
     verdicts,
 )
 from stylerl.evaluation.measurement.bootstrap import RESAMPLES
@@ -37,7 +36,6 @@ from stylerl.lm.context import context_of
 
 MODELS = ("base", "sft", "ppo")  # the column `model`, in this order
 BASE_PROMPTS = 75  # it seldom stops by itself, which costs time, or complies
-LENGTHS = ("sft", "ppo", "human")  # whose compliance is told by length
 
 
 class Evaluation(NamedTuple):
@@ -229,12 +227,7 @@ def _measure(
         for key, (after, before) in pairs.items()
         if after in rows and before in rows
     }
-    lengths = {
-        name: standardised.by_length(group)
-        for name, group in rows.items()
-        if name in LENGTHS
-    }
-    metrics = {"size": size, **alone, **gains, "lengths": lengths}
+    metrics = {"size": size, **alone, **gains}
     rules = tabulate_rules(completions, RESAMPLES, seed)
     return Evaluation(completions, metrics, rules)
 

@@ -15,20 +15,16 @@ Notation: S strata; tallies are (..., 2, S), completions and how many of them
 comply.
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stylerl.evaluation.measurement.bootstrap import DIGITS
 from stylerl.judge.outcome import Outcome
 
 Floats = NDArray[np.float64]
 
 EDGES = (10, 15, 20, 30, 45, 70, 110)  # tokens, the last of each stratum
 LONG = 45  # a body above it is long
-NAMES = (*(f"up_to_{edge}" for edge in EDGES), f"above_{EDGES[-1]}")
 
 
 def tally(
@@ -45,7 +41,7 @@ def tally(
     place = prompts.get_indexer(pd.Index(rows["prompt_id"]))
     stratum = np.searchsorted(EDGES, rows["tokens"].to_numpy(), side="left")
     compliant = (rows[outcome] == Outcome.COMPLIANT).to_numpy()
-    counts = np.zeros((len(prompts), 2, len(NAMES)))
+    counts = np.zeros((len(prompts), 2, len(EDGES) + 1))
     np.add.at(counts[:, 0], (place, stratum), 1)
     np.add.at(counts[:, 1], (place, stratum), compliant)
     return counts
@@ -82,20 +78,3 @@ def cut(after: Floats, before: Floats) -> Floats:
     rest = 1 - before
     share: Floats = (after - before) / np.where(rest > 0, rest, np.nan)
     return share
-
-
-def by_length(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Of each stratum the share of the completions, and how many comply.
-
-    `compliance` is None where the stratum is empty.
-    """
-    every = tally(rows, pd.Index(rows["prompt_id"].unique())).sum(axis=0)
-    return {
-        name: {
-            "share": round(float(written / len(rows)), DIGITS),
-            "compliance": round(float(compliant / written), DIGITS)
-            if written
-            else None,
-        }
-        for name, (written, compliant) in zip(NAMES, every.T, strict=True)
-    }
