@@ -1,6 +1,6 @@
 """The reward of `ppo.reward` as a plain function, for other trainers.
 
-    from stylerl.reward import trl_reward
+    from stylerl.reward.other_trainers import trl_reward
 
     GRPOTrainer(model, reward_funcs=trl_reward("params.yaml"), ...)
 
@@ -14,14 +14,12 @@ the data set.  Three are read, where they are there and not None:
 """
 
 import ast
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
@@ -38,10 +36,6 @@ from stylerl.reward import functions, grader, scorers
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade_of
 
-FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
-
-Messages = Sequence[Mapping[str, Any]]  # of a conversation: role, content
-
 
 class Origin(NamedTuple):
     """What a row of the data set says of its prompt, in these columns."""
@@ -55,7 +49,6 @@ class Scored(NamedTuple):
     """What one completion is worth."""
 
     score: float
-    parts: dict[str, float]  # by name, and `compliance`, 0 or 1
     tokens: Sequence[TokenReward]  # what of the score single tokens lost
 
 
@@ -72,35 +65,25 @@ class TextReward:
 
     def __call__(
         self,
-        prompts: Sequence[str | Messages],
-        completions: Sequence[str | Messages],
+        prompts: Sequence[str],
+        completions: Sequence[str],
         completion_ids: Sequence[Sequence[int]] | None = None,
-        log_metric: Any = None,
         **columns: Any,
     ) -> list[float]:
         """The sum of the parts for each completion, as in PPO.
 
-        Args:
-            prompts: as `scored` takes them.
-            completions: likewise.
-            completion_ids: likewise.
-            log_metric: called with the mean of each part and of `compliance`.
-            columns: those of the data set.
+        The arguments are those of `scored`.
 
         Raises:
             DataError: the file of a prompt does not hold it.
         """
         rows = self.scored(prompts, completions, completion_ids, **columns)
-        if log_metric is not None:
-            for name in dict.fromkeys(n for row in rows for n in row.parts):
-                mean = sum(row.parts.get(name, 0) for row in rows) / len(rows)
-                log_metric(f"stylerl/{name}", mean)
         return [row.score for row in rows]
 
     def scored(
         self,
-        prompts: Sequence[str | Messages],
-        completions: Sequence[str | Messages],
+        prompts: Sequence[str],
+        completions: Sequence[str],
         completion_ids: Sequence[Sequence[int]] | None = None,
         **columns: Any,
     ) -> list[Scored]:
@@ -110,10 +93,8 @@ class TextReward:
         the stage's.
 
         Args:
-            prompts: texts, or conversations whose last message is the code to
-                continue, or has it in a fenced block.
-            completions: texts, or conversations: the answer's first fenced
-                block or all of it, less the prompt where it repeats that.
+            prompts: the code to continue.
+            completions: the code that continues it.
             completion_ids: their tokens; where `ends` is known, one that was
                 cut loses its last line and `ppo.missing_eos_penalty`.
             columns: those of the data set.
@@ -121,40 +102,32 @@ class TextReward:
         Raises:
             DataError: the file of a prompt does not hold it.
         """
-        if not (count := len(prompts)):
-            return []
-        texts = [_prompt(prompt, self.begin) for prompt in prompts]
+        count = len(prompts)
+        texts = [prompt.removeprefix(self.begin) for prompt in prompts]
         done = [True] * count
         if self.ends and completion_ids is not None:
             done = [
-                not self.ends.isdisjoint(map(int, [*ids][-1:]))
-                for ids in completion_ids
+                not self.ends.isdisjoint(ids[-1:]) for ids in completion_ids
             ]
         judged = [
-            code if end else whole_lines(code)
-            for code, end in zip(
-                map(_completion, completions, texts), done, strict=True
-            )
+            text if end else whole_lines(text)
+            for text, end in zip(completions, done, strict=True)
         ]
-        named = [columns.get(name) for name in Origin._fields]
-        given = [[None] * count if c is None else c for c in named]
-        origins = [
-            Origin(*map(_plain, row)) for row in zip(*given, strict=True)
-        ]
+        none = [None] * count
+        given = [columns.get(name, none) for name in Origin._fields]
+        origins = [Origin(*row) for row in zip(*given, strict=True)]
         feedback = self._feedback(texts, origins, judged, done)
-        # What each is worth, part by part.
+        # What each is worth.
         missing = self.params.ppo.missing_eos_penalty
         rewards = functions.columns(feedback.reward, count)
-        complies = feedback.monitored["compliance"]
         tokens: Sequence[Any] = [[]] * count
         if feedback.tokens and self.params.ppo.credit != "response":
             tokens = feedback.tokens
         scored = []
         for row in range(count):
-            parts = {name: values[row] for name, values in rewards.items()}
-            score = sum(parts.values()) - missing * (not done[row])
-            parts["compliance"] = complies[row]
-            scored.append(Scored(score, parts, tokens[row]))
+            total = sum(values[row] for values in rewards.values())
+            score = total - missing * (not done[row])
+            scored.append(Scored(score, tokens[row]))
         return scored
 
     def _feedback(
@@ -180,18 +153,18 @@ class TextReward:
             self.params.ppo.reward,
             self.reward_models,
             lambda folder: _learned_style(folder.absolute()),
+            rules=judge.config.weights,
         ).feedback([grade_of(*row) for row in rows])
 
 
 def trl_reward(
-    params: Params | Mapping[str, float] | str | Path | None = None,
+    params: Params | str | Path,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> TextReward:
     """The reward for TRL's `GRPOTrainer` and `RLOOTrainer`.
 
     Args:
-        params: all parameters, or a file of them; or parts and weights as
-            `ppo.reward` has them, with the default judge.
+        params: all parameters, or a file of them.
         tokenizer: the policy's.  With it a prompt may begin with its bos
             token, and a completion that was cut counts as in PPO; without it
             each counts as finished.
@@ -199,42 +172,13 @@ def trl_reward(
     Raises:
         ConfigError: the parameters break a rule.
     """
-    if isinstance(params, str | Path):
+    if not isinstance(params, Params):
         params = config.load(Path(params))
-    elif not isinstance(params, Params):
-        changes = {} if params is None else {"ppo.reward": dict(params)}
-        params = config.override(Params(), changes)
     if tokenizer is None:
         return TextReward(params)
     begin = tokenizer.bos_token or tokenizer.eos_token or ""
     ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
     return TextReward(params, str(begin), frozenset(ends))
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: a data frame has 4.0 for 4, and NaN for None."""
-    if pd.isna(value):
-        return None
-    if hasattr(value, "item"):  # of numpy
-        value = value.item()
-    whole = isinstance(value, float) and value.is_integer()
-    return int(value) if whole else value
-
-
-def _prompt(prompt: str | Messages, begin: str) -> str:
-    """The code to continue."""
-    if isinstance(prompt, str):
-        return prompt.removeprefix(begin)
-    text = prompt[-1]["content"]
-    return [text, *FENCE.findall(text)][-1]
-
-
-def _completion(completion: str | Messages, prompt: str) -> str:
-    """The code that continues the prompt."""
-    if isinstance(completion, str):
-        return completion
-    text = completion[-1]["content"]
-    return [*FENCE.findall(text), text][0].removeprefix(prompt)
 
 
 def _place(prompt: str, origin: Origin) -> Place | None:
@@ -248,12 +192,10 @@ def _place(prompt: str, origin: Origin) -> Place | None:
         return None
     file, ends = _file(text, path or SNIPPET)
     # Of a row that begins no function there are none.
-    lines = file.lines[line - 1 : ends[line]] if line in ends else []
-    function = "".join(f"{row}\n" for row in lines)
-    dedented = re.sub(
-        f"^{indent_of(function)}", "", function, flags=re.MULTILINE
-    )
-    if not dedented.startswith(prompt.removesuffix("\n") + "\n"):
+    lines = file.lines[line - 1 : ends.get(line, 0)]
+    indent = indent_of("".join(lines[:1]))
+    function = "".join(f"{row.removeprefix(indent)}\n" for row in lines)
+    if not function.startswith(prompt.removesuffix("\n") + "\n"):
         raise DataError(
             "a prompt must be the first rows, whole, of the function whose "
             "`def` is in row `line` of file_text, which must parse; row "
@@ -269,8 +211,6 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
 
     Of a file that does not parse, no function.
     """
-    text = text.removeprefix("\ufeff")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
     tree = tree_of(text)
     ends = {
         node.lineno: node.end_lineno or node.lineno
