@@ -7,7 +7,6 @@ screen tells which text is whose.
 """
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
@@ -15,7 +14,6 @@ from pathlib import Path
 
 from rich.console import Console, Group
 from rich.panel import Panel
-from rich.text import Text
 
 from stylerl import draws, storage
 from stylerl.cli import prefer_web
@@ -26,7 +24,7 @@ from stylerl.data.prompts import unread_prompts
 from stylerl.errors import DataError
 from stylerl.pipeline import workspace
 from stylerl.reward_models import preferences
-from stylerl.reward_models.preferences import CONFIDENCE, Answer, Pair
+from stylerl.reward_models.preferences import CONFIDENCE, Pair
 
 WIDE = 112  # columns; a terminal this wide never stacks the texts
 KEYS = {"a": "a", "b": "b", "t": "tie"}
@@ -72,8 +70,6 @@ def run(annotator: str, source: Path | None, web: bool) -> None:
     else:
         ask_all(session, console, input)
     say(f"{session.given} answers saved to {path}")
-    if path.exists():
-        console.print(report(preferences.load(path)))
 
 
 def ask_all(session: Session, console: Console, ask: Ask) -> None:
@@ -178,11 +174,3 @@ def sample(params: Params, count: int = POOL) -> list[Pair]:
             f"{len(prompts)} prompts gave none: raise ppo.max_new_tokens"
         )
     return pairs
-
-
-def report(answers: Sequence[Answer]) -> Text:
-    """Who answered how often, and how far they agree."""
-    counts = Counter(answer.annotator for answer in answers)
-    lines = [f"{name}: {counts[name]} answers" for name in sorted(counts)]
-    lines = lines or ["no answers yet"]
-    return Text("\n".join([*lines, preferences.agreement(answers)]))

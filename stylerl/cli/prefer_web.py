@@ -124,9 +124,7 @@ def build_app(session: Session) -> "Starlette":
 
 
 def render(session: Session, token: str, nonce: str) -> str:
-    """The page: a question, or at the end how far annotators agree."""
-    path = session.path
-    answers = preferences.load(path) if path.exists() else []
+    """The page: a question, or that none is left."""
     pair, texts = None, []
     if session.waiting:
         pair = session.waiting[0]
@@ -138,8 +136,6 @@ def render(session: Session, token: str, nonce: str) -> str:
         token=token,
         nonce=nonce,
         confidence=CONFIDENCE,
-        answers=len(answers),
-        agreement=preferences.agreement(answers),
     )
 
 
