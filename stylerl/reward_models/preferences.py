@@ -8,7 +8,7 @@ model needs.  Nothing here touches a terminal or a model.
 
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,7 +141,9 @@ def learnable(answers: Iterable[Answer]) -> list[Preference]:
 # ---- Reading lines ---------------------------------------------------------
 
 
-def _read(path: Path, remedy: str) -> list[tuple[str, Pair, dict[str, Any]]]:
+def _read(
+    path: Path, remedy: str
+) -> Iterator[tuple[str, Pair, dict[str, Any]]]:
     """The objects of JSON lines, each after "FILE, line N" and its pair.
 
     Blank lines are passed over: a file may be committed with one, since DVC
@@ -156,7 +158,6 @@ def _read(path: Path, remedy: str) -> list[tuple[str, Pair, dict[str, Any]]]:
         raise DataError(
             f"{path} must be readable UTF-8 text ({error}); {remedy}"
         ) from error
-    rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -164,15 +165,14 @@ def _read(path: Path, remedy: str) -> list[tuple[str, Pair, dict[str, Any]]]:
         try:
             row = json.loads(line)
             texts = [row[name] for name in TEXTS]
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             texts = [None]
         if not all(isinstance(text, str) for text in texts):
             raise DataError(
                 f"{where} must be a JSON object with the texts prompt, a and "
                 f"b; got {line[:60]!r}; {remedy}"
             )
-        rows.append((where, Pair(*texts), row))
-    return rows
+        yield where, Pair(*texts), row
 
 
 def _answer(where: str, pair: Pair, row: dict[str, Any]) -> Answer:

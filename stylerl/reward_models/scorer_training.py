@@ -13,9 +13,7 @@ What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 """
 
 import math
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -94,17 +92,15 @@ def train_classifier(
         labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
-    with tempfile.TemporaryDirectory() as scratch:
-        settings = training.training_arguments(config, seed, Path(scratch))
-        trainer = Trainer(
-            model=model,
-            args=TrainingArguments(**settings),
-            train_dataset=dataset,
-            data_collator=collate,
-        )
-        # Trainer would add up the mean losses of the parts of a step.
-        trainer.model_accepts_loss_kwargs = False
-        training.train_with_progress(trainer, "reward", log, adapters)
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(**training.training_arguments(config, seed)),
+        train_dataset=dataset,
+        data_collator=collate,
+    )
+    # Trainer would add up the mean losses of the parts of a step.
+    trainer.model_accepts_loss_kwargs = False
+    training.train_with_progress(trainer, "reward", log, adapters)
     return _finished(model, tokenizer)
 
 
@@ -153,21 +149,18 @@ def train_pairwise(
             "margin": [pair.margin for pair in pairs],
         }
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = RewardTrainer(
-            model=model,
-            args=Arguments(
-                **training.training_arguments(
-                    config, seed, Path(scratch), texts=2
-                ),
-                max_length=None,
-                remove_unused_columns=False,  # "length" groups the batches
-                center_rewards_coefficient=PULL,
-            ),
-            train_dataset=dataset,
-            processing_class=tokenizer,
-        )
-        training.train_with_progress(trainer, "reward", log, adapters)
+    trainer = RewardTrainer(
+        model=model,
+        args=Arguments(
+            **training.training_arguments(config, seed, texts=2),
+            max_length=None,
+            remove_unused_columns=False,  # "length" groups the batches
+            center_rewards_coefficient=PULL,
+        ),
+        train_dataset=dataset,
+        processing_class=tokenizer,
+    )
+    training.train_with_progress(trainer, "reward", log, adapters)
     scorer = _finished(model, tokenizer)
     references = [pair.chosen for pair in pairs[:REFERENCES]]
     centre(scorer, references, config.batch_size)

@@ -6,8 +6,8 @@ common, and a callback that shows progress and logs the metrics.
 """
 
 import math
+import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import huggingface_hub.constants
@@ -45,21 +45,20 @@ def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
 
 
 def training_arguments(
-    config: SFTConfig | RewardConfig, seed: int, scratch: Path, texts: int = 1
+    config: SFTConfig | RewardConfig, seed: int, texts: int = 1
 ) -> dict[str, Any]:
     """TrainingArguments shared by all: one epoch, nothing saved or sent.
 
     bf16 autocast where that is faster, batches of similar
-    length, AdamW with a linear warm-up and decay.  Nothing is left in
-    `scratch`.  A row has `texts` texts; on a CPU a step's batch is computed
-    in equal parts.
+    length, AdamW with a linear warm-up and decay.  A row has `texts` texts;
+    on a CPU a step's batch is computed in equal parts.
     """
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
     cuda = torch.cuda.is_available()
     size = config.batch_size
     part = size if cuda else math.gcd(size, PART // texts)
     return {
-        "output_dir": str(scratch),
+        "output_dir": tempfile.gettempdir(),  # where nothing is written
         "per_device_train_batch_size": part,
         "gradient_accumulation_steps": size // part,
         "num_train_epochs": EPOCHS,
