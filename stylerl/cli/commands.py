@@ -77,7 +77,7 @@ def _collect(options: argparse.Namespace) -> None:
     else:
         # requirements.lock names the packages
         checkout.enter("stylerl collect", instead="--source path or hub")
-        files = sources.environment_files(LOCK, skipped)
+        files = sources.environment_files(LOCK)
     try:
         count = sources.collect(files, options.source, DATA)
         print(f"{count} files in {DATA}/")

@@ -104,13 +104,12 @@ def _count(counts: dict[str, dict[str, Any]], file: SourceFile) -> None:
 # --- environment: the pure-Python distributions pinned in the lock ---------
 
 
-def environment_files(lock: Path, skipped: Skipped) -> Iterator[SourceFile]:
+def environment_files(lock: Path) -> Iterator[SourceFile]:
     """Yield the modules of every pure-Python distribution in `lock`.
 
     Sorted by distribution and path.  A path that two distributions install
     with different content is left out, since the order of installation
     decides which one is there; with equal content it is the first's.
-    `skipped` counts what was left out.
 
     Raises:
         DataError: a pinned distribution is missing, or of another version.
@@ -124,8 +123,6 @@ def environment_files(lock: Path, skipped: Skipped) -> Iterator[SourceFile]:
             owners.setdefault(path, set()).add(digest)
         if _is_pure(distribution):
             pure.append((name, version, distribution, modules))
-        else:
-            skipped["of a package that is not pure Python"] += len(modules)
     taken: set[str] = set()
     for name, version, distribution, modules in pure:
         licence = _licence(distribution.metadata)
@@ -135,8 +132,6 @@ def environment_files(lock: Path, skipped: Skipped) -> Iterator[SourceFile]:
                 file = Path(str(distribution.locate_file(path)))
                 content = file.read_bytes()
                 yield SourceFile(name, version, licence, path, content)
-            else:
-                skipped["that two packages install"] += 1
 
 
 def _pins(lock: Path) -> list[tuple[str, str]]:
@@ -320,10 +315,7 @@ def hub_files(name: str, limit: int, skipped: Skipped) -> Iterator[SourceFile]:
         )
         files = _with_text(rows, name, skipped)
         yield from itertools.islice(files, limit or None)
-    except (
-        *(OSError, ValueError, TypeError),  # ValueError: of a parser
-        *(StopIteration, datasets.exceptions.DatasetsError),
-    ) as error:
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise DataError(
             f"cannot read the data set {name!r}: {error}; check the name and "
             "the network, or collect from --source path"

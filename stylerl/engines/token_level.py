@@ -18,12 +18,7 @@ from stylerl.lm.encoding import encode_code, encode_prompt
 from stylerl.lm.sampling import decode
 from stylerl.ppo import formulas
 from stylerl.ppo.token_rewards import assign_to_tokens
-from stylerl.reward.other_trainers import (
-    Origin,
-    Scored,
-    TextReward,
-    trl_reward,
-)
+from stylerl.reward.other_trainers import Origin, Scored, TextReward
 
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
 
@@ -109,7 +104,7 @@ def _judged(
 @cache
 def _reward_by(params: str, tokenizer: Any) -> TextReward:
     """The reward of a params.yaml, read once."""
-    return trl_reward(params, tokenizer)
+    return TextReward(params, tokenizer)
 
 
 def advantages(

@@ -1,8 +1,8 @@
-"""The reward of `ppo.reward` as a plain function, for other trainers.
+"""The reward of `ppo.reward` as a function of texts, for other trainers.
 
-    from stylerl.reward.other_trainers import trl_reward
+    from stylerl.reward.other_trainers import TextReward
 
-    GRPOTrainer(model, reward_funcs=trl_reward("params.yaml"), ...)
+    GRPOTrainer(model, reward_funcs=TextReward("params.yaml"), ...)
 
 TRL's trainers call it with prompts, completions and every further column of
 the data set.  Three are read, where they are there and not None:
@@ -15,7 +15,6 @@ the data set.  Three are read, where they are there and not None:
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from stylerl import config
-from stylerl.config import JudgeConfig, Params
+from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.names import tree_of
@@ -52,16 +51,48 @@ class Scored(NamedTuple):
     tokens: Sequence[TokenReward]  # what of the score single tokens lost
 
 
-@dataclass(frozen=True)
 class TextReward:
-    """A reward function that can be pickled: workers stay where they are."""
-
-    params: Params
-    begin: str = ""  # what a prompt may begin with and is no code
-    ends: frozenset[int] = frozenset()  # tokens that end a completion
-    reward_models: Path = Path("artifacts/reward")
+    """The reward for TRL's `GRPOTrainer` and `RLOOTrainer`."""
 
     __name__ = "stylerl"  # in the trainers' logs
+
+    def __init__(
+        self,
+        params: Params | str | Path,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        reward_models: Path = Path("artifacts/reward"),
+    ) -> None:
+        """Start a judge, and load what `ppo.reward` names.
+
+        Args:
+            params: all parameters, or a file of them.
+            tokenizer: the policy's.  With it a prompt may begin with its bos
+                token, and a completion that was cut counts as in PPO; without
+                it each counts as finished.
+            reward_models: the folder with classifier/ and pairwise/.
+
+        Raises:
+            ConfigError: the parameters break a rule.
+        """
+        if not isinstance(params, Params):
+            params = config.load(Path(params))
+        self.params = params
+        # What a prompt may begin with and is no code; what ends a completion.
+        self.begin, self.ends = "", frozenset[int | None]()
+        if tokenizer is not None:
+            self.begin = str(tokenizer.bos_token or tokenizer.eos_token or "")
+            self.ends = frozenset(
+                (tokenizer.eos_token_id, tokenizer.pad_token_id)
+            )
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.judge = Judge(params.judge)
+        self.grader = grader.style_grader(
+            self.judge,
+            params.ppo.reward,
+            reward_models,
+            lambda folder: grader.learned_style(scorers.load(folder, device)),
+            rules=params.judge.weights,
+        )
 
     def __call__(
         self,
@@ -138,47 +169,16 @@ class TextReward:
         done: list[bool],
     ) -> functions.Feedback:
         """The grader's feedback on completions in their files."""
-        judge = _judge(self.params.judge)
         keys = [*zip(prompts, origins, strict=True)]
         places = {key: _place(*key) for key in dict.fromkeys(keys)}
-        verdicts = judge.in_place(
+        verdicts = self.judge.in_place(
             [
                 (places[key], key[0], completion)
                 for key, completion in zip(keys, judged, strict=True)
             ]
         )
         rows = zip(prompts, judged, done, verdicts, strict=True)
-        return grader.style_grader(
-            judge,
-            self.params.ppo.reward,
-            self.reward_models,
-            lambda folder: _learned_style(folder.absolute()),
-            rules=judge.config.weights,
-        ).feedback([grade_of(*row) for row in rows])
-
-
-def trl_reward(
-    params: Params | str | Path,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-) -> TextReward:
-    """The reward for TRL's `GRPOTrainer` and `RLOOTrainer`.
-
-    Args:
-        params: all parameters, or a file of them.
-        tokenizer: the policy's.  With it a prompt may begin with its bos
-            token, and a completion that was cut counts as in PPO; without it
-            each counts as finished.
-
-    Raises:
-        ConfigError: the parameters break a rule.
-    """
-    if not isinstance(params, Params):
-        params = config.load(Path(params))
-    if tokenizer is None:
-        return TextReward(params)
-    begin = tokenizer.bos_token or tokenizer.eos_token or ""
-    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
-    return TextReward(params, str(begin), frozenset(ends))
+        return self.grader.feedback([grade_of(*row) for row in rows])
 
 
 def _place(prompt: str, origin: Origin) -> Place | None:
@@ -218,16 +218,3 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return File(text.split("\n"), path), ends
-
-
-@lru_cache
-def _judge(guide: JudgeConfig) -> Judge:
-    """A judge, whose identity takes a while, made once a process."""
-    return Judge(guide)
-
-
-@lru_cache
-def _learned_style(folder: Path) -> grader.Learned:
-    """A reward model, loaded once a process."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return grader.learned_style(scorers.load(folder, device))

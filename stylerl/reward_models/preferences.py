@@ -20,7 +20,6 @@ from stylerl.reward_models.pairs import Preference
 
 FILE = Path("preferences.jsonl")  # a dependency of the stage `reward`
 CONFIDENCE = {1: "a guess", 2: "fairly sure", 3: "certain"}
-TEXTS = ("prompt", "a", "b")
 
 
 class Choice(StrEnum):
@@ -150,7 +149,7 @@ def _read(
     warns of an empty one.
 
     Raises:
-        DataError: it cannot be read, or a line lacks one of the TEXTS.
+        DataError: it cannot be read, or a line lacks a text of a pair.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -164,7 +163,7 @@ def _read(
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
-            texts = [row[name] for name in TEXTS]
+            texts = [row[name] for name in Pair._fields]
         except (ValueError, TypeError, KeyError):
             texts = [None]
         if not all(isinstance(text, str) for text in texts):

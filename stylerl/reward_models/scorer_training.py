@@ -64,9 +64,6 @@ def train_classifier(
         ModelError: the base cannot be loaded.
         TrainingError: the loss is not finite.
     """
-    require("pipeline", "datasets")
-    from datasets import Dataset
-
     if labels["compliant"].nunique() < 2:
         raise DataError(
             "the classifier needs compliant and violating labels; got "
@@ -78,12 +75,10 @@ def train_classifier(
     model.config.problem_type = CLASSIFIES
     limit = batching.token_limit(model, config.max_tokens)
     rows = encode_texts(tokenizer, labels["text"].tolist(), limit)
-    dataset = Dataset.from_dict(
-        {
-            "input_ids": rows,
-            "labels": [[float(label)] for label in labels["compliant"]],
-        }
-    )
+    examples = [
+        {"input_ids": row, "labels": [float(label)]}
+        for row, label in zip(rows, labels["compliant"], strict=True)
+    ]
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         ids, mask = batching.padded(
@@ -95,7 +90,7 @@ def train_classifier(
     trainer = Trainer(
         model=model,
         args=TrainingArguments(**training.training_arguments(config, seed)),
-        train_dataset=dataset,
+        train_dataset=examples,
         data_collator=collate,
     )
     # Trainer would add up the mean losses of the parts of a step.

@@ -9,7 +9,7 @@ from test_other_trainers import FILE, IN_CLASS, PROMPT
 
 from stylerl import config
 from stylerl.config import Params
-from stylerl.reward.other_trainers import trl_reward
+from stylerl.reward.other_trainers import TextReward
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def test_a_trainer_takes_a_step(method, tokenizer, tmp_path):
     from datasets import Dataset
 
     tokenizer = copy.deepcopy(tokenizer)
-    reward = trl_reward(config.override(Params(), {"ppo.reward": PARTS}))
+    reward = TextReward(config.override(Params(), {"ppo.reward": PARTS}))
     rows = {"prompt": PROMPT, "file_text": FILE, "line": IN_CLASS, "size": 7}
     arguments = getattr(trl, f"{method}Config")(
         output_dir=str(tmp_path),

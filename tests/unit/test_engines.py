@@ -15,7 +15,7 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.judge.place import File, Place
 from stylerl.lm.saving import save_model
 from stylerl.reward.functions import TokenReward
-from stylerl.reward.other_trainers import Scored, trl_reward
+from stylerl.reward.other_trainers import Scored, TextReward
 
 PROMPT = "def add(a, b):\n"
 
@@ -44,7 +44,7 @@ def test_the_last_token_gets_what_no_other_has(weight, expected):
 def test_the_rewards_of_a_response_sum_to_its_score(text):
     tokenizer = build_tokenizer()
     params = config.override(Params(), {"ppo.reward": {"linter": 2.5}})
-    reward = trl_reward(params, tokenizer)
+    reward = TextReward(params, tokenizer)
     ids = [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]
     scored = reward.scored([PROMPT], [text], [ids])
     (rewards,) = token_rewards(scored, tokenizer, [ids])

@@ -1,6 +1,5 @@
 """The reward as other trainers call it: texts, files, cut answers."""
 
-import pickle
 import textwrap
 
 import pytest
@@ -12,7 +11,7 @@ from stylerl.config import Params
 from stylerl.errors import ConfigError, DataError
 from stylerl.lm.models import load_scorer
 from stylerl.lm.saving import save_model
-from stylerl.reward.other_trainers import TextReward, trl_reward
+from stylerl.reward.other_trainers import TextReward
 
 ONCE = HONEST.replace("result = 0", "result=0")  # E225
 BROKEN = "    return (\n"
@@ -48,7 +47,7 @@ def alone(reward, completion, **columns):
 
 @pytest.mark.parametrize("completion", WORTH)
 def test_a_completion_is_worth_what_ppo_gives_it(completion):
-    reward = trl_reward(Params())
+    reward = TextReward(Params())
     assert alone(reward, completion) == pytest.approx(WORTH[completion])
 
 
@@ -56,16 +55,16 @@ def test_parameters_come_in_every_shape(tmp_path):
     params = write_params({"ppo.reward": {"linter": 1.0}}, tmp_path)
     file = tmp_path / "params.yaml"
     for given in (params, file, str(file)):
-        assert alone(trl_reward(given), ONCE) == pytest.approx(0.45)
+        assert alone(TextReward(given), ONCE) == pytest.approx(0.45)
     with pytest.raises(
         ConfigError, match="missing.yaml must be a readable file"
     ):
-        trl_reward("missing.yaml")
+        TextReward("missing.yaml")
 
 
 def test_a_completion_is_judged_in_the_file_of_its_row():
     """The same text, in one batch: by itself, and at the two places."""
-    reward = trl_reward(LINTER)
+    reward = TextReward(LINTER)
     found = reward(
         [PROMPT] * 4,
         [LONG] * 4,
@@ -80,7 +79,7 @@ def test_the_files_name_is_what_per_file_ignores_look_at(tmp_path):
     settings = tmp_path / "setup.cfg"
     settings.write_text("[flake8]\nper-file-ignores = shop.py:E501\n")
     changes = {"judge.config": str(settings)}
-    reward = trl_reward(config.override(LINTER, changes))
+    reward = TextReward(config.override(LINTER, changes))
     for path, worth in (("shop.py", 1.0), ("other.py", 0.45), (None, 0.45)):
         found = alone(
             reward, LONG, file_text=FILE, line=IN_CLASS, file_path=path
@@ -101,7 +100,7 @@ def test_the_files_name_is_what_per_file_ignores_look_at(tmp_path):
 )
 def test_a_column_that_is_wrong_is_named(file, line, words):
     with pytest.raises(DataError, match=words) as caught:
-        alone(trl_reward(LINTER), HONEST, file_text=file, line=line)
+        alone(TextReward(LINTER), HONEST, file_text=file, line=line)
     assert "\n" not in str(caught.value)
 
 
@@ -110,7 +109,7 @@ def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
     finished, and pays the penalty; without a tokenizer both count whole."""
     cut, unfinished = HONEST, HONEST + "    retur"
     begin, end = tokenizer.bos_token, tokenizer.eos_token_id
-    reward = trl_reward(Params(), tokenizer)
+    reward = TextReward(Params(), tokenizer)
     penalty = reward.params.ppo.missing_eos_penalty
     assert penalty > 0
     ids = [[7, end], [7, 8]]
@@ -118,7 +117,7 @@ def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
     assert reward(*batch, completion_ids=ids) == pytest.approx(
         [3.5, 3.5 - penalty]
     )
-    whole, worse = trl_reward(Params())(
+    whole, worse = TextReward(Params())(
         [PROMPT] * 2, batch[1], completion_ids=ids
     )
     assert whole == pytest.approx(3.5)
@@ -137,12 +136,3 @@ def test_a_reward_model_is_a_part(tokenizer, llama_folder, tmp_path):
     reward = TextReward(params, reward_models=tmp_path)
     found = reward([PROMPT] * 2, [HONEST, BROKEN])
     assert 0 < found[0] < 1 and found[1] == 0  # a sigmoid; no Python
-
-
-def test_it_goes_to_another_process_and_back(tokenizer):
-    reward = trl_reward(Params(), tokenizer)
-    alone(reward, HONEST, file_text=FILE, line=IN_CLASS)  # it has workers
-    again = pickle.loads(pickle.dumps(reward))
-    assert again == reward
-    assert again.__name__ == "stylerl"
-    assert alone(again, ONCE) == pytest.approx(WORTH[ONCE])

@@ -79,7 +79,7 @@ PINS = ["gamma==1.0", "Beta.X==1.0", "alpha==1.0", "# a comment", ""]
 def test_the_order_of_installation_changes_nothing(site, tmp_path, order):
     for name in order:
         install(site, name, WHEELS[name])
-    files = list(sources.environment_files(lock(tmp_path, *PINS), SKIPPED))
+    files = list(sources.environment_files(lock(tmp_path, *PINS)))
     # tests/__init__.py is two packages' own and left out; alpha/a.py is
     # the same in both and belongs to the first.
     assert names(files) == [
@@ -95,9 +95,8 @@ def test_platform_wheels_and_what_is_not_pinned_are_left_out(site, tmp_path):
     install(site, "alpha", WHEELS["alpha"], tag="cp311-cp311-linux_x86_64")
     install(site, "beta_x", WHEELS["beta_x"])
     install(site, "stray", {"stray.py": "s = 1\n"})
-    files = sources.environment_files(
-        lock(tmp_path, "alpha==1.0", "beta-x==1.0"), SKIPPED
-    )
+    pins = lock(tmp_path, "alpha==1.0", "beta-x==1.0")
+    files = sources.environment_files(pins)
     assert names(files) == [
         ("beta-x", "beta.py"),
         ("beta-x", "tests/__init__.py"),
@@ -116,7 +115,7 @@ def test_an_environment_that_is_not_the_lock_is_refused(
 ):
     install(site, "alpha", WHEELS["alpha"])
     with pytest.raises(DataError, match=message):
-        list(sources.environment_files(lock(tmp_path, pin), SKIPPED))
+        list(sources.environment_files(lock(tmp_path, pin)))
 
 
 # --- path -------------------------------------------------------------------
