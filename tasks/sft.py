@@ -16,10 +16,7 @@ def main() -> None:
     """Fine-tune with the parameters of params.yaml."""
     params = config.load()
     labels = storage.read_table(paths.LABELS)
-    above = {}
-    if params.sft.context:
-        read = labels[labels["compliant"] & (labels["split"] != "test")]
-        above = places.texts_above(paths.FILTER, read)
+    above = places.texts_above(paths.FILTER, labels[labels["compliant"]])
     with stage_runs.stage_run("sft", config.to_dict(params.sft)) as run:
         tuned = sft.fine_tune(
             labels, params.sft, params.seed, run.log_metrics, above

@@ -76,7 +76,7 @@ def _collect(options: argparse.Namespace) -> None:
     else:
         # requirements.lock names the packages
         checkout.enter("stylerl collect", instead="--source path or hub")
-        files = sources.environment_files(LOCK, skipped)
+        files = sources.environment_files(LOCK)
     try:
         count = sources.collect(files, options.source, DATA)
         print(f"{count} files in {DATA}/")
@@ -209,8 +209,8 @@ def _prefer(options: argparse.Namespace) -> None:
 
     Show a prompt and two completions, take A, B or a tie and how sure you
     are, and save each answer at once to preferences.jsonl. q keeps what was
-    answered, and the next session resumes there. At the end stands how far
-    annotators agree. `stylerl run` then learns from the answers.
+    answered, and the next session resumes there. `stylerl run` then learns
+    from the answers.
 
     examples:
       stylerl prefer                       SFT against PPO, unnamed

@@ -70,8 +70,6 @@ def run(annotator: str, source: Path | None, web: bool) -> None:
     else:
         ask_all(session, console, input)
     say(f"{session.given} answers saved to {path}")
-    if path.exists():
-        say(preferences.agreement(preferences.load(path)))
 
 
 def ask_all(session: Session, console: Console, ask: Ask) -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 TEMPLATE = Path(__file__).with_name("prefer.html.j2")
-SIDES = {"a": Choice.A, "b": Choice.B, "tie": Choice.TIE}
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'nonce-{nonce}'; img-src data:; form-action 'self'; "
@@ -52,7 +51,7 @@ class Session:
         """Save what was said of the first pair.
 
         Args:
-            side: what was better, as it was shown: a key of SIDES.
+            side: what was better, as it was shown: a Choice.
             sure: a key of CONFIDENCE.
 
         Raises:
@@ -61,7 +60,7 @@ class Session:
         if self._swapped():
             side = {"a": "b", "b": "a"}.get(side, side)
         pair = self.waiting[0]
-        answer = Answer(self.annotator, pair, SIDES[side], int(sure))
+        answer = Answer(self.annotator, pair, Choice(side), int(sure))
         preferences.append(self.path, answer)
         self.waiting.popleft()
         self.given += 1
@@ -105,7 +104,7 @@ def build_app(session: Session) -> "Starlette":
         # A form sent twice, or from an older tab, is of another pair.
         if session.waiting and given.get("pair") == session.waiting[0].id:
             side, sure = given.get("choice", ""), given.get("sure", "")
-            if side not in SIDES or sure not in map(str, CONFIDENCE):
+            if side not in list(Choice) or sure not in map(str, CONFIDENCE):
                 return PlainTextResponse("no such answer", 400)
             try:
                 session.answer(side, sure)
@@ -124,9 +123,7 @@ def build_app(session: Session) -> "Starlette":
 
 
 def render(session: Session, token: str, nonce: str) -> str:
-    """The page: a question, or at the end how far annotators agree."""
-    path = session.path
-    answers = preferences.load(path) if path.exists() else []
+    """The page: a question, or that none is left."""
     pair, texts = None, []
     if session.waiting:
         pair = session.waiting[0]
@@ -138,8 +135,6 @@ def render(session: Session, token: str, nonce: str) -> str:
         token=token,
         nonce=nonce,
         confidence=CONFIDENCE,
-        answers=len(answers),
-        agreement=preferences.agreement(answers),
     )
 
 

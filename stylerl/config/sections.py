@@ -162,8 +162,7 @@ class RewardConfig(Section):
     max_tokens: int = setting(256, "texts are cut to this length", ge=8)
 
 
-_PART = r"(linter|arguments|classifier|pairwise|[\w.-]*(/[\w.-]+)+)"
-REWARD_NAMES = rf"{_PART}|\w+(\.\w+)*:\w+"
+REWARD_NAMES = r"linter|arguments|classifier|pairwise|\w+(\.\w+)*:\w+"
 
 
 @dataclass(frozen=True)
@@ -173,8 +172,8 @@ class PPOConfig(Section):
     reward: Mapping[str, float] = setting(
         {"linter": 2.5, "arguments": 1.0},
         "the parts of the reward and their weights: linter, arguments, "
-        "classifier, pairwise or the folder of a reward model, or "
-        "MODULE:FUNCTION; stylerl/reward/grader.py says what each is worth",
+        "classifier, pairwise, or MODULE:FUNCTION; stylerl/reward/grader.py "
+        "says what each is worth",
         ge=0,
         pattern=(
             REWARD_NAMES,

@@ -66,8 +66,6 @@ def extract(content: bytes, config: FilterConfig) -> list[Snippet | str]:
         source, _ = decode(content)
     except (SyntaxError, UnicodeError, LookupError):
         return ["file: undecodable"]
-    if "\0" in source:
-        return ["file: undecodable"]
     tree = tree_of(source)
     if tree is None:
         return ["file: unparsable"]
@@ -98,8 +96,6 @@ def _cut(
     """
     first, last = node.lineno - 1, node.end_lineno or node.lineno
     indent = lines[first][: node.col_offset]
-    if indent.strip():  # another statement before it on the line
-        return None
     dedented = [line.removeprefix(indent) for line in lines[first:last]]
     # The body starts after the docstring, or with the comments and blank
     # lines above its first statement.
@@ -193,10 +189,8 @@ def filter_corpus(
         counts by reason and by split.
 
     Raises:
-        DataError: there is no corpus, or nothing of it is left.
+        DataError: nothing of it is left.
     """
-    if not corpus.exists():
-        raise DataError(f"{corpus} does not exist; run `stylerl collect`")
     origins = _chosen_files(corpus, config)
     # A split of few distributions would be lopsided: then files are drawn.
     by_file = origins["distribution"].nunique() < FEW_DISTRIBUTIONS

@@ -9,18 +9,15 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from tqdm import tqdm
 
 from stylerl.corrupt import corrupt_style
 from stylerl.errors import DataError
-from stylerl.judge import fixer
-
-if TYPE_CHECKING:
-    from stylerl.judge import Judge
-    from stylerl.judge.place import Place
+from stylerl.judge import Judge, fixer
+from stylerl.judge.place import Place
 
 LABELLED = ("train", "valid")
 VALID_SHARE = 0.1  # of the labels; the rest is for training
@@ -30,9 +27,9 @@ FIXED = 400  # labels that the fixer is measured on
 
 def label(
     drawn: pd.DataFrame,
-    judge: "Judge",
+    judge: Judge,
     seed: int,
-    places: Mapping[str, "Place"],
+    places: Mapping[str, Place],
 ) -> pd.DataFrame:
     """Corrupt the style of a share of what `draw` gave, and judge all.
 
@@ -60,7 +57,7 @@ def label(
 
 
 def fixer_shares(
-    labels: pd.DataFrame, judge: "Judge", places: Mapping[str, "Place"]
+    labels: pd.DataFrame, judge: Judge, places: Mapping[str, Place]
 ) -> dict[str, float]:
     """Of each rule the share of its violations that the fixer removes.
 
@@ -72,8 +69,8 @@ def fixer_shares(
 
 
 def _completed(
-    table: pd.DataFrame, places: Mapping[str, "Place"]
-) -> list[tuple["Place | None", str, str]]:
+    table: pd.DataFrame, places: Mapping[str, Place]
+) -> list[tuple[Place | None, str, str]]:
     """The place, the prompt and the body of each; a file is all prompt."""
     rows = zip(
         table["source_id"], table["text"], table["body_start"], strict=True

@@ -10,16 +10,12 @@ The same source gives the same bytes on every machine, whatever the order in
 which packages were installed; `dvc status data.dvc` holds it to that.
 """
 
-import base64
-import gzip
-import hashlib
 import importlib.metadata
 import itertools
 import json
 import os
 import re
 import subprocess
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -36,6 +32,7 @@ from stylerl.errors import DataError
 ROWS_A_GROUP = 512
 HUB_DATASET = "codeparrot/codeparrot-clean"
 TEXT_COLUMNS = ("content", "text", "code")
+ORIGIN_COLUMNS = ("repo_name", "path", "license")
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages", "venv"}
 Skipped = Counter[str]  # files by the reason why they were left out
 
@@ -107,17 +104,15 @@ def _count(counts: dict[str, dict[str, Any]], file: SourceFile) -> None:
 # --- environment: the pure-Python distributions pinned in the lock ---------
 
 
-def environment_files(lock: Path, skipped: Skipped) -> Iterator[SourceFile]:
+def environment_files(lock: Path) -> Iterator[SourceFile]:
     """Yield the modules of every pure-Python distribution in `lock`.
 
     Sorted by distribution and path.  A path that two distributions install
     with different content is left out, since the order of installation
     decides which one is there; with equal content it is the first's.
-    `skipped` counts what was left out.
 
     Raises:
-        DataError: a pinned distribution is missing, of another version, or
-            a file differs from what its wheel recorded.
+        DataError: a pinned distribution is missing, or of another version.
     """
     owners: dict[str, set[str]] = {}
     pure = []
@@ -128,18 +123,15 @@ def environment_files(lock: Path, skipped: Skipped) -> Iterator[SourceFile]:
             owners.setdefault(path, set()).add(digest)
         if _is_pure(distribution):
             pure.append((name, version, distribution, modules))
-        else:
-            skipped["of a package that is not pure Python"] += len(modules)
     taken: set[str] = set()
     for name, version, distribution, modules in pure:
         licence = _licence(distribution.metadata)
         for path in sorted(modules):
             if len(owners[path]) == 1 and path not in taken:
                 taken.add(path)
-                content = _verified(distribution, path, modules[path])
+                file = Path(str(distribution.locate_file(path)))
+                content = file.read_bytes()
                 yield SourceFile(name, version, licence, path, content)
-            else:
-                skipped["that two packages install"] += 1
 
 
 def _pins(lock: Path) -> list[tuple[str, str]]:
@@ -183,20 +175,6 @@ def _recorded_modules(
     }
 
 
-def _verified(
-    distribution: importlib.metadata.Distribution, path: str, digest: str
-) -> bytes:
-    file = Path(str(distribution.locate_file(path)))
-    content = file.read_bytes() if file.is_file() else b""
-    raw = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
-    if raw.decode().rstrip("=") != digest:
-        raise DataError(
-            f"{file} is not what its wheel recorded; reinstall the package "
-            "(pip install --force-reinstall)"
-        )
-    return content
-
-
 def _licence(metadata: Any) -> str:
     """The licence a distribution declares, as one short line."""
     for key in ("License-Expression", "License"):
@@ -224,41 +202,32 @@ def path_files(path: Path, skipped: Skipped) -> Iterator[SourceFile]:
     rows of a table, left out.
 
     Raises:
-        DataError: nothing is there, the table cannot be read, or no row of
-            it has a text.
+        DataError: nothing is there, or the table cannot be read.
     """
-    name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
         yield from _folder_files(path, skipped)
-    elif name.endswith((".jsonl", ".parquet")) and path.is_file():
-        rows = _parquet_rows if name.endswith(".parquet") else _json_rows
-        yield from _table_files(rows(path), path, skipped)
+    elif path.suffix in (".jsonl", ".parquet") and path.is_file():
+        try:
+            yield from _with_text(_rows(path), path.stem, skipped)
+        except ValueError as error:  # of JSON, pyarrow or an encoding
+            raise DataError(
+                f"cannot read {path}: {error}; it must be JSON lines, or a "
+                "parquet table"
+            ) from error
     else:
         raise DataError(
-            f"{path} must be a folder, or a .jsonl, .jsonl.gz or .parquet "
-            "file that exists"
+            f"{path} must be a folder, or a .jsonl or .parquet file that "
+            "exists"
         )
 
 
-def _table_files(
-    rows: Iterator[Any], path: Path, skipped: Skipped
-) -> Iterator[SourceFile]:
-    texts = 0
-    try:
-        for file in _with_text(rows, path.name.partition(".")[0], skipped):
-            texts += 1
-            yield file
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise DataError(
-            f"cannot read {path}: {error}; it must be JSON lines, or a "
-            "parquet table"
-        ) from error
-    if not texts:
-        raise DataError(
-            f"{path} must hold texts in one of the columns "
-            f"{', '.join(TEXT_COLUMNS)}; no row does: rename a column, or "
-            "write one object a line"
-        )
+def _rows(path: Path) -> Iterator[Any]:
+    """The rows of a table."""
+    if path.suffix == ".parquet":
+        yield from rows_of(path, [*TEXT_COLUMNS, *ORIGIN_COLUMNS])
+    else:
+        with path.open("rb") as lines:
+            yield from map(json.loads, filter(bytes.strip, lines))
 
 
 def _with_text(
@@ -269,24 +238,7 @@ def _with_text(
         if file := _from_row(row, origin, number):
             yield file
         else:
-            skipped["rows without text"] += 1
-
-
-def _json_rows(path: Path) -> Iterator[Any]:
-    """The values of JSON lines; None for a line that is no JSON."""
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rb") as lines:
-        for line in filter(bytes.strip, lines):
-            try:
-                yield json.loads(line)  # in UTF-8, with a BOM or none
-            except (ValueError, RecursionError):
-                yield None
-
-
-def _parquet_rows(path: Path) -> Iterator[Any]:
-    wanted = {*TEXT_COLUMNS, "repo_name", "path", "license"}
-    names = pq.read_schema(path).names
-    yield from rows_of(path, [name for name in names if name in wanted])
+            skipped[f"rows without {', '.join(TEXT_COLUMNS)}"] += 1
 
 
 def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
@@ -312,8 +264,6 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         # A link may lead to what is not the project's.
         if not (file.is_file() and file.resolve().is_relative_to(root)):
             skipped["no regular file of the folder"] += 1
-        elif not os.access(file, os.R_OK):
-            skipped["not readable"] += 1
         else:
             content = file.read_bytes()
             yield SourceFile(origin, commit, "", _name(name), content)
@@ -326,24 +276,20 @@ def _listed(folder: Path, *options: str) -> list[str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Output of a git command; "" where it fails, or there is no git.
+    """Output of a git command; "" where it fails.
 
     Of the folder's own repository, whoever owns it, and whatever a hook of
     another one has in the environment; its configuration runs nothing.
     """
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     safe = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
-    try:
-        return subprocess.run(
-            ["git", *safe, "-C", str(folder), *arguments],
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            check=True,
-        ).stdout
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        return ""
+    return subprocess.run(
+        ["git", *safe, "-C", str(folder), *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+    ).stdout
 
 
 # --- hub: streamed through `datasets` --------------------------------------
@@ -368,10 +314,7 @@ def hub_files(name: str, limit: int, skipped: Skipped) -> Iterator[SourceFile]:
         )
         files = _with_text(rows, name, skipped)
         yield from itertools.islice(files, limit or None)
-    except (
-        *(OSError, ValueError, TypeError),  # ValueError: of a parser
-        *(StopIteration, datasets.exceptions.DatasetsError),
-    ) as error:
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise DataError(
             f"cannot read the data set {name!r}: {error}; check the name and "
             "the network, or collect from --source path"
@@ -399,6 +342,4 @@ def _from_row(row: Any, origin: str, number: int) -> SourceFile | None:
 
 def _name(value: Any) -> str:
     """A value as text that can be written; "" for none."""
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
     return str(value or "").encode(errors="backslashreplace").decode()

@@ -18,8 +18,7 @@ from stylerl.lm.encoding import encode_code, encode_prompt
 from stylerl.lm.sampling import decode
 from stylerl.ppo import formulas
 from stylerl.ppo.token_rewards import assign_to_tokens
-from stylerl.reward import trl_reward
-from stylerl.reward.other_trainers import Messages, Origin, Scored, TextReward
+from stylerl.reward.other_trainers import Origin, Scored, TextReward
 
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
 
@@ -56,7 +55,7 @@ def token_rewards(
 
 
 def encode_messages(
-    tokenizer: Any, messages: Messages
+    tokenizer: Any, messages: Sequence[Mapping[str, str]]
 ) -> tuple[str, list[int]]:
     """A prompt, and its tokens: what the policy is to continue.
 
@@ -105,7 +104,7 @@ def _judged(
 @cache
 def _reward_by(params: str, tokenizer: Any) -> TextReward:
     """The reward of a params.yaml, read once."""
-    return trl_reward(params, tokenizer)
+    return TextReward(params, tokenizer)
 
 
 def advantages(

@@ -2,9 +2,9 @@
 
 The file that `judge.config` names, the versions of flake8 and ruff, one of
 which may only fix, or be unseen, and of their plugins, the code of local
-plugins, and what `ppo.reward` names beyond the stage `reward`: functions of
-the user's own, and reward models saved elsewhere.  The stage `fingerprint`
-writes digests of them; the stages that use them depend on what it wrote.
+plugins, and the functions of the user's own that `ppo.reward` names.  The
+stage `fingerprint` writes digests of them; the stages that use them depend on
+what it wrote.
 
 DVC cannot tell whether they have changed, so dvc.yaml calls the stage always
 changed, and `dvc repro` runs it each time, in a second.  The flow asks
@@ -33,14 +33,10 @@ def digests(params: Params) -> dict[str, dict[str, Any]]:
     """
     reward = {}
     for name in params.ppo.reward:
-        path = None
         if ":" in name:
             load(name)
-            path = source(name)
-        elif "/" in name:
-            path = Path(name)
-        if path:
-            reward[name] = graph.digest(path)
+            if path := source(name):
+                reward[name] = graph.digest(path)
     judge = Judge(params.judge)
     fixer = {name: metadata.version(name) for name in ("flake8", "ruff")}
     fixer["format"] = judge.ruff.format if judge.ruff else ""

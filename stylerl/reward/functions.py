@@ -1,9 +1,9 @@
 """Reward functions: what one may return, and those that params.yaml names.
 
 A reward function takes the prompts and the completions of a batch, two lists
-of strings, and gives one number for each, or a mapping of names to such
-lists.  `ppo.reward` names a function of the user's own as `module:function`;
-its module must be importable from the root of the checkout.
+of strings, and gives one number for each.  `ppo.reward` names a function of
+the user's own as `module:function`; its module must be importable from the
+root of the checkout.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from stylerl.errors import ConfigError, TrainingError
 
 LARGEST = 1e18  # its square, and sums of such, are finite in fp32
 Named = Mapping[str, Sequence[float]]
-RewardFunction = Callable[[list[str], list[str]], Sequence[float] | Named]
+RewardFunction = Callable[[list[str], list[str]], Sequence[float]]
 
 
 class TokenReward(NamedTuple):
@@ -81,9 +81,7 @@ def check(function: Any, name: str, *takes: str) -> None:
         raise ConfigError(f"{rule}; got a {type(function).__name__}")
     try:
         inspect.signature(function).bind(*takes)
-    except ValueError:  # a built-in need not say what it takes
-        return
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"{rule}; got one for others: {error}") from error
 
 
@@ -97,7 +95,7 @@ def source(name: str) -> Path | None:
 def columns(
     given: Sequence[float] | Named, count: int, name: str = "reward"
 ) -> dict[str, list[float]]:
-    """The answer of a reward function as named lists of `count` numbers.
+    """The reward of a grader as named lists of `count` numbers.
 
     A plain sequence becomes the one column `name`.
 
@@ -105,27 +103,29 @@ def columns(
         TrainingError: not one finite number an episode.
     """
     named = given if isinstance(given, Mapping) else {name: given}
-    return {
-        str(key): _column(str(key), values, count)
-        for key, values in named.items()
-    }
+    return {key: column(key, named[key], count) for key in named}
 
 
-def _column(name: str, values: Sequence[float], count: int) -> list[float]:
+def column(name: str, values: Sequence[float], count: int) -> list[float]:
+    """The numbers that a reward function gave `count` episodes.
+
+    Raises:
+        TrainingError: not one finite number an episode.
+    """
     try:
-        column = [float(value) for value in values]
+        numbers = [float(value) for value in values]
     except (TypeError, ValueError, OverflowError):
-        column = []
-    if len(column) != count:
+        numbers = []
+    if len(numbers) != count:
         raise TrainingError(
-            "a reward function must give one number an episode, or named "
-            f"lists of them; {name} gave {values!r:.80} for {count}"
+            "a reward function must give one number an episode; "
+            f"{name} gave {values!r:.80} for {count}"
         )
-    for episode, value in enumerate(column):
+    for episode, value in enumerate(numbers):
         if not abs(value) <= LARGEST:
             raise TrainingError(
                 f"a reward must be finite, and at most {LARGEST:g} in size; "
                 f"{name} gave {value} for episode {episode}: check the "
                 "function"
             )
-    return column
+    return numbers

@@ -92,12 +92,17 @@ def style(graded: Grade, weights: Mapping[str, float]) -> float:
     less what the heaviest weighs, and 0 at the least.  What does not parse
     has 0, and so has a completion without a statement.
     """
-    return _style(graded.as_ended, weights) if _is_code(graded) else 0.0
+    if not _is_code(graded):
+        return 0.0
+    weighed = _weighed(graded.as_ended, weights)
+    compliance = 1 - min(1.0, max(weighed, default=0.0))
+    return 0.5 * style_score(sum(weighed)) + 0.5 * compliance
 
 
 def _is_code(graded: Grade) -> bool:
-    """Whether a completion parses, and has a statement."""
-    return graded.parsed and graded.statements > 0
+    """Whether a completion parses, in its file too, and has a statement."""
+    parsed = graded.parsed and graded.as_ended.parsed
+    return parsed and graded.statements > 0
 
 
 def rule_weights(
@@ -125,9 +130,9 @@ def token_rewards(
     and a charge reaches the tokens before it.
     """
     ended = graded.as_ended
-    if not (_is_code(graded) and ended.parsed and ended.violations):
+    if not (_is_code(graded) and ended.violations):
         return []
-    missed = factor * (1 - _style(ended, weights))
+    missed = factor * (1 - style(graded, weights))
     weighed = _weighed(ended, weights)
     total = sum(weighed) or 1.0  # where none weighs, nothing is missed
     text = graded.prompt + graded.completion
@@ -173,14 +178,6 @@ def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:
         for graded in grades
     ]
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
-
-
-def _style(assessment: Assessment, weights: Mapping[str, float]) -> float:
-    if not assessment.parsed:
-        return 0.0
-    weighed = _weighed(assessment, weights)
-    compliance = 1 - min(1.0, max(weighed, default=0.0))
-    return 0.5 * style_score(sum(weighed)) + 0.5 * compliance
 
 
 def _weighed(

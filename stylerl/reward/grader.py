@@ -1,9 +1,9 @@
 """The reward of the `ppo` stage: named and weighted parts of a sum.
 
 `ppo.reward` weighs:
-    linter, classifier, pairwise, a folder
-                 style, 0 to 1, by the linter, a reward model of the stage
-                 `reward`, or one saved elsewhere
+    linter, classifier, pairwise
+                 style, 0 to 1, by the linter or a reward model of the stage
+                 `reward`
     arguments    0 to 1, the share of its function's arguments that a body
                  reads: what no rule of PEP 8 asks for, and what a policy
                  that is paid for PEP 8 alone unlearns (decision 33)
@@ -71,19 +71,26 @@ class StyleGrader:
         other part bears its name.
         """
         styles = self.weights.keys() - self.functions.keys() - {ARGUMENTS}
-        alone = len(styles) == 1
         columns = {}
         for name, weight in self.weights.items():
+            label = name
             if name == ARGUMENTS:
-                parts = {name: [graded.arguments for graded in grades]}
+                values = [graded.arguments for graded in grades]
             elif name in self.functions:
-                parts = _user_part(name, self.functions[name], grades)
+                values = self._own(name, grades)
             else:
-                label = "style" if alone else f"style/{name}"
-                parts = {label: self._style(name, grades)}
-            for part, values in parts.items():
-                columns[part] = [weight * value for value in values]
+                label = "style" if len(styles) == 1 else f"style/{name}"
+                values = self._style(name, grades)
+            columns[label] = [weight * value for value in values]
         return columns
+
+    def _own(self, name: str, grades: Sequence[Grade]) -> list[float]:
+        """What a function of the user's own gives."""
+        given = self.functions[name](
+            [graded.prompt for graded in grades],
+            [graded.completion for graded in grades],
+        )
+        return functions.column(name, given, len(grades))
 
     def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """A style part; 0 for what does not parse."""
@@ -105,7 +112,7 @@ def style_grader(
     Args:
         judge: with the places of the prompts.
         weights: by the names of the module's docstring.
-        models: the folder of the reward models that have a name.
+        models: the folder of the reward models.
         load: makes style of a reward model's folder.
         rules: what violations weigh, by rule; 1 where that is not told.
 
@@ -114,30 +121,11 @@ def style_grader(
     """
     loaded = {name: functions.load(name) for name in weights if ":" in name}
     learned = {
-        name: load(folder_of(name, models))
+        name: load(models / name)
         for name in weights
         if name not in (LINTER, ARGUMENTS, *loaded)
     }
     return StyleGrader(judge, weights, learned, loaded, rules)
-
-
-def folder_of(name: str, models: Path) -> Path:
-    """Where a reward model lies, by its name or its folder."""
-    return Path(name) if "/" in name else models / name
-
-
-def _user_part(
-    name: str, function: RewardFunction, grades: Sequence[Grade]
-) -> dict[str, list[float]]:
-    """A function of the user's own; its named numbers become `NAME/KEY`."""
-    given = function(
-        [graded.prompt for graded in grades],
-        [graded.completion for graded in grades],
-    )
-    columns = functions.columns(given, len(grades), name)
-    if isinstance(given, Mapping):
-        return {f"{name}/{key}": values for key, values in columns.items()}
-    return columns
 
 
 def learned_style(scorer: Scorer) -> Learned:

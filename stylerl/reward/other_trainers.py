@@ -1,8 +1,8 @@
-"""The reward of `ppo.reward` as a plain function, for other trainers.
+"""The reward of `ppo.reward` as a function of texts, for other trainers.
 
-    from stylerl.reward import trl_reward
+    from stylerl.reward.other_trainers import TextReward
 
-    GRPOTrainer(model, reward_funcs=trl_reward("params.yaml"), ...)
+    GRPOTrainer(model, reward_funcs=TextReward("params.yaml"), ...)
 
 TRL's trainers call it with prompts, completions and every further column of
 the data set.  Three are read, where they are there and not None:
@@ -14,19 +14,16 @@ the data set.  Three are read, where they are there and not None:
 """
 
 import ast
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from stylerl import config
-from stylerl.config import JudgeConfig, Params
+from stylerl.config import Params
 from stylerl.errors import DataError
 from stylerl.judge import Judge
 from stylerl.judge.names import tree_of
@@ -37,10 +34,6 @@ from stylerl.lm.cut import whole_lines
 from stylerl.reward import functions, grader, scorers
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade_of
-
-FENCE = re.compile(r"^```[^\n]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
-
-Messages = Sequence[Mapping[str, Any]]  # of a conversation: role, content
 
 
 class Origin(NamedTuple):
@@ -55,52 +48,73 @@ class Scored(NamedTuple):
     """What one completion is worth."""
 
     score: float
-    parts: dict[str, float]  # by name, and `compliance`, 0 or 1
     tokens: Sequence[TokenReward]  # what of the score single tokens lost
 
 
-@dataclass(frozen=True)
 class TextReward:
-    """A reward function that can be pickled: workers stay where they are."""
-
-    params: Params
-    begin: str = ""  # what a prompt may begin with and is no code
-    ends: frozenset[int] = frozenset()  # tokens that end a completion
-    reward_models: Path = Path("artifacts/reward")
+    """The reward for TRL's `GRPOTrainer` and `RLOOTrainer`."""
 
     __name__ = "stylerl"  # in the trainers' logs
 
+    def __init__(
+        self,
+        params: Params | str | Path,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        reward_models: Path = Path("artifacts/reward"),
+    ) -> None:
+        """Start a judge, and load what `ppo.reward` names.
+
+        Args:
+            params: all parameters, or a file of them.
+            tokenizer: the policy's.  With it a prompt may begin with its bos
+                token, and a completion that was cut counts as in PPO; without
+                it each counts as finished.
+            reward_models: the folder with classifier/ and pairwise/.
+
+        Raises:
+            ConfigError: the parameters break a rule.
+        """
+        if not isinstance(params, Params):
+            params = config.load(Path(params))
+        self.params = params
+        # What a prompt may begin with and is no code; what ends a completion.
+        self.begin, self.ends = "", frozenset[int | None]()
+        if tokenizer is not None:
+            self.begin = str(tokenizer.bos_token or tokenizer.eos_token or "")
+            self.ends = frozenset(
+                (tokenizer.eos_token_id, tokenizer.pad_token_id)
+            )
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.judge = Judge(params.judge)
+        self.grader = grader.style_grader(
+            self.judge,
+            params.ppo.reward,
+            reward_models,
+            lambda folder: grader.learned_style(scorers.load(folder, device)),
+            rules={},
+        )
+
     def __call__(
         self,
-        prompts: Sequence[str | Messages],
-        completions: Sequence[str | Messages],
+        prompts: Sequence[str],
+        completions: Sequence[str],
         completion_ids: Sequence[Sequence[int]] | None = None,
-        log_metric: Any = None,
         **columns: Any,
     ) -> list[float]:
         """The sum of the parts for each completion, as in PPO.
 
-        Args:
-            prompts: as `scored` takes them.
-            completions: likewise.
-            completion_ids: likewise.
-            log_metric: called with the mean of each part and of `compliance`.
-            columns: those of the data set.
+        The arguments are those of `scored`.
 
         Raises:
             DataError: the file of a prompt does not hold it.
         """
         rows = self.scored(prompts, completions, completion_ids, **columns)
-        if log_metric is not None:
-            for name in dict.fromkeys(n for row in rows for n in row.parts):
-                mean = sum(row.parts.get(name, 0) for row in rows) / len(rows)
-                log_metric(f"stylerl/{name}", mean)
         return [row.score for row in rows]
 
     def scored(
         self,
-        prompts: Sequence[str | Messages],
-        completions: Sequence[str | Messages],
+        prompts: Sequence[str],
+        completions: Sequence[str],
         completion_ids: Sequence[Sequence[int]] | None = None,
         **columns: Any,
     ) -> list[Scored]:
@@ -109,10 +123,8 @@ class TextReward:
         Each violation weighs 1; `ppo.fixable_weight` is the stage's.
 
         Args:
-            prompts: texts, or conversations whose last message is the code to
-                continue, or has it in a fenced block.
-            completions: texts, or conversations: the answer's first fenced
-                block or all of it, less the prompt where it repeats that.
+            prompts: the code to continue.
+            completions: the code that continues it.
             completion_ids: their tokens; where `ends` is known, one that was
                 cut loses its last line and `ppo.missing_eos_penalty`.
             columns: those of the data set.
@@ -120,40 +132,32 @@ class TextReward:
         Raises:
             DataError: the file of a prompt does not hold it.
         """
-        if not (count := len(prompts)):
-            return []
-        texts = [_prompt(prompt, self.begin) for prompt in prompts]
+        count = len(prompts)
+        texts = [prompt.removeprefix(self.begin) for prompt in prompts]
         done = [True] * count
         if self.ends and completion_ids is not None:
             done = [
-                not self.ends.isdisjoint(map(int, [*ids][-1:]))
-                for ids in completion_ids
+                not self.ends.isdisjoint(ids[-1:]) for ids in completion_ids
             ]
         judged = [
-            code if end else whole_lines(code)
-            for code, end in zip(
-                map(_completion, completions, texts), done, strict=True
-            )
+            text if end else whole_lines(text)
+            for text, end in zip(completions, done, strict=True)
         ]
-        named = [columns.get(name) for name in Origin._fields]
-        given = [[None] * count if c is None else c for c in named]
-        origins = [
-            Origin(*map(_plain, row)) for row in zip(*given, strict=True)
-        ]
+        none = [None] * count
+        given = [columns.get(name, none) for name in Origin._fields]
+        origins = [Origin(*row) for row in zip(*given, strict=True)]
         feedback = self._feedback(texts, origins, judged, done)
-        # What each is worth, part by part.
+        # What each is worth.
         missing = self.params.ppo.missing_eos_penalty
         rewards = functions.columns(feedback.reward, count)
-        complies = feedback.monitored["compliance"]
         tokens: Sequence[Any] = [[]] * count
         if feedback.tokens and self.params.ppo.credit != "response":
             tokens = feedback.tokens
         scored = []
         for row in range(count):
-            parts = {name: values[row] for name, values in rewards.items()}
-            score = sum(parts.values()) - missing * (not done[row])
-            parts["compliance"] = complies[row]
-            scored.append(Scored(score, parts, tokens[row]))
+            total = sum(values[row] for values in rewards.values())
+            score = total - missing * (not done[row])
+            scored.append(Scored(score, tokens[row]))
         return scored
 
     def _feedback(
@@ -164,77 +168,16 @@ class TextReward:
         done: list[bool],
     ) -> functions.Feedback:
         """The grader's feedback on completions in their files."""
-        judge = _judge(self.params.judge)
         keys = [*zip(prompts, origins, strict=True)]
         places = {key: _place(*key) for key in dict.fromkeys(keys)}
-        verdicts = judge.in_place(
+        verdicts = self.judge.in_place(
             [
                 (places[key], key[0], completion)
                 for key, completion in zip(keys, judged, strict=True)
             ]
         )
         rows = zip(prompts, judged, done, verdicts, strict=True)
-        return grader.style_grader(
-            judge,
-            self.params.ppo.reward,
-            self.reward_models,
-            lambda folder: _learned_style(folder.absolute()),
-            rules={},
-        ).feedback([grade_of(*row) for row in rows])
-
-
-def trl_reward(
-    params: Params | Mapping[str, float] | str | Path | None = None,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-) -> TextReward:
-    """The reward for TRL's `GRPOTrainer` and `RLOOTrainer`.
-
-    Args:
-        params: all parameters, or a file of them; or parts and weights as
-            `ppo.reward` has them, with the default judge.
-        tokenizer: the policy's.  With it a prompt may begin with its bos
-            token, and a completion that was cut counts as in PPO; without it
-            each counts as finished.
-
-    Raises:
-        ConfigError: the parameters break a rule.
-    """
-    if isinstance(params, str | Path):
-        params = config.load(Path(params))
-    elif not isinstance(params, Params):
-        changes = {} if params is None else {"ppo.reward": dict(params)}
-        params = config.override(Params(), changes)
-    if tokenizer is None:
-        return TextReward(params)
-    begin = tokenizer.bos_token or tokenizer.eos_token or ""
-    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id} - {None}
-    return TextReward(params, str(begin), frozenset(ends))
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: a data frame has 4.0 for 4, and NaN for None."""
-    if pd.isna(value):
-        return None
-    if hasattr(value, "item"):  # of numpy
-        value = value.item()
-    whole = isinstance(value, float) and value.is_integer()
-    return int(value) if whole else value
-
-
-def _prompt(prompt: str | Messages, begin: str) -> str:
-    """The code to continue."""
-    if isinstance(prompt, str):
-        return prompt.removeprefix(begin)
-    text = prompt[-1]["content"]
-    return [text, *FENCE.findall(text)][-1]
-
-
-def _completion(completion: str | Messages, prompt: str) -> str:
-    """The code that continues the prompt."""
-    if isinstance(completion, str):
-        return completion
-    text = completion[-1]["content"]
-    return [*FENCE.findall(text), text][0].removeprefix(prompt)
+        return self.grader.feedback([grade_of(*row) for row in rows])
 
 
 def _place(prompt: str, origin: Origin) -> Place | None:
@@ -248,12 +191,10 @@ def _place(prompt: str, origin: Origin) -> Place | None:
         return None
     file, ends = _file(text, path or SNIPPET)
     # Of a row that begins no function there are none.
-    lines = file.lines[line - 1 : ends[line]] if line in ends else []
-    function = "".join(f"{row}\n" for row in lines)
-    dedented = re.sub(
-        f"^{indent_of(function)}", "", function, flags=re.MULTILINE
-    )
-    if not dedented.startswith(prompt.removesuffix("\n") + "\n"):
+    lines = file.lines[line - 1 : ends.get(line, 0)]
+    indent = indent_of("".join(lines[:1]))
+    function = "".join(f"{row.removeprefix(indent)}\n" for row in lines)
+    if not function.startswith(prompt.removesuffix("\n") + "\n"):
         raise DataError(
             "a prompt must be the first rows, whole, of the function whose "
             "`def` is in row `line` of file_text, which must parse; row "
@@ -269,8 +210,6 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
 
     Of a file that does not parse, no function.
     """
-    text = text.removeprefix("\ufeff")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
     tree = tree_of(text)
     ends = {
         node.lineno: node.end_lineno or node.lineno
@@ -278,16 +217,3 @@ def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return File(text.split("\n"), path), ends
-
-
-@lru_cache
-def _judge(guide: JudgeConfig) -> Judge:
-    """A judge, whose identity takes a while, made once a process."""
-    return Judge(guide)
-
-
-@lru_cache
-def _learned_style(folder: Path) -> grader.Learned:
-    """A reward model, loaded once a process."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return grader.learned_style(scorers.load(folder, device))

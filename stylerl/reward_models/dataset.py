@@ -6,16 +6,14 @@ that.
 """
 
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from stylerl.config import RewardConfig
+from stylerl.judge import Judge
 from stylerl.reward_models import pairs
 from stylerl.reward_models.pairs import Preference
-
-if TYPE_CHECKING:
-    from stylerl.judge import Judge
 
 HELD_OUT = 200  # labels, and as many minimal pairs, to measure on
 UNPARSABLE_SHARE = 0.1  # of the labels, and of the pairs, to learn from
@@ -31,7 +29,7 @@ class RewardDataset(NamedTuple):
 
 def train_set(
     labels: pd.DataFrame,
-    judge: "Judge",
+    judge: Judge,
     config: RewardConfig,
     seed: int,
 ) -> RewardDataset:
@@ -61,7 +59,7 @@ def train_set(
 
 def eval_set(
     labels: pd.DataFrame,
-    judge: "Judge",
+    judge: Judge,
     seed: int,
 ) -> RewardDataset:
     """From the validation split; unparsable pairs have the rule E999."""

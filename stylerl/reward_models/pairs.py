@@ -10,15 +10,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from stylerl.corrupt import RULES, break_once, corrupt_style
 from stylerl.corrupt.syntax_errors import break_syntax
-
-if TYPE_CHECKING:
-    from stylerl.judge import Judge
+from stylerl.judge import Judge
 
 # Names that the file of a snippet would define, and it alone does not.
 OF_THE_FILE = {"F821", "F822"}
@@ -36,7 +34,7 @@ class Preference(NamedTuple):
 
 
 def preferences(
-    labels: pd.DataFrame, judge: "Judge", count: int, seed: int
+    labels: pd.DataFrame, judge: Judge, count: int, seed: int
 ) -> list[Preference]:
     """About `count` pairs from rows of labels.parquet, in random order.
 
@@ -58,7 +56,7 @@ def clean_rows(labels: pd.DataFrame) -> list[tuple[str, int]]:
 
 
 def minimal(
-    labels: pd.DataFrame, judge: "Judge", count: int, seed: int
+    labels: pd.DataFrame, judge: Judge, count: int, seed: int
 ) -> list[Preference]:
     """Up to `count` minimal pairs, as many for each rule as can be had."""
     rng = random.Random(f"{seed}:minimal")
@@ -72,7 +70,7 @@ def minimal(
 
 
 def corrupted(
-    labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
+    labels: pd.DataFrame, judge: Judge, count: int, rng: random.Random
 ) -> list[Preference]:
     """Up to `count` compliant snippets beside a corrupted version."""
     drafts = [
@@ -88,7 +86,7 @@ def corrupted(
 
 
 def unparsable(
-    labels: pd.DataFrame, judge: "Judge", count: int, rng: random.Random
+    labels: pd.DataFrame, judge: Judge, count: int, rng: random.Random
 ) -> list[Preference]:
     """Up to `count` compliant snippets beside a version that is broken.
 
@@ -104,7 +102,7 @@ def unparsable(
 
 
 def _judged(
-    drafts: Sequence[Preference], judge: "Judge"
+    drafts: Sequence[Preference], judge: Judge
 ) -> Iterator[tuple[Preference, bool, set[str]]]:
     """Each draft, and of its worse text whether it parses and the rules that
     it breaks, but for OF_THE_FILE."""

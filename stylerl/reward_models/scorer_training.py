@@ -13,9 +13,7 @@ What Huang et al. (arXiv 2403.17031) found to matter, and where it is:
 """
 
 import math
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -66,8 +64,6 @@ def train_classifier(
         ModelError: the base cannot be loaded.
         TrainingError: the loss is not finite.
     """
-    from datasets import Dataset
-
     if labels["compliant"].nunique() < 2:
         raise DataError(
             "the classifier needs compliant and violating labels; got "
@@ -79,12 +75,10 @@ def train_classifier(
     model.config.problem_type = CLASSIFIES
     limit = batching.token_limit(model, config.max_tokens)
     rows = encode_texts(tokenizer, labels["text"].tolist(), limit)
-    dataset = Dataset.from_dict(
-        {
-            "input_ids": rows,
-            "labels": [[float(label)] for label in labels["compliant"]],
-        }
-    )
+    examples = [
+        {"input_ids": row, "labels": [float(label)]}
+        for row, label in zip(rows, labels["compliant"], strict=True)
+    ]
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         ids, mask = batching.padded(
@@ -93,17 +87,15 @@ def train_classifier(
         labels = torch.tensor([row["labels"] for row in rows])  # (B, 1)
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
-    with tempfile.TemporaryDirectory() as scratch:
-        settings = training.training_arguments(config, seed, Path(scratch))
-        trainer = Trainer(
-            model=model,
-            args=TrainingArguments(**settings),
-            train_dataset=dataset,
-            data_collator=collate,
-        )
-        # Trainer would add up the mean losses of the parts of a step.
-        trainer.model_accepts_loss_kwargs = False
-        training.train_with_progress(trainer, "reward", log, adapters)
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(**training.training_arguments(config, seed)),
+        train_dataset=examples,
+        data_collator=collate,
+    )
+    # Trainer would add up the mean losses of the parts of a step.
+    trainer.model_accepts_loss_kwargs = False
+    training.train_with_progress(trainer, "reward", log, adapters)
     return _finished(model, tokenizer)
 
 
@@ -151,21 +143,18 @@ def train_pairwise(
             "margin": [pair.margin for pair in pairs],
         }
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = RewardTrainer(
-            model=model,
-            args=Arguments(
-                **training.training_arguments(
-                    config, seed, Path(scratch), texts=2
-                ),
-                max_length=None,
-                remove_unused_columns=False,  # "length" groups the batches
-                center_rewards_coefficient=PULL,
-            ),
-            train_dataset=dataset,
-            processing_class=tokenizer,
-        )
-        training.train_with_progress(trainer, "reward", log, adapters)
+    trainer = RewardTrainer(
+        model=model,
+        args=Arguments(
+            **training.training_arguments(config, seed, texts=2),
+            max_length=None,
+            remove_unused_columns=False,  # "length" groups the batches
+            center_rewards_coefficient=PULL,
+        ),
+        train_dataset=dataset,
+        processing_class=tokenizer,
+    )
+    training.train_with_progress(trainer, "reward", log, adapters)
     scorer = _finished(model, tokenizer)
     references = [pair.chosen for pair in pairs[:REFERENCES]]
     centre(scorer, references, config.batch_size)

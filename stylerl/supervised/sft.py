@@ -10,9 +10,7 @@ gets token ids, so that it neither tokenises nor asks the hub; dropout is off
 
 import math
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -226,21 +224,20 @@ def _train(
             "labels": [[-100] * len(given) + learnt for given, learnt in rows],
         }
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = body_trainer(
-            model=model,
-            args=Arguments(
-                **training.training_arguments(config, seed, Path(scratch))
-                | {
-                    "num_train_epochs": config.epochs,
-                    # Adapters' frozen weights are bf16 as they are.
-                    "bf16": multiplies_bf16() and adapters is None,
-                },
-                max_length=None,
-            ),
-            train_dataset=dataset,
-            processing_class=tokenizer,
-        )
-        loss = training.train_with_progress(trainer, "sft", log, adapters)
+    trainer = body_trainer(
+        model=model,
+        args=Arguments(
+            **training.training_arguments(config, seed)
+            | {
+                "num_train_epochs": config.epochs,
+                # Adapters' frozen weights are bf16 as they are.
+                "bf16": multiplies_bf16() and adapters is None,
+            },
+            max_length=None,
+        ),
+        train_dataset=dataset,
+        processing_class=tokenizer,
+    )
+    loss = training.train_with_progress(trainer, "sft", log, adapters)
     model.eval()
     return loss

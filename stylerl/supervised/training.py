@@ -6,16 +6,16 @@ common, and a callback that shows progress and logs the metrics.
 """
 
 import math
+import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import huggingface_hub.constants
 import torch
-from tqdm import tqdm
 from transformers import (
     PreTrainedModel,
     PrinterCallback,
+    ProgressCallback,
     Trainer,
     TrainerCallback,
 )
@@ -45,21 +45,20 @@ def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
 
 
 def training_arguments(
-    config: SFTConfig | RewardConfig, seed: int, scratch: Path, texts: int = 1
+    config: SFTConfig | RewardConfig, seed: int, texts: int = 1
 ) -> dict[str, Any]:
     """TrainingArguments shared by all: one epoch, nothing saved or sent.
 
     bf16 autocast where that is faster, batches of similar
-    length, AdamW with a linear warm-up and decay.  Nothing is left in
-    `scratch`.  A row has `texts` texts; on a CPU a step's batch is computed
-    in equal parts.
+    length, AdamW with a linear warm-up and decay.  A row has `texts` texts;
+    on a CPU a step's batch is computed in equal parts.
     """
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
     cuda = torch.cuda.is_available()
     size = config.batch_size
     part = size if cuda else math.gcd(size, PART // texts)
     return {
-        "output_dir": str(scratch),
+        "output_dir": tempfile.gettempdir(),  # where nothing is written
         "per_device_train_batch_size": part,
         "gradient_accumulation_steps": size // part,
         "num_train_epochs": EPOCHS,
@@ -103,9 +102,8 @@ def train_with_progress(
     trainer.remove_callback(PrinterCallback)
     if adapters is not None:
         trainer.add_callback(MergeAdapters(adapters))
-    with tqdm(desc=stage, unit=" steps") as bar:
-        trainer.add_callback(_Progress(stage, log, bar))
-        loss = float(trainer.train().training_loss)
+    trainer.add_callback(_Progress(stage, log))
+    loss = float(trainer.train().training_loss)
     _check_finite(loss, stage, trainer.state.global_step)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss
@@ -130,19 +128,12 @@ def _check_finite(loss: float, stage: str, step: int) -> None:
         )
 
 
-class _Progress(TrainerCallback):
+class _Progress(ProgressCallback):
     """Moves the stage's bar; stops a run whose loss is not finite."""
 
-    def __init__(self, stage: str, log: Log | None, bar: "tqdm[Any]") -> None:
-        self.stage = stage
-        self.log = log
-        self.bar = bar
-
-    def on_step_end(
-        self, args: Any, state: Any, control: Any, **_: Any
-    ) -> None:
-        self.bar.total = state.max_steps
-        self.bar.update(state.global_step - self.bar.n)
+    def __init__(self, stage: str, log: Log | None) -> None:
+        super().__init__()
+        self.stage, self.log = stage, log
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any
@@ -151,7 +142,9 @@ class _Progress(TrainerCallback):
         if loss is None:
             return
         _check_finite(loss, self.stage, state.global_step)
-        self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        bar: Any = self.training_bar
+        bar.set_description(self.stage, refresh=False)
+        bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         if self.log:
             shown = ("loss", "learning_rate", "grad_norm", "accuracy")
             metrics = {k: float(logs[k]) for k in shown if k in logs}

@@ -85,7 +85,7 @@ def test_keys_answer(address: str) -> None:
         assert "def f1(a):" in text(tab)
         press(tab, "3A")  # in either order, and in capitals
         wait_for(tab, "2 of 3")
-        assert "2 answers in preferences.jsonl" in text(tab)
+        assert "Answers go to preferences.jsonl" in text(tab)
     tie, better = preferences.load(Path("preferences.jsonl"))
     assert (tie.pair.prompt, tie.choice, tie.confidence) == (
         "def f0(a):",

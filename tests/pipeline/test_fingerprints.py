@@ -61,9 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("named_rewards.py").write_text(
         "def one(p, c):\n    return [1.0] * 2\n"
     )
-    Path("saved/model").mkdir(parents=True)
-    Path("saved/model/config.json").write_text("{}")
-    parts = {"linter": 1, "saved/model": 1, "named_rewards:one": 1}
+    parts = {"linter": 1, "named_rewards:one": 1}
     changes = {"judge.config": "style.cfg", "ppo.reward": parts}
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     fingerprints.write(write_params(changes))
@@ -80,7 +78,6 @@ def edits(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], None]]:
         "flake8": lambda: upgrade("flake8", monkeypatch),
         "ruff": lambda: upgrade("ruff", monkeypatch),  # the fixer
         "reward function": lambda: append("named_rewards.py", "X = 1\n"),
-        "reward model": lambda: append("saved/model/config.json", " "),
     }
 
 
@@ -99,7 +96,6 @@ def keys() -> dict[str, str]:
         ("flake8", READERS),
         ("ruff", READERS),
         ("reward function", {"ppo"}),
-        ("reward model", {"ppo"}),
     ],
 )
 def test_an_edit_reaches_the_stages_that_depend_on_it(

@@ -123,7 +123,7 @@ def test_rendered_params_read_back_equal(tmp_path):
             "ppo.learning_rate": 1.41e-5,
             "ppo.prompt_texts": ["a: b\n", "#"],
             "ppo.reward": {
-                "models/other": 0.5,
+                "classifier": 0.5,
                 "linter": 1,
                 "package.rewards:short": 0.2,
             },

@@ -11,12 +11,11 @@ from stylerl import config
 from stylerl.config import Params
 from stylerl.engines import handover
 from stylerl.engines.token_level import advantages, token_rewards
-from stylerl.errors import DataError
+from stylerl.errors import ConfigError, DataError
 from stylerl.judge.place import File, Place
 from stylerl.lm.saving import save_model
-from stylerl.reward import trl_reward
 from stylerl.reward.functions import TokenReward
-from stylerl.reward.other_trainers import Scored
+from stylerl.reward.other_trainers import Scored, TextReward
 
 PROMPT = "def add(a, b):\n"
 
@@ -33,7 +32,7 @@ def test_the_last_token_gets_what_no_other_has(weight, expected):
     tokenizer = build_tokenizer()
     ids = [*tokenizer("ab")["input_ids"], tokenizer.eos_token_id]
     assert len(ids) == 3  # a byte is a token here
-    scored = [Scored(3.0, {}, [TokenReward(1, -2.0)])]
+    scored = [Scored(3.0, [TokenReward(1, -2.0)])]
     (rewards,) = token_rewards(scored, tokenizer, [ids], weight)
     assert rewards.tolist() == expected
 
@@ -44,7 +43,8 @@ def test_the_last_token_gets_what_no_other_has(weight, expected):
 )
 def test_the_rewards_of_a_response_sum_to_its_score(text):
     tokenizer = build_tokenizer()
-    reward = trl_reward({"linter": 2.5}, tokenizer)
+    params = config.override(Params(), {"ppo.reward": {"linter": 2.5}})
+    reward = TextReward(params, tokenizer)
     ids = [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]
     scored = reward.scored([PROMPT], [text], [ids])
     (rewards,) = token_rewards(scored, tokenizer, [ids])

@@ -12,7 +12,6 @@ from stylerl.reward.functions import by_reward
 from stylerl.reward.grade import grade, monitored, style
 from stylerl.reward.grader import (
     StyleGrader,
-    folder_of,
     learned_style,
     style_grader,
 )
@@ -113,12 +112,10 @@ def test_a_part_counts_with_its_weight(judge):
     assert heavy([PROMPT], [HONEST]) == {"style": [1.6]}
 
 
-SCORES = {"classifier": 0.9, "other": 0.6}
+SCORES = {"classifier": 0.9, "pairwise": 0.6}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("classifier", 0.9), ("saved/other", 0.6)]
-)
+@pytest.mark.parametrize(("name", "value"), SCORES.items())
 def test_a_model_s_style_is_0_where_nothing_parses(judge, name, value):
     reward = rewards(judge, {name: 1.0}, SCORES)
     found = reward([PROMPT, PROMPT], [HONEST, GAMES["syntax error"]])
@@ -126,17 +123,12 @@ def test_a_model_s_style_is_0_where_nothing_parses(judge, name, value):
 
 
 def test_several_styles_bear_their_names(judge):
-    weights = {"classifier": 1.0, "saved/other": 2.0, "linter": 1.0}
+    weights = {"classifier": 1.0, "pairwise": 2.0, "linter": 1.0}
     assert rewards(judge, weights, SCORES)([PROMPT], [HONEST]) == {
         "style/classifier": [0.9],
-        "style/saved/other": [1.2],
+        "style/pairwise": [1.2],
         "style/linter": [1.0],
     }
-
-
-def test_a_reward_model_lies_in_its_folder_or_where_it_says():
-    assert folder_of("pairwise", Path("models")) == Path("models/pairwise")
-    assert folder_of("saved/one", Path("models")) == Path("saved/one")
 
 
 def test_a_learned_style_lies_between_0_and_1(judge, llama_folder):
@@ -157,8 +149,8 @@ OWN = """
 def short(prompts, completions):
     return [-len(text) / 10 for text in completions]
 
-def two(prompts, completions):
-    return {"first": [1] * len(prompts), "second": [2] * len(prompts)}
+def named(prompts, completions):
+    return {"first": [1] * len(prompts)}
 
 def few(prompts, completions):
     return [1.0]
@@ -180,19 +172,15 @@ def own(tmp_path, monkeypatch):
 
 
 def test_a_function_of_the_users_own_is_a_part(judge, own):
-    weights = {"own_rewards:short": 0.5, "own_rewards:two": 2.0}
-    reward = rewards(judge, weights)
+    reward = rewards(judge, {"own_rewards:short": 0.5})
     found = reward([PROMPT, PROMPT], ["x" * 10, "x" * 20])
-    assert found == {
-        "own_rewards:short": [-0.5, -1.0],
-        "own_rewards:two/first": [2.0, 2.0],
-        "own_rewards:two/second": [4.0, 4.0],
-    }
+    assert found == {"own_rewards:short": [-0.5, -1.0]}
 
 
-def test_what_a_function_gives_is_checked(judge, own):
-    reward = rewards(judge, {"own_rewards:few": 1.0})
-    with pytest.raises(TrainingError, match="few gave .* for 2"):
+@pytest.mark.parametrize("name", ["few", "named"])
+def test_what_a_function_gives_is_checked(judge, own, name):
+    reward = rewards(judge, {f"own_rewards:{name}": 1.0})
+    with pytest.raises(TrainingError, match=f"{name} gave .* for 2"):
         reward([PROMPT, PROMPT], [HONEST, HONEST])
 
 

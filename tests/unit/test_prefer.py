@@ -142,20 +142,6 @@ def test_leaving_keeps_all_and_the_rest_is_asked_next_time(
     assert len({answer.pair for answer in preferences.load(ANSWERS)}) == 3
 
 
-def test_two_annotators_agree_or_not(
-    type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    pairs = preferences.read_pairs(PAIRS)
-    for name, choices in {"ann": "abb", "bob": "aab"}.items():
-        for pair, choice in zip(pairs, choices, strict=True):
-            preferences.append(ANSWERS, Answer(name, pair, Choice(choice), 1))
-    type_in("")
-    assert command() == 0  # ann has answered all
-    out = capsys.readouterr().out
-    # alpha: 3 a, 3 b, unlike 2, expected 18/5: 1 - 2 / 3.6 = 0.44.
-    assert "several annotators answered: 3; Krippendorff's alpha: 0.44" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -119,11 +119,11 @@ def test_a_full_disk_is_said_and_the_pair_asked_again(
     session: prefer_web.Session,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def full(_: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     form = {**hidden(client.get("/").text), "choice": "a", "sure": "1"}
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "open", full)
     reply = client.post("/", data=form)
     assert reply.status_code == 507
     assert "full" in reply.text
