@@ -697,7 +697,7 @@ def sick_from(call, until=None):
     return reward
 
 
-def test_a_critical_alarm_warns_by_default():
+def test_an_alarm_warns_and_the_run_goes_on():
     steps = list(make(reward=sick_from(2), updates=3))
     assert [len(step.alarms) for step in steps] == [0, 1, 1]
     assert steps[1].alarms[0].name == "reward collapse"
