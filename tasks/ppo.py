@@ -89,22 +89,18 @@ def make_trainer(params: config.Params) -> PPOTrainer:
 def log_step(run: tracking.Run, step: Step, triggered: set[str]) -> None:
     """Log one update to MLflow, and print its alarms.
 
-    An alarm is printed once, when it is first triggered, and once more when
-    it becomes critical; `triggered` then holds that it was.  The MLflow tag
-    holds its latest state.
+    An alarm is printed when it is first triggered; `triggered` then holds its
+    name.  The MLflow tag holds its latest state.
     """
     times = {f"seconds/{k}": v for k, v in step.seconds.items()}
     times["tokens_per_second"] = step.tokens_per_second
     run.log_metrics(step.metrics | times, step.update)
     for alarm in step.alarms:
-        kind = "critical alarm: " if alarm.critical else ""
-        new = {alarm.name, kind + alarm.name} - triggered
-        if new:
-            tqdm.write(f"update {step.update}: {kind}{alarm}")
-            triggered |= new
-        run.log_tags(
-            {f"alarm: {alarm.name}": f"update {step.update}: {alarm}"}
-        )
+        words = f"update {step.update}: {alarm}"
+        if alarm.name not in triggered:
+            tqdm.write(words)
+            triggered.add(alarm.name)
+        run.log_tags({f"alarm: {alarm.name}": words})
     if step.update % SAMPLE_EVERY == 1:
         batch = step.rollouts
         table = pd.DataFrame(

@@ -71,11 +71,10 @@ ADVICE = {
 
 
 class Alarm(NamedTuple):
-    """A raised alarm; more updates make a `critical` one worse."""
+    """A raised alarm."""
 
     name: str
     finding: str  # the rule and the value that broke it
-    critical: bool = False
 
     def __str__(self) -> str:
         """The alarm as one paragraph."""
@@ -98,7 +97,6 @@ def _reward_collapse(history: History) -> Alarm | None:
             "reward collapse",
             f"the mean score fell from {first:.2f} to {now[score]:.2f}, "
             f"more than {FALL:.0f} of its first standard deviations",
-            critical=True,
         )
     latest = history[-RUNNING:]
     flat = len(latest) == RUNNING and all(map(_is_flat, latest))
@@ -128,7 +126,6 @@ def _kl_explosion(history: History) -> Alarm | None:
         "KL explosion",
         f"KL to the reference is {kl:.1f} nats, above {limit}, and the score "
         "less its penalty has not risen",
-        critical=kl > 15,
     )
 
 
@@ -153,7 +150,6 @@ def _entropy_collapse(history: History) -> Alarm | None:
         "entropy collapse",
         f"entropy is {now:.3f} nats a token, a tenth of the first update's "
         f"{first:.3f} or less",
-        critical=True,
     )
 
 
@@ -190,12 +186,12 @@ def _policy_collapse(history: History) -> Alarm | None:
         first, now = _change(history, name)
         if now < 0.5 * first:
             fall = f"{words} fell by half, {first:.3g} to {now:.3g}"
-            return Alarm("policy collapse", fall, critical=True)
+            return Alarm("policy collapse", fall)
     first, now = _change(history, "judge/repeated_lines")
     if now <= first + 0.2:
         return None
     rise = f"the share of repeated lines rose, {first:.3g} to {now:.3g}"
-    return Alarm("policy collapse", rise, critical=True)
+    return Alarm("policy collapse", rise)
 
 
 def _reward_hacking(history: History) -> Alarm | None:
@@ -221,7 +217,6 @@ def _reward_hacking(history: History) -> Alarm | None:
                 "reward hacking",
                 f"the reward rose by {gained:.2f} while {words} fell from "
                 f"{first:.2f} to {now:.2f}",
-                critical=True,
             )
     return None
 

@@ -20,13 +20,13 @@ from stylerl.lm.logprobs import TokenScores, response_scores
 from stylerl.ppo import formulas, rollouts
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.length_floor import LengthFloor
-from stylerl.ppo.meters import MetricSums
 from stylerl.ppo.policy import Policy
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
 
 ADAM_EPS = 1e-5  # published PPO's; torch's default is 1e-8
 MAX_GRAD_NORM = 1.0  # gradients are clipped to it
+LOGGED = ("policy/loss", "policy/clipfrac", "policy/approxkl", "policy/ratio")
 
 
 class RolloutTargets(NamedTuple):
@@ -34,6 +34,13 @@ class RolloutTargets(NamedTuple):
 
     logprobs: Tensor  # log pi_old
     advantages: Tensor
+
+
+class OptimiserStep(NamedTuple):
+    """What a step says of itself."""
+
+    sums: Tensor  # of LOGGED, over the minibatch's tokens
+    norm: float  # of the gradient before it was clipped
 
 
 class Rewards(NamedTuple):
@@ -92,14 +99,18 @@ class Learner:
         share = formulas.learning_rate_share(config.updates, self.done)
         rate = config.learning_rate * share
         self.optimiser.param_groups[0]["lr"] = rate
-        sums = MetricSums()
-        # Sums of every step are kept, and divided once at the end.
-        for rows in self._minibatches(len(batch.input_ids)):
-            self.take_step(batch, targets, rows, sums)
-        # 4. Metrics, and the next price.
+        steps = [
+            self.take_step(batch, targets, rows)
+            for rows in self._minibatches(len(batch.input_ids))
+        ]
+        # 4. Metrics, and the next price.  Sums over tokens are divided once: a
+        # mean of means would weigh short responses more.
+        tokens = config.update_epochs * int(batch.response_lengths.sum())
+        sums = sum((step.sums for step in steps), torch.zeros(len(LOGGED)))
         metrics = rollouts.metrics_of(batch, config.kl_coef)
-        metrics |= sums.metrics()
-        metrics["policy/steps"] = float(sums.sizes["grad_norm"])
+        metrics |= dict(zip(LOGGED, (sums / tokens).tolist(), strict=True))
+        metrics["grad_norm"] = sum(step.norm for step in steps) / len(steps)
+        metrics["policy/steps"] = float(len(steps))
         metrics |= seen.metrics
         metrics["lr"] = rate
         self.floor.move(seen.shortfall)
@@ -145,19 +156,15 @@ class Learner:
                 yield groups[part].flatten()
 
     def take_step(
-        self,
-        batch: Rollouts,
-        targets: RolloutTargets,
-        rows: Tensor,
-        sums: MetricSums,
-    ) -> None:
+        self, batch: Rollouts, targets: RolloutTargets, rows: Tensor
+    ) -> OptimiserStep:
         """One optimiser step."""
-        step_sums = self._gradient(batch, targets, rows)
+        sums = self._gradient(batch, targets, rows)
         clipped = torch.nn.utils.clip_grad_norm_(
             self.policy.parameters(), MAX_GRAD_NORM
         )
         norm = clipped.item()
-        loss = step_sums.metrics()["policy/loss"]
+        loss = float(sums[0]) / int(batch.response_lengths[rows].sum())
         if not (math.isfinite(norm) and math.isfinite(loss)):
             raise TrainingError(
                 "loss and gradient must be finite; the loss is "
@@ -167,18 +174,19 @@ class Learner:
             )
         self.optimiser.step()
         self.policy.merge()
-        step_sums.sums["grad_norm"], step_sums.sizes["grad_norm"] = norm, 1
-        sums.merge(step_sums)
+        return OptimiserStep(sums, norm)
 
     def _gradient(
         self, batch: Rollouts, targets: RolloutTargets, rows: Tensor
-    ) -> MetricSums:
+    ) -> Tensor:
         """Set the gradient of the minibatch's mean loss over its tokens.
 
         It is summed over micro-batches and over ranks; every token has the
-        same weight, however the episodes were cut.
+        same weight, however the episodes were cut.  So are the sums of LOGGED,
+        which a GPU is not waited for until they are read.
         """
-        own_sums = MetricSums()
+        device = self.compute.device
+        sums = torch.zeros(len(LOGGED), dtype=torch.double, device=device)
         tokens = int(batch.response_lengths[rows].sum())  # of all ranks
         mine = rows[self.ranks.rank :: self.ranks.world_size]
         self.optimiser.zero_grad(set_to_none=True)
@@ -188,39 +196,28 @@ class Learner:
             for part, packed in self.compute.packs(batch, mine):
                 inside = batch.mask[part]
                 flat = torch.stack([x[part][inside] for x in targets])
-                fixed = RolloutTargets(*flat.to(self.compute.device))
+                fixed = RolloutTargets(*flat.to(device))
                 scores = response_scores(model, packed, temperature)
                 with self.compute.autocast(enabled=False):
-                    loss = self._loss(scores, fixed, own_sums)
+                    loss, logged = self._loss(scores, fixed)
                     (loss.sum() / tokens).backward()
+                sums += logged
         self.ranks.add_gradients(self.policy.parameters())
-        step_sums = MetricSums()
-        for sums in self.ranks.gather(own_sums.on_host()):
-            step_sums.merge(sums)
-        return step_sums
+        return torch.stack(self.ranks.gather(sums.cpu())).sum(dim=0)
 
     def _loss(
-        self, now: TokenScores, old: RolloutTargets, sums: MetricSums
-    ) -> Tensor:
-        """The loss of each token, (N,): L^CLIP (PPO, eq. 7).
-
-        Entropy is logged alone.
-        """
+        self, now: TokenScores, old: RolloutTargets
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of each token, (N,): L^CLIP (PPO, eq. 7), and the sums of
+        LOGGED over these tokens."""
         ratio = formulas.ratio_of(now.logprobs, old.logprobs)
         loss, clipped = formulas.policy_loss(
             ratio, old.advantages, self.config.clip_coef
         )
-        sums.add(
-            {
-                "policy/loss": loss,
-                "policy/clipfrac": clipped,
-                "policy/approxkl": formulas.kl_k3(old.logprobs, now.logprobs),
-                "policy/ratio": ratio,
-                "policy/entropy": now.entropy,
-            }
-        )
-        sums.maximum("policy/ratio_max", ratio)
-        return loss
+        moved = formulas.kl_k3(old.logprobs, now.logprobs)
+        logged = (loss, clipped, moved, ratio)  # as LOGGED names them
+        sums = [values.detach().double().sum() for values in logged]
+        return loss, torch.stack(sums)
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """The tensors of a checkpoint; every rank calls this."""

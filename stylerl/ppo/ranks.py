@@ -60,24 +60,17 @@ class Ranks:
         return gathered
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Give every rank the sum of all ranks' gradients.
+        """Give every rank the sum of all ranks' gradients of what is trained.
 
-        A rank without a share of the minibatch has no gradient and adds
-        zeros; a parameter without a gradient on any rank keeps none.
+        A rank without a share of the minibatch has none, and adds zeros.
         """
         if self.world_size == 1:
             return
-        parameters = list(parameters)
-        here = [p.grad is not None for p in parameters]
-        anywhere = [
-            any(flags) for flags in zip(*self.gather(here), strict=True)
-        ]
-        for parameter, known in zip(parameters, anywhere, strict=True):
-            if not known:
-                continue
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            distributed.all_reduce(parameter.grad)
+        for parameter in parameters:
+            if parameter.requires_grad:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                distributed.all_reduce(parameter.grad)
 
     def wait(self) -> None:
         """Return when every rank has called this."""

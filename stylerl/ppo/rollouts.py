@@ -18,7 +18,6 @@ from torch.nn.functional import pad
 
 from stylerl.reward.functions import Named, columns
 from stylerl.reward.gaming import distinct_ngrams
-from stylerl.reward.scorers import rank_correlation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +112,6 @@ def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
         "objective/score": scores.mean(),
         "objective/score_std": scores.std(correction=0),
         "objective/kl": kl.mean(),
-        "objective/non_score_reward": -beta * kl.mean(),
         "objective/rlhf_reward": (scores - beta * kl).mean(),
         "objective/entropy": rollouts.entropy[mask].mean(),
         "objective/mismatch": mismatch(rollouts),
@@ -126,7 +124,16 @@ def metrics_of(rollouts: Rollouts, beta: float) -> dict[str, float]:
     texts = rollouts.completions
     metrics["response/unique"] = len(set(texts)) / len(texts)
     metrics["response/distinct_3"] = distinct_ngrams(texts)
-    return metrics | _agreement(rollouts)
+    # The style reward compared with the linter's score, where both exist.
+    styles = [
+        values
+        for name, values in rollouts.reward_parts.items()
+        if name.partition("/")[0] == "style"
+    ]
+    if styles and "score" in rollouts.monitored:
+        gap = torch.stack(styles).sum(dim=0) - rollouts.monitored["score"]
+        metrics["judge/gap"] = float(gap.mean())
+    return metrics
 
 
 def mismatch(rollouts: Rollouts) -> Tensor:
@@ -144,24 +151,3 @@ def mismatch(rollouts: Rollouts) -> Tensor:
     variance = torch.maximum(excess.var(correction=0), entropy.mean())
     chance = 4 * (variance.clamp(min=0) / len(excess)).sqrt()
     return excess.mean() - excess.mean().clamp(-chance, chance)
-
-
-def _agreement(rollouts: Rollouts) -> dict[str, float]:
-    """The style reward compared with the linter's score, where both exist.
-
-    `gap` is the difference of their means; `rank_correlation` is Spearman's,
-    0 where either is constant.
-    """
-    styles = [
-        values
-        for name, values in rollouts.reward_parts.items()
-        if name.partition("/")[0] == "style"
-    ]
-    linter = rollouts.monitored.get("score")
-    if not styles or linter is None:
-        return {}
-    learned = torch.stack(styles).sum(dim=0)
-    return {
-        "judge/gap": float((learned - linter).mean()),
-        "judge/rank_correlation": rank_correlation(learned, linter) or 0.0,
-    }

@@ -6,16 +6,14 @@ is on the right, and a score does not depend on it (Huang et al., arXiv
 2403.17031).
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -93,10 +91,3 @@ def encode_texts(
         row if len(row) <= limit else [*row[: limit - 1], row[-1]]
         for row in rows
     ]
-
-
-def rank_correlation(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Spearman's rho; None where one side is constant."""
-    a, b = (pd.Series(np.asarray(side)).rank() for side in (first, second))
-    rho = a.corr(b)
-    return None if math.isnan(rho) else float(rho)

@@ -55,25 +55,24 @@ def without_judge(rows):
 
 
 CASES = [
-    # what is reported, whether it is critical, and what it says
+    # what is reported, and what it says
     # ten deviations of 0.4 below 0.5
-    ({"objective__score": -3.6}, "reward collapse", True, "0.50 to -3.60"),
+    ({"objective__score": -3.6}, "reward collapse", "0.50 to -3.60"),
     # below 1% of a mean of 0.5
-    ({"objective__score_std": 0.004}, "reward collapse", False, "0.0040"),
-    ({"objective__kl": 10.1}, "KL explosion", False, "above 10"),
-    ({"objective__kl": 15.1}, "KL explosion", True, "above 15"),
-    ({"objective__mismatch": 0.06}, "sampling mismatch", False, "less likely"),
-    ({"objective__mismatch": -0.1}, "sampling mismatch", False, "more likely"),
-    ({"objective__entropy": 0.14}, "entropy collapse", True, "0.140 nats"),
-    ({"policy__clipfrac": 0.51}, "updates too big", False, "0.51"),
-    ({"policy__approxkl": 1.1}, "updates too big", False, "1.10 nats"),
-    ({"response__unique": 0.44}, "policy collapse", True, "0.9 to 0.44"),
-    ({"response__distinct_3": 0.39}, "policy collapse", True, "3-grams"),
-    ({"response__length": 29.0}, "policy collapse", True, "60 to 29"),
+    ({"objective__score_std": 0.004}, "reward collapse", "0.0040"),
+    ({"objective__kl": 10.1}, "KL explosion", "above 10"),
+    ({"objective__kl": 15.1}, "KL explosion", "above 15"),
+    ({"objective__mismatch": 0.06}, "sampling mismatch", "less likely"),
+    ({"objective__mismatch": -0.1}, "sampling mismatch", "more likely"),
+    ({"objective__entropy": 0.14}, "entropy collapse", "0.140 nats"),
+    ({"policy__clipfrac": 0.51}, "updates too big", "0.51"),
+    ({"policy__approxkl": 1.1}, "updates too big", "1.10 nats"),
+    ({"response__unique": 0.44}, "policy collapse", "0.9 to 0.44"),
+    ({"response__distinct_3": 0.39}, "policy collapse", "3-grams"),
+    ({"response__length": 29.0}, "policy collapse", "60 to 29"),
     (
         {"judge__repeated_lines": 0.26},
         "policy collapse",
-        True,
         "repeated lines rose, 0.05 to 0.26",
     ),
 ]
@@ -87,7 +86,7 @@ FALLING = [
     ("response__length", 41.0, "the length"),
 ]
 CASES += [
-    ({"objective__score": 0.6, what: value}, "reward hacking", True, words)
+    ({"objective__score": 0.6, what: value}, "reward hacking", words)
     for what, value, words in FALLING
 ]
 
@@ -119,10 +118,10 @@ QUIET = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "name", "critical", "words"), CASES)
-def test_an_alarm_is_raised(changes, name, critical, words):
+@pytest.mark.parametrize(("changes", "name", "words"), CASES)
+def test_an_alarm_is_raised(changes, name, words):
     (alarm,) = alarms(history(**changes))
-    assert (alarm.name, alarm.critical) == (name, critical)
+    assert alarm.name == name
     assert words in alarm.finding
     remedy = ADVICE[name].remedy
     assert "ppo." in remedy or "completions" in remedy
@@ -257,11 +256,8 @@ def heard(capsys):
         for name in names:
             remedy = REMEDIES[name]
             assert remedy in tags[f"alarm: {name}"], tags
-            lines = [x for x in shown.splitlines() if f": {name}: " in x]
-            # once, and once more where it became critical
-            kinds = ["critical alarm: " in line for line in lines]
-            assert kinds in ([False], [True], [False, True])
-            assert remedy in lines[0]
+            (line,) = [x for x in shown.splitlines() if f": {name}: " in x]
+            assert remedy in line
         return tags
 
     return check
@@ -273,7 +269,7 @@ def chance(prompts, completions):
 
 
 def test_every_alarm_has_a_remedy_that_is_provoked_here():
-    assert {name for _, name, _, _ in CASES} == set(REMEDIES)
+    assert {name for _, name, _ in CASES} == set(REMEDIES)
     assert [*ADVICE] == [*REMEDIES]
 
 

@@ -98,24 +98,6 @@ def test_auroc(
     assert reward_metrics.auroc(compliant, scores) == expected
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ([1, 2, 3], [10, 20, 40], 1.0),
-        ([1, 2, 3], [3, 2, 1], -1.0),
-        # Ranks 1 2 3 and 1 3 2: covariance 1, variances 2, so 1 / 2.
-        ([1, 2, 3], [1, 3, 2], 0.5),
-        ([1, 2, 3], [5, 5, 5], None),
-        ([1], [1], None),
-    ],
-)
-def test_rank_correlation(
-    first: list[float], second: list[float], expected: float | None
-) -> None:
-    found = scorers.rank_correlation(first, second)
-    assert found == (expected and pytest.approx(expected))
-
-
 def test_a_pair_is_won_lost_or_a_tie() -> None:
     found = reward_metrics.won([2.0, 1.0, 0.0], [1.0, 1.0, 3.0])
     assert found.tolist() == [1.0, 0.5, 0.0]
