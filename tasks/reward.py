@@ -28,17 +28,12 @@ def main() -> None:
         run.log_tags({"judge": judge.identity})
         train_set, eval_set = _datasets(params, judge)
         # 1. Train both models, and save each with the judge's identity.
+        settings, seed = params.reward, params.seed
         classifier = scorer_training.train_classifier(
-            train_set.labels,
-            params.reward,
-            params.seed,
-            _logger(run, "classifier"),
+            train_set.labels, settings, seed, _logger(run, "classifier")
         )
         pairwise = scorer_training.train_pairwise(
-            train_set.pairs,
-            params.reward,
-            params.seed,
-            _logger(run, "pairwise"),
+            train_set.pairs, settings, seed, _logger(run, "pairwise")
         )
         saved = ((classifier, paths.CLASSIFIER), (pairwise, paths.PAIRWISE))
         for scorer, folder in saved:
@@ -46,7 +41,7 @@ def main() -> None:
             saving.save_model(*scorer, folder)
         # 2. Measure both on the eval set.
         measured = model_metrics.measure(
-            classifier, pairwise, eval_set, params.reward.batch_size
+            classifier, pairwise, eval_set, settings.batch_size
         )
         storage.write_json(METRICS, measured)
         run.log_metrics(measured)

@@ -132,6 +132,7 @@ class TextReward:
         Raises:
             DataError: the file of a prompt does not hold it.
         """
+        # 1. What is judged: the code, less the line that was cut.
         count = len(prompts)
         texts = [prompt.removeprefix(self.begin) for prompt in prompts]
         done = [True] * count
@@ -143,11 +144,17 @@ class TextReward:
             text if end else whole_lines(text)
             for text, end in zip(completions, done, strict=True)
         ]
+        # 2. The verdicts on it, where it stands.
         none = [None] * count
-        given = [columns.get(name, none) for name in Origin._fields]
-        origins = [Origin(*row) for row in zip(*given, strict=True)]
-        feedback = self._feedback(texts, origins, judged, done)
-        # What each is worth.
+        columns_read = [columns.get(name, none) for name in Origin._fields]
+        origins = map(Origin, *columns_read)
+        places = map(_place, texts, origins)
+        verdicts = self.judge.in_place(
+            [*zip(places, texts, judged, strict=True)]
+        )
+        # 3. What each is worth.
+        rows = zip(texts, judged, done, verdicts, strict=True)
+        feedback = self.grader.feedback([grade_of(*row) for row in rows])
         missing = self.params.ppo.missing_eos_penalty
         rewards = functions.columns(feedback.reward, count)
         tokens: Sequence[Any] = [[]] * count
@@ -160,26 +167,8 @@ class TextReward:
             scored.append(Scored(score, tokens[row]))
         return scored
 
-    def _feedback(
-        self,
-        prompts: list[str],
-        origins: list[Origin],
-        judged: list[str],
-        done: list[bool],
-    ) -> functions.Feedback:
-        """The grader's feedback on completions in their files."""
-        keys = [*zip(prompts, origins, strict=True)]
-        places = {key: _place(*key) for key in dict.fromkeys(keys)}
-        verdicts = self.judge.in_place(
-            [
-                (places[key], key[0], completion)
-                for key, completion in zip(keys, judged, strict=True)
-            ]
-        )
-        rows = zip(prompts, judged, done, verdicts, strict=True)
-        return self.grader.feedback([grade_of(*row) for row in rows])
 
-
+@lru_cache(maxsize=1024)
 def _place(prompt: str, origin: Origin) -> Place | None:
     """The place of a prompt in its file, if the data set gives one.
 
@@ -189,8 +178,14 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     text, line, path = origin
     if text is None or line is None:
         return None
-    file, ends = _file(text, path or SNIPPET)
-    # Of a row that begins no function there are none.
+    # The last row of each function by its first; none, if nothing parses.
+    tree = tree_of(text)
+    ends = {
+        node.lineno: node.end_lineno or node.lineno
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    file = File(text.split("\n"), path or SNIPPET)
     lines = file.lines[line - 1 : ends.get(line, 0)]
     indent = indent_of("".join(lines[:1]))
     function = "".join(f"{row.removeprefix(indent)}\n" for row in lines)
@@ -198,22 +193,7 @@ def _place(prompt: str, origin: Origin) -> Place | None:
         raise DataError(
             "a prompt must be the first rows, whole, of the function whose "
             "`def` is in row `line` of file_text, which must parse; row "
-            f"{line} of {path or SNIPPET} and {prompt[:60]!r} differ: correct "
-            "the columns, or leave them out"
+            f"{line} of {file.path} and {prompt[:60]!r} differ: correct the "
+            "columns, or leave them out"
         )
     return Place(file, line, function, prompt)
-
-
-@lru_cache(maxsize=1024)
-def _file(text: str, path: str) -> tuple[File, dict[int, int]]:
-    """A file, and the last row of each function by its first.
-
-    Of a file that does not parse, no function.
-    """
-    tree = tree_of(text)
-    ends = {
-        node.lineno: node.end_lineno or node.lineno
-        for node in (ast.walk(tree) if tree else ())
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    return File(text.split("\n"), path), ends

@@ -4,40 +4,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
-from transformers import Trainer
+from trl import SFTTrainer
 
 from stylerl.supervised.sft import body_logprobs
 
 
-def body_trainer(**options: Any) -> Trainer:
+class BodyTrainer(SFTTrainer):  # type: ignore[misc]
     """A trainer of answers alone.
 
     Logits exist for learnt tokens alone, and no padding is computed.
-    `options` are SFTTrainer's.
     """
-    from trl import SFTTrainer  # takes seconds
 
-    class BodyTrainer(SFTTrainer):  # type: ignore[misc]
-        """TRL's trainer with another loss."""
+    loss_is_scaled_for_ga: Any = True  # by the tokens of all its passes
 
-        loss_is_scaled_for_ga: Any = True  # by the tokens of all its passes
-
-        def compute_loss(
-            self,
-            model: Any,
-            inputs: Mapping[str, Tensor],
-            return_outputs: bool = False,
-            num_items_in_batch: Tensor | int | None = None,
-        ) -> Tensor:
-            """The share of a pass in a step's mean nats a learnt token, ()."""
-            with self.accelerator.autocast():
-                logprobs = body_logprobs(
-                    self.accelerator.unwrap_model(model), _rows(inputs)
-                )
-            return -logprobs.sum() / (num_items_in_batch or len(logprobs))
-
-    trainer: Trainer = BodyTrainer(**options)
-    return trainer
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Mapping[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor:
+        """The share of a pass in a step's mean nats a learnt token, ()."""
+        with self.accelerator.autocast():
+            logprobs = body_logprobs(
+                self.accelerator.unwrap_model(model), _rows(inputs)
+            )
+        return -logprobs.sum() / (num_items_in_batch or len(logprobs))
 
 
 def _rows(inputs: Mapping[str, Tensor]) -> list[tuple[list[int], list[int]]]:
