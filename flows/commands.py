@@ -103,11 +103,13 @@ def _serve(_: argparse.Namespace) -> None:
 
 def _serve_deployments() -> None:
     import prefect
+    from prefect.deployments.runner import RunnerDeployment
 
     from flows.rlhf import rlhf
 
+    add = RunnerDeployment.from_flow
     prefect.serve(
-        rlhf.to_deployment("full", parameters={"preset": None}),
-        rlhf.to_deployment("smoke", parameters={"preset": "smoke"}),
+        add(rlhf, "full", parameters={"preset": None}),
+        add(rlhf, "smoke", parameters={"preset": "smoke"}),
         limit=1,
     )

@@ -47,14 +47,13 @@ RUNS = BENCHMARKS / "runs"
 STRICT = RUNS / "strict-0.json"  # by the stages' commands
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (
-    "residual_compliance", "standardised_residual", "compliance",
-    "standardised_compliance", "non_compliance_cut", "skill", "joint",
-    "used_arguments", "parse_rate", "length_median", "statements",
+    "residual_compliance", "standardised_residual", "standardised_compliance",
+    "non_compliance_cut", "skill", "joint", "used_arguments", "length_median",
 )  # fmt: skip
 MORE_METRICS = (  # over seeds, on the page of results
-    "residual_cut", "finished_rate", "trivial_share", "resolved_names",
-    "distinct_3", "repeated_lines", "ruff", "reformatted", "kl",
-    "bits_per_byte",
+    "residual_cut", "compliance", "parse_rate", "finished_rate", "statements",
+    "trivial_share", "resolved_names", "distinct_3", "repeated_lines", "ruff",
+    "reformatted", "kl", "bits_per_byte",
 )  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",

@@ -215,7 +215,7 @@ def _train(
     from datasets import Dataset
     from trl import SFTConfig as Arguments
 
-    from stylerl.supervised.body_trainer import BodyTrainer
+    from stylerl.supervised.body_trainer import body_trainer
 
     rows = [snippet.encode(tokenizer, config.context) for snippet in snippets]
     dataset = Dataset.from_dict(
@@ -224,7 +224,7 @@ def _train(
             "labels": [[-100] * len(given) + learnt for given, learnt in rows],
         }
     )
-    trainer = BodyTrainer(
+    trainer = body_trainer(
         model=model,
         args=Arguments(
             **training.training_arguments(config, seed)

@@ -187,12 +187,12 @@ def test_without_a_prompt_that_fits_it_says_what_to_do(workspace, tokenizer):
 def test_the_parts_of_the_reward_are_logged_by_name(
     workspace, tmp_path, monkeypatch, capsys
 ):
-    """A saved scorer, a function beside it, and what DVC does not watch."""
+    """Saved scorers, and a function beside them."""
     scorer = scorer_training.new_scorer(
         config.RewardConfig(base=str(tmp_path / "artifacts/sft")), seed=0
     )
     saving.save_model(*scorer, tmp_path / "artifacts/reward/pairwise")
-    saving.save_model(*scorer, tmp_path / "elsewhere/scorer")
+    saving.save_model(*scorer, tmp_path / "artifacts/reward/classifier")
     (tmp_path / "own_length.py").write_text(
         "def short(prompts, completions):\n"
         "    return [-float(len(text)) for text in completions]\n"
@@ -200,13 +200,13 @@ def test_the_parts_of_the_reward_are_logged_by_name(
     monkeypatch.syspath_prepend(str(tmp_path))
     weights = {
         "pairwise": 0.5,
-        "elsewhere/scorer": 0.5,
+        "classifier": 0.5,
         "own_length:short": 0.1,
     }
     workspace(updates=1, reward=weights)
     ppo.main()
     table = pd.read_csv(tmp_path / "metrics/ppo.csv")
-    styles = ["score/style/pairwise", "score/style/elsewhere/scorer"]
+    styles = ["score/style/pairwise", "score/style/classifier"]
     parts = table[[*styles, "score/own_length:short"]].iloc[0]
     assert all(0 <= parts[name] <= 0.5 for name in styles)
     assert parts["score/own_length:short"] < 0

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,11 @@ def test_a_signal_ends_the_judge_s_workers_too(
     assert process.returncode == 128 + number
     assert ("interrupted" in said) == (number == signal.SIGINT)
     assert "Traceback" not in said
-    with pytest.raises(ProcessLookupError):  # no one is left of its session
-        os.killpg(process.pid, 0)
+    # No one is left of its session, once workers have seen its end.
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize(

@@ -381,7 +381,8 @@ def test_no_alarm_sounds_while_a_policy_learns(reward, tokens):
 def test_a_reward_for_stopping_collapses_the_policy(heard):
     """All that pays is to have ended by the fourth token: published work
     saw lint-only rewards do the same to completions (arXiv 2605.30478).
-    The responses shorten to eos alone, and nothing is left to chance."""
+    The responses shorten until all siblings are paid, who then teach each
+    other nothing."""
     model = build_llama(len(build_tokenizer()))
     with torch.no_grad():
         model.get_input_embeddings().weight[1] *= 3
@@ -394,7 +395,7 @@ def test_a_reward_for_stopping_collapses_the_policy(heard):
         missing_eos_penalty=1.0,
         learning_rate=1e-2,
     )
-    heard(found, "policy collapse", "entropy collapse")
+    heard(found, "policy collapse")
 
 
 def test_a_reward_that_falls_out_with_the_judge_is_hacking(heard):

@@ -1,4 +1,4 @@
-"""Loading, saving, pad and eos, the policy with its value head."""
+"""Loading, saving, pad and eos."""
 
 import json
 import shutil

@@ -500,15 +500,15 @@ def test_a_bad_reward_is_one_clear_error():
         make(reward=lambda prompts, completions: [1.0]).rollout()
 
 
-def test_a_reward_may_change_its_lists_and_name_parts_by_number():
+def test_a_reward_may_change_its_lists_and_name_parts():
     def reward(prompts, completions):
         count = len(prompts)
         prompts.clear()
         completions.clear()
-        return {1: [1.0] * count}
+        return {"length": [1.0] * count}
 
     (step,) = make(reward=reward, updates=1)
-    assert step.metrics["score/1"] == 1.0
+    assert step.metrics["score/length"] == 1.0
     assert len(step.rollouts.prompts) == len(step.rollouts.completions) == 8
 
 

@@ -56,7 +56,7 @@ def run_of(role: str) -> card.Run:
         ),
         (
             "Measured",
-            ["compliance rose from 40.0% to 60.0%, +20.0 points",
+            ["compliance rose from 40.0% to 60.0%, +20.0 [",
              "| parse rate % | 90.0 | 90.0 | 50.0 |",
              "- parse rate: ",
              "SFT learned 234 compliant functions.",
