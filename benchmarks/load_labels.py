@@ -1,11 +1,10 @@
 """Many snippets labelled while the judge's workers are killed.
 
-Made-up functions, one in five of them there before, go through the function
+Made-up functions, one in five a duplicate, go through the function
 of the stage `label`: once undisturbed, and once with a worker killed by
 SIGKILL every so often.  Both tables must have the same digest.  Memory is
-read each second: that of the
-process holds the table of labels and grows with it, that of the workers must
-not grow.
+read each second: this process holds the table of labels and grows with it,
+the workers must not grow.
 """
 
 import argparse

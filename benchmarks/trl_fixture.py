@@ -4,8 +4,9 @@
 
 It runs TRL's own lines: the parts of `PPOTrainer.train` between "compute
 rewards" and the first epoch, and those of one micro-batch's loss, taken from
-the installed package.  Nothing of them is kept here.  tests/test_trl.py
-compares our functions with what was written to tests/data/trl_1_12.json.
+the installed package.  Nothing of them is kept here.
+tests/integration/test_trl.py compares our functions with what was written to
+tests/data/trl_1_12.json.
 """
 
 import inspect

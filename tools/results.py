@@ -37,7 +37,6 @@ DOCUMENTS = (
     "docs/results.md",
     "docs/model-card.md",
     "docs/policy-card.md",
-    "docs/decisions/0033-judged-in-its-file.md",
 )
 MARKED = re.compile(
     r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL
@@ -132,8 +131,9 @@ def lead() -> str:
         f"non-compliance by {display.show_gain(guards.CUT, gain)} per cent; "
         f"the goal is {guards.CUT_GOAL:.0%}.** The best of {samples} of "
         "SFT's samples by the linter gains as much or more at SFT's lengths "
-        f"in {sum(rivals)} of {len(rivals)} runs, and where both choose so "
-        f"PPO's lead after the fixer is clear in {sum(both)}; HumanEval is "
+        f"in {sum(rivals)} of {len(rivals)} runs; with the best of {samples} "
+        f"on both sides PPO's lead after the fixer is clear in {sum(both)}. "
+        "HumanEval is "
         f"finished clearly less often in {lost_skill(runs)}."
     )
 
@@ -189,10 +189,11 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
 def headline() -> str:
     """What today's default gains over its seeds, and each of them."""
     return (
-        "Means over seeds, with the differences' intervals over them; then "
-        "each seed's difference, with a star where its own interval, by "
-        "paired bootstrap over prompts, leaves out zero, or SFT's value and "
-        "PPO's. Seed 0's run: "
+        "Means over seeds, with the differences' intervals over them; base "
+        "and HumanEval are of the whole runs. Then each seed's difference, "
+        "starred where its own interval, by paired bootstrap over prompts, "
+        "leaves out zero; where there is none, SFT's value and PPO's. Seed "
+        "0's run: "
         f"{source()}.\n\n{over_seeds(HEADLINE_METRICS)}"
     )
 
@@ -246,8 +247,8 @@ def questions() -> str:
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column; PPO charges it to the token that was sampled there, what is "
-        "unused or does not parse to the whole body. What that changes "
-        "over [a reward on the last token]"
+        "unused, too complex or does not parse, to the whole body. What that "
+        "changes over [a reward on the last token]"
         "(docs/decisions/0017-credit.md#evidence), "
         f"{len(h100['by_seed'])} seeds on an H100, paid by the linter alone: "
         "as written at SFT's lengths "
@@ -281,8 +282,10 @@ def left_by_fixer(metrics: Mapping[str, Any]) -> str:
     return (
         f"Of what safe fixes leave, on seed 0 [most](metrics/rules.csv) is "
         f"{most}: {before:.1f} in 100 of SFT's, {after:.1f} of PPO's. "
-        f"Without PPO, the best of {samples} by the linter and the fixer: "
-        f"{display.show(residual, rival[residual.key])}%."
+        "Without PPO, on that run's prompts, the best of "
+        f"{samples} by the linter and the fixer: "
+        f"{display.show(residual, rival[residual.key])}% (SFT "
+        f"{display.show(residual, metrics['sft'][residual.key])}%)."
     )
 
 
@@ -496,8 +499,9 @@ def base() -> str:
         for metric in display.TABLE
         if metric.key in BASE_METRICS
     ]
+    prompts = size.get("base_prompts", size["prompts"])
     return (
-        f"- On {size['prompts']} held-out prompts, {size['samples']} samples "
+        f"- On {prompts} held-out prompts, {size['samples']} samples "
         f"each, at temperature {temperature}: {'; '.join(said)}."
     )
 

@@ -197,5 +197,5 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
 
 def _last_error(tail: str) -> str:
     """The line that names the stage's exception."""
-    lines = re.findall(r"^\w+(?:Error|Extra): .*$", tail, re.MULTILINE)
+    lines = re.findall(r"^\w+Error: .*$", tail, re.MULTILINE)
     return lines[-1] if lines else tail
