@@ -31,9 +31,11 @@ REFUSALS = {
     "the limit (ulimit -f)",
     errno.EROFS: "the disk is read-only; work in a folder of your own",
     errno.EACCES: "the folder does not permit it; work in one of your own",
+    errno.EPERM: "the system does not permit it; work in a folder of your own",
     errno.EEXIST: "a file stands where a folder must be; move it",
     errno.ENOTDIR: "a file stands where a folder must be; move it",
     errno.EISDIR: "a folder stands where a file must be; move it",
+    errno.EBUSY: "something is mounted there; take another place",
 }
 
 
@@ -51,6 +53,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.ismount(path):  # could be emptied, and not replaced
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             yield scratch
             _flush(scratch)
             if path.is_symlink():  # what it leads to stays

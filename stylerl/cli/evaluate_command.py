@@ -9,6 +9,7 @@ The first model is the reference.  What is left in the folder:
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def unpacked(file: Path, like: Path, scratch: Path) -> Path:
     """
     if not file.is_file():
         raise ModelError(f"{file} does not exist; `stylerl export` writes it")
+    metadata.version("gguf")  # without it transformers blames the file
     tokenizer = load_tokenizer(str(like))
     try:
         model = dequantised.load_model(file)

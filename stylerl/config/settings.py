@@ -39,7 +39,7 @@ def setting(
     MOST unless `le` says otherwise.  `choices` lists the strings allowed.
     The default of a mapping is a dict, and the bounds are of its values.
     `pattern` is for a string, the names of a mapping and the items of a
-    list.
+    list.  A string is a name or a path, of one line.
     """
     if le is None and (ge is not None or gt is not None):
         le = MOST
@@ -171,6 +171,10 @@ def _check(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         allowed = ", ".join(rule["choices"])
         raise ConfigError(
             f"{name} must be one of {allowed}; got {shown(value)}"
+        )
+    if isinstance(value, str) and not (value.strip() and value.isprintable()):
+        raise ConfigError(
+            f"{name} must be a name or a path, of one line; got {shown(value)}"
         )
     if isinstance(value, (str, Mapping, tuple)) and rule["pattern"]:
         pattern, words = rule["pattern"]

@@ -209,7 +209,7 @@ def path_files(path: Path, skipped: Skipped) -> Iterator[SourceFile]:
     elif path.suffix in (".jsonl", ".parquet") and path.is_file():
         try:
             yield from _with_text(_rows(path), path.stem, skipped)
-        except ValueError as error:  # of JSON, pyarrow or an encoding
+        except (ValueError, RecursionError) as error:  # JSON, pyarrow, text
             raise DataError(
                 f"cannot read {path}: {error}; it must be JSON lines, or a "
                 "parquet table"
@@ -314,7 +314,9 @@ def hub_files(name: str, limit: int, skipped: Skipped) -> Iterator[SourceFile]:
         )
         files = _with_text(rows, name, skipped)
         yield from itertools.islice(files, limit or None)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (
+        OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError
+    ) as error:  # fmt: skip
         raise DataError(
             f"cannot read the data set {name!r}: {error}; check the name and "
             "the network, or collect from --source path"

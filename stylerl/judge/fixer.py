@@ -17,15 +17,19 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from functools import cache, partial
 from pathlib import Path
 
 from stylerl.judge import Judge, ruff_engine
 from stylerl.judge.names import tree_of
 from stylerl.judge.outcome import attribute
 from stylerl.judge.place import Place
+from stylerl.judge.positions import indent_of
 
 RULES = "E,W,F"  # whose safe fixes are made: what flake8 knows by itself
 CANNOT_PARSE = 2  # exit code of `ruff format`; the other files are formatted
+STEP = "    "  # what a body is indented by, unless the guide allows its own
+LAYOUT = ("E1", "W1")  # the rules on indentation
 SEEN = 5  # violations of a rule, before anything is said of it
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Item = tuple[Place | None, str, str]  # where it stands, prompt, completion
@@ -37,12 +41,15 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
     Raises:
         StylerlError: ruff does not answer.
     """
-    # 1. A file each; a call of ruff for those that stand as deep.
-    by_depth: dict[int, list[int]] = defaultdict(list)
-    for number, (place, _, _) in enumerate(items):
-        by_depth[len(place.indent) if place else 0].append(number)
+    # 1. A file each; a call of ruff for those laid out alike.
+    allows = cache(partial(_allows, judge))
+    alike: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for number, (place, prompt, completion) in enumerate(items):
+        indent = len(place.indent) if place else 0
+        step = _step(prompt + completion)
+        alike[indent, step if allows(step) else STEP].append(number)
     fixed = [completion for _, _, completion in items]
-    for indent, numbers in by_depth.items():
+    for (indent, step), numbers in alike.items():
         with tempfile.TemporaryDirectory() as folder:
             paths = {n: Path(folder, f"{n}.py") for n in numbers}
             for n, path in paths.items():
@@ -50,7 +57,7 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
                 path.write_text(text, encoding="utf-8", newline="")
             # 2. The fixer, as a team would run it.
             width = max(20, judge.width - indent)
-            _run_ruff(paths.values(), width, judge)
+            _run_ruff(paths.values(), width, step, judge)
             # 3. What has become of the rows after the prompt.
             for n, path in paths.items():
                 text = path.read_text(encoding="utf-8")
@@ -168,15 +175,35 @@ def _colon(text: str, row: int) -> tuple[int, int]:
     raise AssertionError("a definition has a colon")
 
 
-def _run_ruff(files: Iterable[Path], width: int, judge: Judge) -> None:
+def _step(text: str) -> str:
+    """What the body of a text's first definition is indented by."""
+    for node in _statements(text):
+        if isinstance(node, Definition):
+            rows = io.StringIO(text, newline="").readlines()
+            return indent_of(rows[node.body[0].lineno - 1]) or STEP
+    return STEP
+
+
+def _allows(judge: Judge, step: str) -> bool:
+    """Whether a guide lets a body be indented so."""
+    body = (None, "def f():", f"\n{step}return 1\n")
+    (verdict,) = judge.in_place([body])
+    return not any(v.code.startswith(LAYOUT) for v in verdict.violations)
+
+
+def _run_ruff(
+    files: Iterable[Path], width: int, step: str, judge: Judge
+) -> None:
     """Fix files in place, whichever a configuration includes."""
     shared = [*map(str, files), "--no-force-exclude"]
     shared += ["--no-cache", "--quiet", "--line-length", str(width)]
-    if judge.ruff:
-        shared += ["--config", str(judge.config.config)]
+    if judge.ruff is not None and judge.config.config:
+        shared += ["--config", str(Path(judge.config.config).resolve())]
         rules = []
     else:
-        layout = f"indent-width={judge.indent}"
+        layout = f"indent-width={min(len(step), len(STEP) * 2)}"
+        if step.startswith("\t"):
+            layout = 'format.indent-style="tab"'
         shared += ["--isolated", "--config", layout]
         rules = ["--select", RULES]
     ruff_engine.run(["check", "--fix-only", "--exit-zero", *shared, *rules])

@@ -119,11 +119,6 @@ class Judge:
             return self.ruff.width
         return shared_pool(self.config, self.identity).options()["width"]
 
-    @property
-    def indent(self) -> int:
-        """The columns that flake8 has a block indented by."""
-        return shared_pool(self.config, self.identity).options()["indent"]
-
     def in_place(
         self, items: Sequence[Completed], desc: str = "judge"
     ) -> list[Verdict]:

@@ -18,7 +18,11 @@ from stylerl.config import JudgeConfig
 from stylerl.errors import StylerlError
 from stylerl.judge import worker_process
 from stylerl.judge.verdict import Source, Verdict
-from stylerl.judge.worker_process import TIMEOUT, Worker, describe_exit
+from stylerl.judge.worker_process import (
+    TIMEOUT_CODES,
+    Worker,
+    describe_exit,
+)
 
 CRASHED = "flake8 crashed"  # how the reason begins
 
@@ -74,7 +78,7 @@ class WorkerPool:
         Returns:
             `filename`, the patterns of files that flake8 would check in a
             folder; `exclude`, those of what it would not; `width`, the
-            columns of a line; `indent`, those of a block.
+            columns of a line.
 
         Raises:
             ConfigError: flake8 refuses the configuration.
@@ -109,7 +113,7 @@ class WorkerPool:
         except (EOFError, OSError):  # also in the middle of an answer
             code = worker.exit_code()
             reason = f"{CRASHED}: {describe_exit(code)}"
-            if code == TIMEOUT:
+            if code in TIMEOUT_CODES:
                 limit = worker_process.TIME_LIMIT
                 reason = f"flake8 was not done within {limit:g} s"
             return Verdict((), False, reason)

@@ -113,6 +113,9 @@ class Ruff:
             return Verdict((), False, f"ruff was not done within {limit:g} s")
         if done.returncode != 0:
             reason = f"ruff crashed: {describe_exit(done.returncode)}"
+            if done.returncode > 0:  # it says why
+                *_, cause = done.stderr.decode().splitlines()
+                reason = f"ruff failed: {cause.strip()}"
             return Verdict((), False, reason)
         return _read(done.stdout)
 

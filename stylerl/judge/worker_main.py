@@ -3,12 +3,13 @@
 Started by stylerl.judge.worker_process as `python -I worker_main.py FD`,
 never by hand and never by forking: no other library is loaded here, and a
 source that crashes flake8, exhausts its memory or never ends takes down this
-process alone.  The kernel ends it when a source has had its CPU seconds
-(SIGPROF), and it exits by itself when the other end of the socket closes.
+process alone.  The kernel ends it when a source has had its time (SIGPROF for
+CPU seconds, SIGALRM for seconds of the clock), and it exits by itself when
+the other end of the socket closes.
 
 Messages are marshalled tuples, one a frame of multiprocessing's Connection:
 
-1. in:  (sys.path, the fields of JudgeConfig, CPU seconds for a source)
+1. in:  (sys.path, the fields of JudgeConfig, seconds for a source)
 2. out: ("ready", what flake8 made of them) or ("refused", why)
 3. in:  (source, path), any number of times, each answered in turn by
    out: (violations, parsed, reason)
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 GARBAGE = 50_000  # objects between two collections
 MEMORY = 4 * 2**30  # bytes of address space a worker may take
+CLOCK = 6  # seconds of the clock a CPU second of the limit may take
 
 # flake8 checks a file at this depth of Python frames, and we at our own; the
 # difference is taken off the recursion limit, so that code nested too deep
@@ -41,6 +43,8 @@ OUR_DEPTH = 5
 def main(descriptor: int) -> None:
     """Serve until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
     pipe = Connection(descriptor)
@@ -78,20 +82,21 @@ def start(pipe: Connection, fields: dict[str, object]) -> "Engine | None":
         "filename": list(options.filename),
         "exclude": [*options.exclude, *options.extend_exclude],
         "width": options.max_line_length,
-        "indent": options.indent_size,
     }
     pipe.send_bytes(marshal.dumps(("ready", facts)))
     return engine
 
 
 def serve(pipe: Connection, engine: "Engine", limit: float) -> None:
-    """Judge one source; the timer kills the process when time is up."""
+    """Judge one source; the timers kill the process when time is up."""
     from stylerl.judge.verdict import Extent
 
     source, path, rows = marshal.loads(pipe.recv_bytes())
     signal.setitimer(signal.ITIMER_PROF, limit)
+    signal.setitimer(signal.ITIMER_REAL, CLOCK * limit)
     verdict = engine.check(source, path, rows and Extent(*rows))
     signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     answer: Any = [tuple(violation) for violation in verdict.violations]
     pipe.send_bytes(marshal.dumps((answer, verdict.parsed, verdict.reason)))
 

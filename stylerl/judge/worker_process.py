@@ -20,8 +20,10 @@ from stylerl.judge.plugin_code import module_path
 from stylerl.judge.verdict import Source, Verdict, Violation
 
 SCRIPT = Path(__file__).with_name("worker_main.py")
-TIME_LIMIT = 10.0  # CPU seconds that flake8 may spend on one source
-TIMEOUT = -signal.SIGPROF  # exit code of a process that took longer
+TIMEOUT_CODES = {-signal.SIGPROF, -signal.SIGALRM}
+
+TIME_LIMIT = 10.0  # seconds that flake8 may spend on one source
+EXIT_TIMEOUT = 5.0  # seconds for a process to end after its socket
 
 
 class Worker:
@@ -51,6 +53,7 @@ class Worker:
         self.pipe.send_bytes(marshal.dumps(start))
         status, facts = marshal.loads(self.pipe.recv_bytes())
         if status == "refused":
+            self.close()
             raise ConfigError(facts)
         self.options = facts
 
@@ -76,7 +79,11 @@ class Worker:
     def exit_code(self) -> int:
         """The exit code of a process whose socket closed; below 0 a signal."""
         self.pipe.close()
-        return self._process.wait()
+        try:
+            return self._process.wait(EXIT_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
 
 
 def describe_exit(code: int) -> str:

@@ -41,7 +41,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
                 {k: v.contiguous() for k, v in tensors.items()},
                 scratch / f"{name}.safetensors",
             )
-        write_json(scratch / STATE, checkpoint.state)
+        files = [*checkpoint.tensors]
+        write_json(scratch / STATE, {"files": files, **checkpoint.state})
     for old in _newest_first(folder)[KEPT:]:
         shutil.rmtree(old)
     return path
@@ -53,20 +54,21 @@ def latest(folder: Path) -> Checkpoint | None:
     Raises:
         DataError: it is damaged.
     """
-    for path in _newest_first(folder):
-        try:
-            tensors = {
-                file.stem: load_file(file)
-                for file in path.glob("*.safetensors")
-            }
-            state = read_json(path / STATE)
-        except (DataError, SafetensorError) as error:
-            raise DataError(
-                f"checkpoint {path} is damaged ({error}): delete it, and the "
-                "run goes on from the one before it"
-            ) from error
-        return Checkpoint(int(path.name), tensors, state)
-    return None
+    path = next(iter(_newest_first(folder)), None)
+    if path is None:
+        return None
+    try:
+        state = read_json(path / STATE)
+        tensors = {
+            name: load_file(path / f"{name}.safetensors")
+            for name in state.pop("files")
+        }
+    except (DataError, OSError, SafetensorError) as error:
+        raise DataError(
+            f"checkpoint {path} is damaged ({error}): delete it, and the run "
+            "goes on from the one before it"
+        ) from error
+    return Checkpoint(int(path.name), tensors, state)
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -61,7 +61,7 @@ def connected_stages() -> list[Stage]:
         ConfigError: as `load_stages`.
     """
     stages = load_stages()
-    read = {dep for stage in stages for dep in stage.deps}
+    read = {str(PurePosixPath(d)) for stage in stages for d in stage.deps}
     return [s for s in stages if s.name != "base" or read & {*s.outs}]
 
 

@@ -74,6 +74,8 @@ def server(private: bool = False) -> Iterator[Callable[[], None]]:
     """
     reach.spare_loopback()
     named = bool(os.environ.get(NAME))
+    if NAME in os.environ:  # which empty is none to Prefect
+        os.environ[NAME] = url()
     if answers():
         if named or _is_own():
             yield lambda: None

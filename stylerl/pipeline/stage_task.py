@@ -26,6 +26,10 @@ from stylerl.pipeline import child, fingerprints, graph, process, stage_runs
 
 RETRIES = 3  # after 2, 4 and 8 seconds, each up to half longer
 BUSY = "is busy, it is being blocked by"  # in DVC's words
+ANOTHER = (
+    "another DVC process works in this folder; wait for it to end, or, where "
+    "none does, remove .dvc/tmp/rwlock"
+)
 KILLED = {-9, 137}  # by signal 9, told by a parent, or as 128 + 9
 ALWAYS = ["always changed"]  # all that DVC says of a stage that it calls so
 ASSETS = "dvc://stylerl/"  # and a path of the workspace
@@ -81,18 +85,21 @@ def stale() -> set[str]:
     Asked in this process, which takes a fifth of the command's time.
 
     Raises:
-        TransientFailure: DVC cannot tell, most likely since another DVC
-            process works in this folder.
+        TransientFailure: another DVC process works in this folder.
+        StageFailure: DVC cannot tell.
     """
     from dvc.exceptions import DvcException
+    from dvc.lock import LockError
     from dvc.repo import Repo
 
     logging.getLogger("dvc").setLevel(logging.ERROR)  # no bars, no hints
     try:
         with Repo() as repo:
             status = repo.status()
+    except LockError as error:
+        raise TransientFailure(f"{ANOTHER}: {error}") from error
     except DvcException as error:
-        raise TransientFailure(
+        raise StageFailure(
             f"DVC cannot tell what is up to date: {error}"
         ) from error
     always = status.get(fingerprints.STAGE) == ALWAYS
@@ -184,10 +191,7 @@ def _failure(stage: graph.Stage, outcome: child.ExitStatus) -> StageFailure:
             "memory; a smaller batch_size or ppo.pass_tokens needs less"
         )
     if BUSY in outcome.tail:
-        return TransientFailure(
-            f"{prefix}: another DVC process works in this folder: wait for "
-            "it to end; its number is in DVC's output above"
-        )
+        return TransientFailure(f"{prefix}: {ANOTHER}")
     if code == process.TRANSIENT:
         return TransientFailure(f"{prefix}: {_last_error(outcome.tail)}")
     if code == process.USER_ERROR:

@@ -68,8 +68,9 @@ class Run:
 
     def close(self, status: str) -> None:
         """End the run of this process as FINISHED, FAILED or KILLED."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
-        self.log_metrics({"peak_memory_gib": peak / 2**20})
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        unit = 1 if sys.platform == "darwin" else 1024
+        self.log_metrics({"peak_memory_gib": peak * unit / 2**30})
         self.end(status)
 
     @_unless_gone

@@ -11,7 +11,7 @@ from typing import Any
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import StylerlError
+from stylerl.errors import ConfigError, StylerlError
 
 PARAMS = Path("params.yaml")
 LOCK = Path(".dvc/tmp/stylerl.lock")
@@ -74,6 +74,8 @@ def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
     Raises:
         ConfigError: as `resolve`; the file is then untouched.
     """
+    if PARAMS.is_dir():  # which would be replaced
+        raise ConfigError(f"{PARAMS} must be a file; it is a folder: move it")
     params = resolve(preset, changes)
     if preset or changes:
         storage.write_text(PARAMS, config.render(params))

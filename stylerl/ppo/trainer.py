@@ -19,7 +19,8 @@ Where this departs from the papers, and from TRL's PPOTrainer
     3. Losses are means over all response tokens of an optimiser step, and
        `num_minibatches` is the number of optimiser steps in an epoch.
     4. Rewards are divided by the running root mean square of the returns,
-       and advantages by their deviation: a reward's scale changes nothing.
+       and advantages by their deviation: what a reward's scale changes is
+       its weight beside the penalties alone.
     5. Learning rate, prompts and random draws are functions of (seed,
        update), so that a killed run resumes exactly where it was.
 """
@@ -301,11 +302,12 @@ class PPOTrainer:
         self.ranks.wait()
 
     def resume(self) -> None:
-        """Continue from the newest intact checkpoint, if there is one.
+        """Continue from the newest checkpoint, if there is one.
 
         Raises:
             ConfigError: it was made with other settings, prompts or
                 weights, which are named (but for `identity.FREE`).
+            DataError: it is damaged.
         """
         if self.checkpoints is None:
             return

@@ -127,7 +127,7 @@ def _change(
         return f"did not change compliance measurably: {change}."
     by = ""
     if cut.key in gain:
-        by = f" by {show_gain(cut, gain)}%"
+        by = f" by {show_gain(cut, gain).replace('+', '')}%"
     return f"cut non-compliance{by}: compliance rose {change}."
 
 

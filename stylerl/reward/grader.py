@@ -77,14 +77,14 @@ class StyleGrader:
             if name == ARGUMENTS:
                 values = [graded.arguments for graded in grades]
             elif name in self.functions:
-                values = self._own(name, grades)
+                values = self._user_values(name, grades)
             else:
                 label = "style" if len(styles) == 1 else f"style/{name}"
                 values = self._style(name, grades)
             columns[label] = [weight * value for value in values]
         return columns
 
-    def _own(self, name: str, grades: Sequence[Grade]) -> list[float]:
+    def _user_values(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """What a function of the user's own gives."""
         given = self.functions[name](
             [graded.prompt for graded in grades],

@@ -130,10 +130,17 @@ class TextReward:
             columns: those of the data set.
 
         Raises:
-            DataError: the file of a prompt does not hold it.
+            DataError: a prompt is no text, or its file does not hold it.
         """
         # 1. What is judged: the code, less the line that was cut.
         count = len(prompts)
+        for text in (*prompts, *completions):
+            if not isinstance(text, str):
+                raise DataError(
+                    "prompts and completions must be texts, code and what "
+                    f"continues it; got a {type(text).__name__}: take a data "
+                    "set without conversations"
+                )
         texts = [prompt.removeprefix(self.begin) for prompt in prompts]
         done = [True] * count
         if self.ends and completion_ids is not None:
@@ -178,6 +185,7 @@ def _place(prompt: str, origin: Origin) -> Place | None:
     text, line, path = origin
     if text is None or line is None:
         return None
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     # The last row of each function by its first; none, if nothing parses.
     tree = tree_of(text)
     ends = {

@@ -102,8 +102,13 @@ def train_with_progress(
     trainer.remove_callback(PrinterCallback)
     if adapters is not None:
         trainer.add_callback(MergeAdapters(adapters))
-    trainer.add_callback(_Progress(stage, log))
-    loss = float(trainer.train().training_loss)
+    progress = _Progress(stage, log)
+    trainer.add_callback(progress)
+    try:
+        loss = float(trainer.train().training_loss)
+    finally:
+        if progress.training_bar:
+            progress.training_bar.close()
     _check_finite(loss, stage, trainer.state.global_step)
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     return loss

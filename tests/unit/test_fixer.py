@@ -67,11 +67,13 @@ def test_only_the_rows_after_the_prompt_change(prompt, completion, expected):
     assert fixed(prompt, completion) == expected
 
 
-def test_a_guides_own_indentation_is_the_fixers(tmp_path):
-    (tmp_path / "tox.ini").write_text("[flake8]\nindent-size = 2\n")
-    config = str(tmp_path / "tox.ini")
-    assert fixed(HEAD, "\n  return  a\n", config=config) == "\n  return a\n"
-    assert fixed(HEAD, "\n  return  a\n") == "\n    return a\n"
+@pytest.mark.parametrize(
+    ("step", "ignored", "kept"),
+    [("  ", "E111", "  "), ("\t", "W191", "\t"), ("\t", "E111", "    ")],
+)
+def test_a_guides_own_indentation_stays(step, ignored, kept):
+    body = f"\n{step}return  a\n"
+    assert fixed(HEAD, body, ignore=(ignored,)) == f"\n{kept}return a\n"
 
 
 def test_what_goes_on_in_the_docstrings_statement_stays():

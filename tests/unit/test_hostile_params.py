@@ -178,6 +178,8 @@ def test_what_is_no_parameter_file(
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),
         ("ppo: {length_floor: 3}", "ppo.length_floor must be at most 2"),
+        ("sft: {base: ''}", "sft.base must be a name or a path"),
+        ('sft: {base: "a\\0"}', "sft.base must be a name or a path"),
         ("ppo: {kl_coeff: 1}", "kl_coef, length_floor"),
     ],
 )

@@ -99,7 +99,7 @@ def test_same_evidence_same_bytes():
 def test_headline_and_guards_are_in_words():
     text = " ".join(Page(report.render(evidence())).words)
 
-    assert "PPO cut non-compliance by +36.7 [" in text
+    assert "PPO cut non-compliance by 36.7 [" in text
     assert "Missed goals: non-compliance cut." in text
     assert re.search(r"non-compliance cut:\s+missed", text)
     assert re.search(r"parse rate:\s+held", text)

@@ -213,7 +213,7 @@ def test_a_source_that_is_not_utf8_is_not_parsed(project: Path) -> None:
     """Though it says what it is: ruff reads UTF-8 alone."""
     source = b"# -*- coding: latin-1 -*-\nx = '\xe9'\n"
     (verdict,) = of(project).verdicts([source])
-    said = "ruff crashed: its process ended with code 2"
+    said = "ruff failed: Cause: stream did not contain valid UTF-8"
     assert verdict == Verdict((), False, said)
 
 

@@ -1,6 +1,7 @@
 """Files are written whole or not at all."""
 
 import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,7 @@ def test_a_full_disk_is_one_sentence(tmp_path):
         (OSError(errno.EACCES, "refused"), DiskError),
         (OSError(errno.EDQUOT, "refused"), DiskError),
         (OSError(errno.EFBIG, "refused"), DiskError),
+        (OSError(errno.EPERM, "refused"), DiskError),
         (SafetensorError("No space left on device (os error 28)"), DiskError),
         (OSError(errno.EIO, "refused"), OSError),  # not ours to explain
         (ValueError("28"), ValueError),
@@ -87,6 +89,17 @@ def test_a_folder_is_replaced_whole(tmp_path):
         scratch.mkdir()
         (scratch / "new").touch()
     assert [p.name for p in folder.iterdir()] == ["new"]
+
+
+def test_a_mounted_folder_is_not_emptied(tmp_path, monkeypatch):
+    (tmp_path / "kept").touch()
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == tmp_path)
+    with (
+        pytest.raises(DiskError, match="something is mounted there"),
+        storage.replacing(tmp_path) as scratch,
+    ):
+        scratch.mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_tables_keep_lists_and_give_the_same_bytes(tmp_path):

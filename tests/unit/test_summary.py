@@ -102,7 +102,7 @@ def moved(key, low, high):
         (
             0.79,
             compliance(0.39, 0.36, 0.42),
-            "PPO cut non-compliance by +65.0 [+60.0, +70.0]%: compliance rose "
+            "PPO cut non-compliance by 65.0 [60.0, 70.0]%: compliance rose "
             "from 40.0% to 79.0%, +39.0 [+36.0, +42.0] points; at SFT's "
             "lengths to 79.0%, +39.0 [+36.0, +42.0] points.",
         ),
@@ -110,7 +110,7 @@ def moved(key, low, high):
             0.62,
             compliance(0.22, 0.17, 0.26)
             | moved("standardised_compliance", -0.01, 0.05),
-            "PPO cut non-compliance by +36.7 [+28.3, +43.3]%: compliance rose "
+            "PPO cut non-compliance by 36.7 [28.3, 43.3]%: compliance rose "
             "from 40.0% to 62.0%, +22.0 [+17.0, +26.0] points; at SFT's "
             "lengths to 62.0%, +2.0 [-1.0, +5.0] points. Missed goals: "
             "non-compliance cut, gain at SFT's lengths.",
@@ -153,7 +153,7 @@ def test_the_first_sentence_alone_is_bold():
         # Half of what does not comply is gone: 50 points, of which a fifth.
         (
             0.05,
-            "cut non-compliance by +20.0 [+10.0, +30.0]%: compliance rose "
+            "cut non-compliance by 20.0 [10.0, 30.0]%: compliance rose "
             "from 50.0% to 60.0%, +10.0 [+5.0, +15.0] points; at SFT's "
             "lengths to 50.0%, 0.0 [-5.0, +5.0] points.",
             "",
@@ -178,7 +178,7 @@ def test_the_headline_begins_with_what_the_fixer_leaves(low, said, missed):
     words = summary.headline(measured)
     assert words.startswith(
         f"After ruff's fixes and format, PPO {said} As written, it cut "
-        "non-compliance by +36.7 [+28.3, +43.3]%: compliance rose from 40.0%"
+        "non-compliance by 36.7 [28.3, 43.3]%: compliance rose from 40.0%"
     )
     assert words.endswith(f" Missed goals: non-compliance cut{missed}.")
 

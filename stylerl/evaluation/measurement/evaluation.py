@@ -146,8 +146,8 @@ def _judged(
 ) -> tuple[pd.DataFrame, dict[str, float]]:
     """What models and authors write, judged, and models' bits per byte.
 
-    KL is measured from `reference`.  Of the model `aside` it is not, which
-    nothing reads, and that one completes BASE_PROMPTS prompts.
+    KL is measured from `reference`.  The model `aside` completes the first
+    BASE_PROMPTS prompts, without a KL, since nothing reads it.
     """
     # 1. Sample: every model completes the same prompts from the same seeds.
     known = generations.load_model(sources[reference])
