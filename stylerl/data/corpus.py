@@ -189,8 +189,10 @@ def filter_corpus(
         counts by reason and by split.
 
     Raises:
-        DataError: nothing of it is left.
+        DataError: there is no corpus, or nothing of it is left.
     """
+    if not corpus.exists():
+        raise DataError(f"{corpus} does not exist; run `stylerl collect`")
     origins = _chosen_files(corpus, config)
     # A split of few distributions would be lopsided: then files are drawn.
     by_file = origins["distribution"].nunique() < FEW_DISTRIBUTIONS

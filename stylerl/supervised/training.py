@@ -102,7 +102,7 @@ def train_with_progress(
     trainer.remove_callback(PrinterCallback)
     if adapters is not None:
         trainer.add_callback(MergeAdapters(adapters))
-    progress = _Progress(stage, log)
+    progress: Any = _Progress(stage, log)
     trainer.add_callback(progress)
     try:
         loss = float(trainer.train().training_loss)

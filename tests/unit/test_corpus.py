@@ -216,6 +216,11 @@ def test_max_files_draws_the_same_files_each_time(tmp_path):
     pd.testing.assert_frame_equal(first, again)
 
 
+def test_no_corpus_is_one_line(tmp_path):
+    with pytest.raises(DataError, match="run `stylerl collect`"):
+        corpus.filter_corpus(tmp_path / "corpus.parquet", SMALL)
+
+
 def test_a_corpus_of_no_use_says_what_to_do(tmp_path):
     path = write_corpus(tmp_path / "data", [("d", "f.py", "x = 1\n")])
     with pytest.raises(DataError, match="raise filter.max_chars"):
