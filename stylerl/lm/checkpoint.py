@@ -63,7 +63,7 @@ def latest(folder: Path) -> Checkpoint | None:
             name: load_file(path / f"{name}.safetensors")
             for name in state.pop("files")
         }
-    except (DataError, OSError, SafetensorError) as error:
+    except (DataError, OSError, KeyError, SafetensorError) as error:
         raise DataError(
             f"checkpoint {path} is damaged ({error}): delete it, and the run "
             "goes on from the one before it"

@@ -36,6 +36,8 @@ def test_without_a_checkpoint_there_is_none(tmp_path):
     ("name", "left"),
     [
         ("policy.safetensors", b""),
+        ("policy.safetensors", None),
+        ("state.json", b"{}"),
         ("state.json", b'{"value": '),
         ("state.json", None),
     ],

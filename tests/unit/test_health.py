@@ -268,7 +268,7 @@ def chance(prompts, completions):
     return [float(sum(map(ord, text)) % 7) for text in completions]
 
 
-def test_every_alarm_has_a_remedy_that_is_provoked_here():
+def test_every_alarm_has_a_case_and_a_remedy():
     assert {name for _, name, _ in CASES} == set(REMEDIES)
     assert [*ADVICE] == [*REMEDIES]
 

@@ -104,6 +104,12 @@ def test_a_column_that_is_wrong_is_named(file, line, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_conversation_is_one_clear_error():
+    said = [{"role": "user", "content": "def f():"}]
+    with pytest.raises(DataError, match="must be texts.*; got a list"):
+        TextReward(LINTER)([said], ["    return 1\n"])
+
+
 def test_an_answer_that_was_cut_is_treated_as_in_ppo(tokenizer):
     """Eos ends the first; the second loses its last row, which no one
     finished, and pays the penalty; without a tokenizer both count whole."""
