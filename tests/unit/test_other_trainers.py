@@ -68,7 +68,7 @@ def test_a_completion_is_judged_in_the_file_of_its_row():
     found = reward(
         [PROMPT] * 4,
         [LONG] * 4,
-        file_text=[FILE, None, FILE, FILE],
+        file_text=[FILE, None, FILE, "\ufeff" + FILE.replace("\n", "\r\n")],
         line=[IN_CLASS, None, AT_MODULE, IN_CLASS],
         solution=["of no interest"] * 4,
     )
