@@ -1,99 +1,116 @@
-"""The reward model against the judge: texts a second on the same texts.
+"""What a reward costs: the judge, every token's reward, a reward model.
 
-    python benchmarks/bench_reward.py [--model FOLDER] [--texts N]
+    python benchmarks/bench_reward.py [--completions N]
 
-Both score prompt and completion of labelled snippets, as PPO has them do:
-the judge in this process and over several, the reward model on the CPU with
-this process's threads and, where torch sees one, on a CUDA device.  Each is
-warmed up, then timed `ROUNDS` times by the clock and by CPU time of all
-processes; the least of each counts.  On a machine that does something else
-as well, believe the second.  Results go to benchmarks/results/reward.md.
+All grade completions that SFT and PPO wrote in the last run, each in the file
+that its prompt was cut from: the judge; `TextReward` with `token_rewards`, as
+other trainers call them; and the classifier, on a CUDA device where torch
+sees one.  Each is warmed up, then timed `ROUNDS` times by the clock and by
+CPU time of all processes; the least of each counts.  On a machine that does
+something else as well, believe the second.  Results go to
+benchmarks/results/reward.md.
 """
 
 import argparse
 import datetime
-import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import psutil
 import torch
 
-from stylerl import storage
-from stylerl.config import JudgeConfig
-from stylerl.judge import Judge, pool
+from stylerl import config, storage
+from stylerl.config import paths
+from stylerl.data import places
+from stylerl.engines.token_level import token_rewards
+from stylerl.judge import pool
 from stylerl.lm import encoding, models
+from stylerl.pipeline import machine
+from stylerl.reward.other_trainers import TextReward
 from stylerl.reward.scorers import score_texts
 
-LABELS = Path("artifacts/label/labels.parquet")
+POLICY = "artifacts/ppo"
 RESULTS = Path(__file__).parent / "results" / "reward.md"
 ROUNDS = 3
 
 
 class Speed(NamedTuple):
-    """How long one way of scoring took."""
+    """How long one way of grading took."""
 
     name: str
-    texts: int
     clock: float  # seconds
     cpu: float  # seconds, all processes
 
-    def row(self) -> str:
-        """A line of the table."""
+    def row(self, count: int) -> str:
+        """A line of the table, of so many completions."""
         return (
-            f"| {self.name} | {self.clock:.2f} | "
-            f"{self.texts / self.clock:.0f} | {self.cpu:.2f} | "
-            f"{self.texts / self.cpu:.0f} |"
+            f"| {self.name} | {self.clock:.2f} | {count / self.clock:.0f} "
+            f"| {self.cpu:.2f} | {count / self.cpu:.0f} |"
         )
 
 
 def main() -> None:
     """Measure and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--model", type=Path, default=Path("artifacts/reward/classifier")
+    parser.add_argument("--completions", type=int, default=1024, metavar="N")
+    rows = written(parser.parse_args().completions)
+    tokenizer = encoding.load_tokenizer(POLICY)
+    prompts, texts = rows["prompt"].tolist(), rows["completion"].tolist()
+
+    # 1. The judge, where a completion stands.
+    cut = storage.read_table(paths.SNIPPETS)
+    cut = cut[cut["id"].isin(rows["prompt_id"])]
+    where = places.places(paths.FILES, cut)
+    at = [where.get(name) for name in rows["prompt_id"]]
+    items = [*zip(at, prompts, texts, strict=True)]
+    reward = TextReward(config.load(), tokenizer)
+    judge = timed("judge", lambda: reward.judge.in_place(items))
+
+    # 2. The reward of every token, from the columns of a data set.
+    files = storage.read_table(paths.FILES)
+    joined = rows.merge(cut, left_on="prompt_id", right_on="id").merge(
+        files, on=places.KEY, suffixes=("", "_file")
     )
-    parser.add_argument("--labels", type=Path, default=LABELS)
-    parser.add_argument("--texts", type=int, default=1024, metavar="N")
-    options = parser.parse_args()
-    table = storage.read_table(options.labels)
-    texts = table["text"].head(options.texts).tolist()
-    judges = [timed_judge(texts, jobs) for jobs in (1, pool.cores())]
-    learned = [timed_model(texts, options.model, torch.device("cpu"))]
-    if torch.cuda.is_available():
-        device = torch.device("cuda")
-        learned.append(timed_model(texts, options.model, device))
-    text = report(options, texts, judges, learned)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(text, encoding="utf-8")
-    print(text)
+    ids = [
+        [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]
+        for text in joined["completion"]
+    ]
 
+    def of_tokens() -> None:
+        scored = reward.scored(
+            joined["prompt"].tolist(),
+            joined["completion"].tolist(),
+            ids,
+            file_text=joined["text_file"].tolist(),
+            line=joined["line"].tolist(),
+            file_path=joined["path"].tolist(),
+        )
+        token_rewards(scored, tokenizer, ids)
 
-def timed_judge(texts: list[str], jobs: int) -> Speed:
-    """The judge over `jobs` processes, without a cache."""
-    judge = Judge(JudgeConfig())
-    spent = least(lambda: list(judge.verdicts(texts, jobs=jobs)))
-    return Speed(f"judge, {count(jobs, 'process')}", len(texts), *spent)
+    tokens = timed("reward of every token", of_tokens)
 
-
-def timed_model(texts: list[str], folder: Path, device: torch.device) -> Speed:
-    """A reward model on a device, in batches as PPO scores."""
-    tokenizer = encoding.load_tokenizer(folder)
-    model: Any = models.load_scorer(folder, tokenizer=tokenizer)
-    model.to(device)
-    spent = least(lambda: score_texts(model, tokenizer, texts))
-    where = (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"CPU, {count(torch.get_num_threads(), 'thread')}"
+    # 3. A reward model, on prompt and completion.
+    scorer: Any = models.load_scorer(paths.CLASSIFIER, tokenizer=tokenizer)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    scorer.to(device)
+    both = [p + c for p, c in zip(prompts, texts, strict=True)]
+    model = timed(
+        f"classifier, {device}", lambda: score_texts(scorer, tokenizer, both)
     )
-    return Speed(f"reward model, {where}", len(texts), *spent)
+    RESULTS.write_text(page(len(rows), len(joined), judge, tokens, model))
+    print(RESULTS.read_text())
 
 
-def least(work: Callable[[], object]) -> tuple[float, float]:
+def written(count: int) -> pd.DataFrame:
+    """So many completions of SFT and PPO, of the last run."""
+    table = storage.read_table(paths.COMPLETIONS)
+    return table[table["model"].isin(["sft", "ppo"])].head(count)
+
+
+def timed(name: str, work: Callable[[], object]) -> Speed:
     """Clock and CPU seconds of some rounds, the least of each."""
     clock, cpu = [], []
     for _ in range(ROUNDS + 1):  # the first warms up
@@ -101,7 +118,7 @@ def least(work: Callable[[], object]) -> tuple[float, float]:
         work()
         clock.append(time.perf_counter() - start)
         cpu.append(cpu_seconds() - before)
-    return min(clock[1:]), min(cpu[1:])
+    return Speed(name, min(clock[1:]), min(cpu[1:]))
 
 
 def cpu_seconds() -> float:
@@ -111,59 +128,29 @@ def cpu_seconds() -> float:
     return sum(times.user + times.system for times in spent)
 
 
-def report(
-    options: argparse.Namespace,
-    texts: list[str],
-    judges: list[Speed],
-    learned: list[Speed],
-) -> str:
+def page(count: int, joined: int, *speeds: Speed) -> str:
     """The Markdown page."""
-    command = f"python benchmarks/bench_reward.py --texts {len(texts)}"
-    characters = sum(map(len, texts)) / len(texts)
-    weights = options.model / "model.safetensors"
-    lines = [
-        "# Reward model against judge",
-        "",
-        f"`{command}`, {datetime.date.today()}, {platform.machine()}, "
-        f"{count(pool.cores(), 'core')}, load average "
-        f"{os.getloadavg()[0]:.1f}, torch {torch.__version__}.",
-        "",
-        f"{len(texts)} texts of {characters:.0f} characters on average; a "
-        f"model file of {weights.stat().st_size / 2**20:.0f} MiB; the "
-        f"least of {ROUNDS} rounds.",
-        "",
-        "| what scores | seconds | texts a second | CPU seconds "
-        "| texts a CPU second |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    lines += [each.row() for each in (*judges, *learned)]
-    lines += ["", verdict(judges, learned)]
-    return "\n".join(lines) + "\n"
-
-
-def verdict(judges: list[Speed], learned: list[Speed]) -> str:
-    """When which is worth it, from the figures."""
-    linter = min(judges, key=lambda each: each.cpu)
-    model = min(learned, key=lambda each: each.cpu)
-    ratio = model.cpu / linter.cpu
-    words = (
-        f"costs {ratio:.1f} times the CPU time of the judge"
-        if ratio >= 1
-        else f"costs {ratio:.2f} of the judge's CPU time"
+    judge, tokens, model = speeds
+    counts = (count, joined, count)
+    return "\n".join(
+        [
+            "# What a reward costs",
+            "",
+            f"`python benchmarks/bench_reward.py --completions {count}`, "
+            f"{datetime.date.today()}, {machine.cpu()}, {pool.cores()} cores,"
+            f" torch {torch.__version__}; the least of {ROUNDS} rounds.",
+            "",
+            f"| {count} completions, in their files | seconds | a second "
+            "| CPU seconds | a CPU second |",
+            "|---|---:|---:|---:|---:|",
+            *[s.row(n) for s, n in zip(speeds, counts, strict=True)],
+            "",
+            f"Of the judge's CPU time, the classifier takes "
+            f"{model.cpu / judge.cpu:.1f} times as much, and every token's "
+            f"reward {tokens.cpu / judge.cpu:.1f} times, judge included.",
+            "",
+        ]
     )
-    return (
-        f"Here the reward model ({model.name.partition(', ')[2]}) {words}. "
-        "The judge is exact: it is the reward to train on, unless scoring "
-        "holds up the training. A reward model is worth it for what no linter "
-        "can say, such as what people prefer, and as a second opinion in an "
-        "ensemble."
-    )
-
-
-def count(number: int, noun: str) -> str:
-    """`1 core`, `2 cores`, `2 processes`."""
-    ending = "es" if noun.endswith("s") else "s"
-    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 if __name__ == "__main__":
