@@ -33,7 +33,7 @@ help:
 	@echo "make lint         ruff, mypy, and our own judge on our own code"
 	@echo "make data         build data/ only"
 	@echo "make docs         the documentation site into site/"
-	@echo "make results      the last run's numbers and picture into the docs"
+	@echo "make results      the kept runs' numbers and picture into the docs"
 	@echo "make wheels       what \`make gpu\` lacks on such a machine, here"
 	@echo "make gpu          tests and benchmarks of a GPU, nine minutes"
 	@echo "make screenshots  docs/*.png of both UIs (needs Chromium)"

@@ -1,6 +1,6 @@
 """Write what a command can measure into the documents.
 
-    make results          after `make run`
+    make results    after `benchmarks/bench_run.py seed-N --set seed=N`
 
 A document says what it wants: the text between the markers `<!-- NAME -->`
 and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from
@@ -120,6 +120,7 @@ def lead() -> str:
         >= run["gain"]["standardised_compliance"]
         for run in whole.values()
     ]
+    cut = display.show_gain(guards.CUT, gain).replace("+", "")
     both = [
         run["gain_best_of"]["residual_compliance_low"] > 0
         for run in whole.values()
@@ -128,8 +129,8 @@ def lead() -> str:
         f"**Over {len(runs)} seeds, {', '.join(map(str, prompts))} held-out "
         "prompts each, PPO complies more often than SFT "
         f"{', '.join(points)} points (95% intervals over seeds). It cuts "
-        f"non-compliance by {display.show_gain(guards.CUT, gain)} per cent; "
-        f"the goal is {guards.CUT_GOAL:.0%}.** The best of {samples} of "
+        f"non-compliance by {cut}%; the goal is {guards.CUT_GOAL:.0%}.** On "
+        f"the runs' own 150 or 300 prompts the best of {samples} of "
         "SFT's samples by the linter gains as much or more at SFT's lengths "
         f"in {sum(rivals)} of {len(rivals)} runs; with the best of {samples} "
         f"on both sides PPO's lead after the fixer is clear in {sum(both)}. "
@@ -192,9 +193,10 @@ def headline() -> str:
         "Means over seeds, with the differences' intervals over them; base "
         "and HumanEval are of the whole runs. Then each seed's difference, "
         "starred where its own interval, by paired bootstrap over prompts, "
-        "leaves out zero; where there is none, SFT's value and PPO's. Seed "
-        "0's run: "
-        f"{source()}.\n\n{over_seeds(HEADLINE_METRICS)}"
+        "leaves out zero; where there is none, SFT's value and PPO's. The "
+        "base complies nowhere since it ends no body. Seed 0's run "
+        "([on its own prompts](docs/results.md#the-default-run)): "
+        f"{source()}, tests beside.\n\n{over_seeds(HEADLINE_METRICS)}"
     )
 
 
@@ -254,7 +256,7 @@ def questions() -> str:
         "as written at SFT's lengths "
         f"{less('standardised_compliance')} points, after the fixer "
         f"{less('residual_compliance')}, right and compliant "
-        f"{less('joint')}; it costs statements, {less('statements')}.\n"
+        f"{less('joint')}; statements of a body {less('statements')}.\n"
         "- **Why not just run a formatter?** It was run, on every completion "
         "of every model: ruff's safe fixes and its format. What complies "
         f"after it: {_change(mean, 'residual_compliance')}. "
@@ -279,13 +281,17 @@ def left_by_fixer(metrics: Mapping[str, Any]) -> str:
     samples = metrics["size"]["samples"]
     rival = metrics[summary.LINTER.format(samples)]
     residual = display.metric_of("residual_compliance")
+
+    def of(model: Mapping[str, Any]) -> str:
+        return display.show(residual, model[residual.key])
+
     return (
         f"Of what safe fixes leave, on seed 0 [most](metrics/rules.csv) is "
         f"{most}: {before:.1f} in 100 of SFT's, {after:.1f} of PPO's. "
         "Without PPO, on that run's prompts, the best of "
         f"{samples} by the linter and the fixer: "
-        f"{display.show(residual, rival[residual.key])}% (SFT "
-        f"{display.show(residual, metrics['sft'][residual.key])}%)."
+        f"{of(rival)}% (SFT {of(metrics['sft'])}%, PPO "
+        f"{of(metrics['ppo'])}%)."
     )
 
 
@@ -313,9 +319,9 @@ def stricter() -> str:
     ]
     more = f" {', '.join(rivals)} gains more." if rivals else ""
     return (
-        "- **A guide that no formatter can meet.** With [ruff's rules on "
-        "unused arguments, likely bugs, returns and complexity]"
-        "(examples/strict.toml), seed 0: "
+        "- **A guide that a formatter cannot meet alone.** With [ruff's rules "
+        "on unused arguments, likely bugs, returns and complexity]"
+        "(examples/strict.toml), paid by these alone, seed 0: "
         f"{'; '.join(f'{words} {text}' for words, text in said.items())}. "
         f"Missed or failed: {_failed(metrics)}.{more} "
         "[All of it](docs/results.md#a-strict-guide)."
@@ -373,6 +379,7 @@ def policy() -> str:
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
     learned = storage.read_json(ROOT / "metrics/sft.json")["snippets"]
     params = config.load(ROOT / "params.yaml")
+    more = seeds().items()
     return "\n".join(
         [
             f"{source()}. {summary.basis(metrics)}",
@@ -390,7 +397,8 @@ def policy() -> str:
             ),
             "",
             "No other goal was missed, and no other guard failed "
-            "([all of them](results.md)).",
+            "([all of them](results.md)). On more prompts, missed or failed: "
+            f"{'; '.join(f'{name} {_failed(run)}' for name, run in more)}.",
             alarms(),
         ]
     )

@@ -209,8 +209,9 @@ def _prefer(options: argparse.Namespace) -> None:
 
     Show a prompt and two completions, take A, B or a tie and how sure you
     are, and save each answer at once to preferences.jsonl. q keeps what was
-    answered, and the next session resumes there. `stylerl run` then learns
-    from the answers.
+    answered, and the next session resumes there. `stylerl run` then trains
+    the pairwise reward model on them; PPO asks it where ppo.reward has
+    pairwise.
 
     examples:
       stylerl prefer                       SFT against PPO, unnamed

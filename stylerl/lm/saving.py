@@ -43,7 +43,6 @@ def write_model(
 def tag_with_judge(model: PreTrainedModel, judge: str | None) -> None:
     """Record whose verdicts a model is trained on: `judge` in config.json.
 
-    The judge's identity, or None where it is not known; models under
-    different judges are not compared without a warning.
+    The judge's identity, or None where it is not known.
     """
     model.config.judge = judge
