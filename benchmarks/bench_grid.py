@@ -5,9 +5,10 @@
         "test<default:evaluate.split=test;skill.tests=humaneval"
 
 Run it in a repository where artifacts/filter and artifacts/base are at hand.
-An entry is NAME[<PARENT]:KEY=VALUE[;KEY=VALUE...]: a parameter of params.yaml,
-or a constant by its module, such as stylerl.ppo.length_floor.FIRST.  It runs
-the stages from the first that a changed section belongs to, and takes what
+An entry is NAME[<PARENT]:KEY=VALUE[;KEY=VALUE...]: a parameter of ppo, skill
+or evaluate, or a constant by its module, such as
+stylerl.ppo.length_floor.FIRST.  It runs the stages from the first that a
+changed section belongs to, and takes what
 comes before from its parent, or from the seed's own SFT and reward models,
 which all entries share.  Settings are chosen on validation prompts, so entries
 evaluate on these and leave `skill` out unless they say otherwise.
@@ -96,6 +97,13 @@ def entry(text: str) -> Entry:
     head, _, changes = text.partition(":")
     name, _, parent = head.partition("<")
     pairs = [each.partition("=") for each in changes.split(";") if each]
+    for key, _, _ in pairs:
+        if (section := key.partition(".")[0]) not in (*OWN, "stylerl"):
+            raise argparse.ArgumentTypeError(
+                f"an entry must change {', '.join(OWN)} or a constant of "
+                f"stylerl; {key} is of {section}, which all entries share: "
+                "give it by --set"
+            )
     return Entry(name, parent, {key: value for key, _, value in pairs})
 
 

@@ -32,7 +32,7 @@ import sysconfig
 import tempfile
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -45,6 +45,7 @@ from stylerl.corrupt import corrupt_style
 from stylerl.data.corpus import Snippet, extract
 from stylerl.judge import Judge, Source, Violation, pool
 from stylerl.judge.engine import Engine, arguments
+from stylerl.pipeline.machine import cpu
 
 RESULTS = Path(__file__).parent / "results" / "judge.md"
 COMMAND = str(Path(sys.executable).with_name("flake8"))
@@ -339,20 +340,11 @@ def machine() -> str:
         f"{name} {metadata.version(name)}"
         for name in ("flake8", "pycodestyle", "pyflakes", "ruff")
     )
-    model = next(_processor_names(), platform.machine())
     load = os.getloadavg()[0]
     return (
-        f"{os.cpu_count()} cores of {model}, load {load:.1f} while "
+        f"{os.cpu_count()} cores of {cpu()}, load {load:.1f} while "
         f"measuring; Python {platform.python_version()}, {versions}"
     )
-
-
-def _processor_names() -> Iterator[str]:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                yield line.partition(":")[2].strip()
 
 
 if __name__ == "__main__":

@@ -105,12 +105,14 @@ def fine_tune(
         params.seed,
         log=lambda _, step: marks.setdefault(step, time.perf_counter()),
     )
-    learnt = sft.compliant_snippets(labels)["train"][: settings.snippets]
-    pairs = [each.encode(tuned.tokenizer, settings.context) for each in learnt]
+    lessons = sft.compliant_snippets(labels)["train"][: settings.snippets]
+    pairs = [
+        each.encode(tuned.tokenizer, settings.context) for each in lessons
+    ]
     first, last = min(marks), max(marks)
     seconds["sft"] = marks[last] - marks[first]
-    read = sum(len(ids) for ids, _ in pairs)
-    targets = sum(t != -100 for _, each in pairs for t in each)
+    read = sum(len(given) + len(learnt) for given, learnt in pairs)
+    targets = sum(len(learnt) for _, learnt in pairs)
     work = passes(tuned.model, read, targets, TRAINED) / rate("auto")
     needed["sft"] = work * (last - first) / BATCHES
 

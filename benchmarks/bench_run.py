@@ -10,8 +10,6 @@ the largest process, and from
 there into the README (tools/results.py).  The runs are
 
     seed-N      --set seed=N
-    notebook    --preset notebook --set base.model=smollm2
-                --set reward.base=artifacts/sft
 
 and, by the stages' commands, without reward models and not timed,
 
@@ -19,9 +17,6 @@ and, by the stages' commands, without reward models and not timed,
 
 `prompts-N` are no whole runs: FOLDER/ppo/evaluate.json of the command that
 each names, of seed N's models.  `seed-0-zen-3` is seed 0 in fp32.
-
-`notebook` with the default base in the place of codeparrot-small, and the
-classifier on it in that of DistilBERT, since no hub was at hand.
 """
 
 import datetime
@@ -38,8 +33,7 @@ from stylerl.pipeline import machine
 
 RESULTS = Path(__file__).resolve().parent / "results/runs"
 METRICS = {
-    name: Path("metrics", f"{name}.json")
-    for name in ("ppo", "evaluate", "reward")
+    name: Path("metrics", f"{name}.json") for name in ("ppo", "evaluate")
 }
 
 

@@ -27,4 +27,4 @@ class ModelError(StylerlError):
 
 
 class TrainingError(StylerlError):
-    """Training met a state it cannot continue from (NaN, an alarm)."""
+    """Training cannot go on: a loss, gradient or reward that is not finite."""

@@ -43,8 +43,8 @@ def main() -> None:
     Under `accelerate launch` the main rank alone logs and writes.
     """
     params = config.load()
-    # The other ranks take part in every update, and in the gathering of the
-    # weights that the main one writes.
+    # The other ranks take part in every update, and wait for what the main
+    # one writes.
     if not Ranks().is_main:
         for _ in (trainer := make_trainer(params)):
             pass
@@ -135,7 +135,7 @@ def _updates(history: list[dict[str, float]]) -> pd.DataFrame:
         for update in range(1, len(history) + 1)
     ]
     table = _curves(history)
-    return table.assign(alarms=names) if names else table
+    return table.assign(alarms=names)
 
 
 def _summary(table: pd.DataFrame) -> dict[str, Any]:
@@ -144,9 +144,8 @@ def _summary(table: pd.DataFrame) -> dict[str, Any]:
     means = {
         name.partition("/")[2]: round(float(last[name].mean()), 6)
         for name in SUMMARY
-        if name in last
     }
-    alarms = int((table["alarms"] != "").sum()) if len(table) else 0
+    alarms = int((table["alarms"] != "").sum())
     return {**means, "updates": len(table), "alarms": alarms}
 
 

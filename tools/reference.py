@@ -23,7 +23,6 @@ from stylerl.ppo import health
 import_module("flows.commands")  # declares `run` and `serve`
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs/reference"
-PRESETS = ("smoke", "notebook", "gpu")
 BOUNDS = {"ge": "at least", "le": "at most", "gt": "above"}
 
 
@@ -74,7 +73,7 @@ def parameters() -> Iterator[str]:
         "writes it anew and `--set ppo.kl_coef=0.1` changes one value. A",
         "preset that sets a parameter itself is named with its value.",
     ]
-    presets = {name: config.from_preset(name) for name in PRESETS}
+    presets = {name: config.from_preset(name) for name in config.presets()[1:]}
     defaults = config.from_preset("default")
     for field in dataclasses.fields(defaults):
         section = getattr(defaults, field.name)

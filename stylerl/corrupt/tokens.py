@@ -3,8 +3,8 @@
 One regular expression reads the source, because `tokenize` gives rows and
 columns, refuses fragments, and is slower.  Strings are opaque, f-strings
 too.  A source that this expression misreads (nested quotes in f-strings
-of Python 3.12) can only lead to a changed syntax tree, and `corrupt` drops
-such edits.
+of Python 3.12) can only lead to a changed syntax tree, and such edits are
+dropped (`same_program`).
 """
 
 import functools

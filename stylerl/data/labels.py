@@ -17,7 +17,7 @@ from tqdm import tqdm
 from stylerl.corrupt import corrupt_style
 from stylerl.errors import DataError
 from stylerl.judge import Judge, fixer
-from stylerl.judge.place import Place
+from stylerl.judge.place import Completed, Place
 
 LABELLED = ("train", "valid")
 VALID_SHARE = 0.1  # of the labels; the rest is for training
@@ -39,7 +39,7 @@ def label(
     those of artifacts/label/labels.parquet, in the order of drawing, so that
     its first rows are a random sample.
     """
-    rows = tqdm(drawn.to_dict("records"), "corrupt_style", unit=" snippets")
+    rows = tqdm(drawn.to_dict("records"), "label: corrupt", unit=" snippets")
     corrupted = [_corrupted(row, seed) for row in rows]
     table = pd.DataFrame(corrupted).drop_duplicates("id", ignore_index=True)
     judged = pd.DataFrame(
@@ -49,7 +49,9 @@ def label(
             "parsed": verdict.parsed,
             "compliant": verdict.compliant,
         }
-        for verdict in judge.in_place(_completed(table, places))
+        for verdict in judge.in_place(
+            _completed(table, places), "label: judge"
+        )
     )
     labels = pd.concat([table, judged], axis=1)
     labels.attrs["judge"] = judge.identity  # parquet keeps it
@@ -70,7 +72,7 @@ def fixer_shares(
 
 def _completed(
     table: pd.DataFrame, places: Mapping[str, Place]
-) -> list[tuple[Place | None, str, str]]:
+) -> list[Completed]:
     """The place, the prompt and the body of each; a file is all prompt."""
     rows = zip(
         table["source_id"], table["text"], table["body_start"], strict=True

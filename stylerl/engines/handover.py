@@ -5,7 +5,6 @@ params.yaml, the agent loop's configuration, and the launch line.  The judge's
 configuration stays where it is, since it may name what stands beside it.
 """
 
-import math
 import shlex
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -62,8 +61,7 @@ def write(
     model, out = model.resolve(), out.resolve()
     tokenizer = encoding.load_tokenizer(str(model))
     budget = int(storage.read_json(model / "config.json").get("context", 0))
-    room = models.positions(str(model)) or math.inf
-    room -= params.ppo.max_new_tokens
+    room = models.positions(str(model)) - params.ppo.max_new_tokens
     counts = {"train": params.ppo.prompts, "valid": VALIDATED}
     longest = 0
     with storage.writing(out):
@@ -97,7 +95,7 @@ def write(
 def launch_line(out: Path, model: Path, params: Params, longest: int) -> str:
     """How veRL is started with this folder; `longest` prompt, in tokens."""
     ppo = params.ppo
-    groups = max(1, ppo.batch_size // ppo.group_size)
+    groups = ppo.batch_size // ppo.group_size
     paths = {
         "params": out / "params.yaml",
         "agent": out / "loop.yaml",

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from stylerl.ppo.token_rewards import assign_to_tokens
 from stylerl.reward.other_trainers import Origin, Scored, TextReward
 
 PARAMS = "STYLERL_PARAMS"  # variable of the environment: a params.yaml
+LOADING = Lock()
 
 
 def token_rewards(
@@ -91,7 +93,8 @@ def _judged(
 ) -> list[float]:
     if not ids:  # the server gave up
         return []
-    reward = _reward_by(os.environ[PARAMS], tokenizer)
+    with LOADING:  # a batch's threads all ask first
+        reward = _reward_by(os.environ[PARAMS], tokenizer)
     ended = ids[-1] == tokenizer.eos_token_id
     text = decode(tokenizer, [*ids[:-1]] if ended else [*ids])
     columns = {name: [info.get(name)] for name in Origin._fields}
@@ -103,7 +106,7 @@ def _judged(
 
 @cache
 def _reward_by(params: str, tokenizer: Any) -> TextReward:
-    """The reward of a params.yaml, read once."""
+    """The reward of a params.yaml, made once: call it under LOADING."""
     return TextReward(params, tokenizer)
 
 

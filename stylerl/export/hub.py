@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stylerl import storage
 from stylerl.errors import ModelError, StylerlError
+from stylerl.lm.pretrained import FOLDERS
 
 FILES = ("*.safetensors", "*.json", "*.jinja", "merges.txt", "*.model")
 
@@ -33,7 +34,7 @@ def model_files(folder: Path) -> list[Path]:
 def is_folder(target: str) -> bool:
     """Whether a target is a folder, and no OWNER/NAME of a hub."""
     return (
-        target.startswith((".", "~", "/", "artifacts/"))
+        target.startswith(FOLDERS)
         or target.count("/") != 1
         or Path(target).is_dir()
     )

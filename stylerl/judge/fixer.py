@@ -23,7 +23,7 @@ from pathlib import Path
 from stylerl.judge import Judge, ruff_engine
 from stylerl.judge.names import tree_of
 from stylerl.judge.outcome import attribute
-from stylerl.judge.place import Place
+from stylerl.judge.place import Completed
 from stylerl.judge.positions import indent_of
 
 RULES = "E,W,F"  # whose safe fixes are made: what flake8 knows by itself
@@ -32,10 +32,9 @@ STEP = "    "  # what a body is indented by, unless the guide allows its own
 LAYOUT = ("E1", "W1")  # the rules on indentation
 SEEN = 5  # violations of a rule, before anything is said of it
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-Item = tuple[Place | None, str, str]  # where it stands, prompt, completion
 
 
-def fix(items: Sequence[Item], judge: Judge) -> list[str]:
+def fix(items: Sequence[Completed], judge: Judge) -> list[str]:
     """Each completion after the fixer, at the judge's line length.
 
     Raises:
@@ -66,7 +65,7 @@ def fix(items: Sequence[Item], judge: Judge) -> list[str]:
     return fixed
 
 
-def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
+def removed(items: Sequence[Completed], judge: Judge) -> dict[str, float]:
     """Of each rule, the share of its violations that the fixer removes.
 
     Rules of fewer than SEEN violations are left out.
@@ -75,7 +74,7 @@ def removed(items: Sequence[Item], judge: Judge) -> dict[str, float]:
         StylerlError: ruff does not answer.
     """
 
-    def count(items: Sequence[Item]) -> Counter[str]:
+    def count(items: Sequence[Completed]) -> Counter[str]:
         counts: Counter[str] = Counter()
         verdicts = judge.in_place(items, desc="judge: fixer")
         for (_, prompt, _), verdict in zip(items, verdicts, strict=True):

@@ -20,11 +20,10 @@ from tqdm import tqdm
 from stylerl.config import JudgeConfig
 from stylerl.judge import positions, ruff_engine
 from stylerl.judge.fingerprint import digest, identify
-from stylerl.judge.place import Place, Placed
+from stylerl.judge.place import Completed, Place, Placed
 from stylerl.judge.pool import cores, shared_pool
 from stylerl.judge.verdict import SNIPPET, Source, Verdict
 
-Completed = tuple[Place | None, str, str]  # where, prompt and completion
 BAR_AFTER = 3.0  # seconds of work before the progress bar shows
 
 

@@ -141,6 +141,9 @@ class Place:
         return len(after)
 
 
+Completed = tuple[Place | None, str, str]  # where, prompt and completion
+
+
 def _indented(body: str, indent: str) -> str:
     """A body with each row but the first, and blank ones, moved right."""
     return BEGIN.sub(lambda begin: begin[0] + indent, body)

@@ -113,9 +113,10 @@ class Ruff:
             return Verdict((), False, f"ruff was not done within {limit:g} s")
         if done.returncode != 0:
             reason = f"ruff crashed: {describe_exit(done.returncode)}"
-            if done.returncode > 0:  # it says why
-                *_, cause = done.stderr.decode().splitlines()
-                reason = f"ruff failed: {cause.strip()}"
+            said = done.stderr.decode(errors="replace").split("\n")
+            causes = [line for line in map(str.strip, said) if line]
+            if done.returncode > 0 and causes:
+                reason = f"ruff failed: {causes[-1]}"
             return Verdict((), False, reason)
         return _read(done.stdout)
 

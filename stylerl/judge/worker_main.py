@@ -11,7 +11,8 @@ Messages are marshalled tuples, one a frame of multiprocessing's Connection:
 
 1. in:  (sys.path, the fields of JudgeConfig, seconds for a source)
 2. out: ("ready", what flake8 made of them) or ("refused", why)
-3. in:  (source, path), any number of times, each answered in turn by
+3. in:  (source, path, rows to judge or None), any number of times, each
+   answered in turn by
    out: (violations, parsed, reason)
 """
 

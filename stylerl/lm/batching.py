@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from stylerl.lm.encoding import encode_prompt
-from stylerl.lm.models import context_limit
 
 
 def encode_document(
@@ -16,11 +15,6 @@ def encode_document(
     """Token ids of a whole text: eos (or bos), the text, eos."""
     ids = encode_prompt(tokenizer, text)
     return [*ids, tokenizer.eos_token_id]
-
-
-def token_limit(model: PreTrainedModel, limit: int) -> int:
-    """`limit`, or the model's own context where that is shorter."""
-    return min(limit, context_limit(model.config) or limit)
 
 
 def padded(

@@ -84,7 +84,7 @@ def restore_optimiser(
     optimiser: torch.optim.Optimizer,
     tensors: Mapping[str, Tensor],
 ) -> None:
-    """Undo `optimiser_tensors`; rates and other settings stay as they are."""
+    """Take up what `optimiser_tensors` gave; rates and other settings stay."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         number, name = key.split(".")

@@ -10,6 +10,7 @@ hidden state works.
 """
 
 import copy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,8 @@ def cast_weights(model: PreTrainedModel, dtype: torch.dtype) -> None:
         weight.data = weight.data.to(dtype)
 
 
-def positions(name: str | Path) -> int | None:
-    """How many tokens a model can hold; None where it does not say.
+def positions(name: str | Path) -> int:
+    """How many tokens a model can hold (`context_limit`).
 
     Raises:
         ModelError: it cannot be found.
@@ -146,8 +147,9 @@ def positions(name: str | Path) -> int | None:
     return context_limit(from_pretrained(AutoConfig, name))
 
 
-def context_limit(config: PreTrainedConfig) -> int | None:
-    """Tokens of a text: a model's positions, or its attention's window.
+def context_limit(config: PreTrainedConfig) -> int:
+    """Tokens of a text: a model's positions, or its attention's window;
+    sys.maxsize where it has neither.
 
     Beyond the window a token would not see all that is before it, which
     neither sampler nor trainer computes.
@@ -155,7 +157,7 @@ def context_limit(config: PreTrainedConfig) -> int | None:
     limits = [getattr(config, "max_position_embeddings", None)]
     if getattr(config, "use_sliding_window", True):
         limits.append(getattr(config, "sliding_window", None))
-    return min(filter(None, limits), default=None)
+    return min(filter(None, limits), default=sys.maxsize)
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:

@@ -183,9 +183,8 @@ def fits_all(names: Iterable[str | Path], new: int) -> Callable[[str], bool]:
         ModelError: a model cannot be found.
     """
     rooms = [
-        (encoding.load_tokenizer(name), limit - new)
+        (encoding.load_tokenizer(name), models.positions(name) - new)
         for name in names
-        if (limit := models.positions(name)) is not None
     ]
     return lambda prompt: all(
         len(encode_prompt(tokenizer, prompt)) <= room
@@ -199,7 +198,7 @@ def _check_context(
     """Raise ModelError where a completion could outgrow the positions."""
     limit = context_limit(lm.config)
     longest = max((len(ids) for ids in prompts), default=0)
-    if limit is not None and longest + new > limit:
+    if longest + new > limit:
         raise ModelError(
             f"a prompt and its completion must fit the model's {limit} "
             f"positions; the longest prompt has {longest} tokens and "

@@ -1,7 +1,7 @@
 """Digests of what parameters name and dvc.yaml has no path for.
 
-The file that `judge.config` names, the versions of flake8 and ruff, one of
-which may only fix, or be unseen, and of their plugins, the code of local
+The file that `judge.config` names, the versions of flake8 and ruff (whichever
+does not judge still fixes or checks) and of their plugins, the code of local
 plugins, and the functions of the user's own that `ppo.reward` names.  The
 stage `fingerprint` writes digests of them; the stages that use them depend on
 what it wrote.

@@ -86,13 +86,13 @@ def seconds_by_stage() -> dict[str, float]:
     """How long the last execution of each stage took, where there is one."""
     seconds: dict[str, float] = {}
 
-    def search() -> None:
+    def read() -> None:
         for stage in graph.load_stages():
             for run in _last_finished("stage", stage.name):
                 took = run.info.end_time - run.info.start_time
                 seconds[stage.name] = took / 1000
 
-    best_effort(search)
+    best_effort(read)
     return seconds
 
 

@@ -87,29 +87,11 @@ class Run:
 
     @_unless_gone
     def log_metrics(
-        self,
-        metrics: Mapping[str, Any],
-        step: int | None = None,
-        model_id: str | None = None,
+        self, metrics: Mapping[str, Any], step: int | None = None
     ) -> None:
-        """Record metrics; nested ones get dotted names.
-
-        None is left out, and what is said in words.
-
-        Args:
-            metrics: numbers by name.
-            step: of a training.
-            model_id: of the model that was measured.
-        """
-        from mlflow.entities import Metric
-
-        now = int(time.time() * 1000)
-        entries = [
-            Metric(name, float(value), now, step or 0, model_id)
-            for name, value in flat(metrics)
-            if not isinstance(value, str | None)
-        ]
-        self.client.log_batch(self.id, metrics=entries)
+        """Record metrics, at a step of a training; nested ones get dotted
+        names.  None is left out, and what is said in words."""
+        self.client.log_batch(self.id, metrics=_entries(metrics, step))
 
     @_unless_gone
     def log_models(self, scores: Mapping[str, Mapping[str, Any]]) -> None:
@@ -121,7 +103,8 @@ class Run:
             model = self.client.create_logged_model(
                 experiment(self.client), name, source_run_id=self.id
             )
-            self.log_metrics(metrics, model_id=model.model_id)
+            entries = _entries(metrics, model_id=model.model_id)
+            self.client.log_batch(self.id, metrics=entries)
             self.client.finalize_logged_model(model.model_id, "READY")
 
     @_unless_gone
@@ -248,6 +231,22 @@ def experiment(client: "MlflowClient") -> str:
     local = store().startswith("sqlite:")
     artifacts = (store_folder() / "artifacts").as_uri() if local else None
     return client.create_experiment(name, artifacts, UI_LAYOUT)
+
+
+def _entries(
+    metrics: Mapping[str, Any],
+    step: int | None = None,
+    model_id: str | None = None,
+) -> list[Any]:
+    """Metrics as MLflow takes them, of a run's step or of a model."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    return [
+        Metric(name, float(value), now, step or 0, model_id)
+        for name, value in flat(metrics)
+        if not isinstance(value, str | None)
+    ]
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[Any]:

@@ -17,10 +17,6 @@ PARAMS = Path("params.yaml")
 LOCK = Path(".dvc/tmp/stylerl.lock")
 
 
-class WorkspaceBusy(StylerlError):
-    """Another run is at work in this folder."""
-
-
 @contextmanager
 def exclusive() -> Iterator[None]:
     """Hold the workspace for one run; the kernel lets go when it dies.
@@ -29,7 +25,7 @@ def exclusive() -> Iterator[None]:
     two stages, which DVC's own locks cannot see.
 
     Raises:
-        WorkspaceBusy: another run holds it.
+        StylerlError: another run holds it.
         DiskError: it cannot be written.
     """
     with storage.writing(LOCK):
@@ -39,7 +35,7 @@ def exclusive() -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise WorkspaceBusy(
+            raise StylerlError(
                 f"one run at a time may work in {Path.cwd()}, and another "
                 "does; wait for it, cancel it, or use a second clone"
             ) from error

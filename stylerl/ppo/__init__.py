@@ -1,23 +1,15 @@
 """Proximal policy optimisation of a language model.
 
 factory.py makes a trainer from a model folder and parameters; trainer.py is
-the loop, learner.py one update as the textbook's page, and formulas.py its
-mathematics; rollouts.py is the data between them, ranks.py the ranks of
-`accelerate launch`, health.py the alarms, length_floor.py what is kept.
+the loop, sampler.py its episodes, learner.py one update as the textbook's
+page, and formulas.py its mathematics; rollouts.py is the data between them,
+token_rewards.py and length_floor.py what is charged and what is kept, ranks.py
+the ranks of `accelerate launch`, health.py the alarms.
 """
 
+from stylerl.config import PPOConfig
 from stylerl.ppo.factory import build_trainer
-from stylerl.ppo.rollouts import Rollouts, SampledRollouts
-from stylerl.ppo.trainer import PPOConfig, PPOTrainer, Step
-from stylerl.reward.functions import Feedback, by_reward
+from stylerl.ppo.trainer import PPOTrainer, Step
+from stylerl.reward.functions import by_reward
 
-__all__ = [
-    "Feedback",
-    "PPOConfig",
-    "PPOTrainer",
-    "Rollouts",
-    "SampledRollouts",
-    "Step",
-    "build_trainer",
-    "by_reward",
-]
+__all__ = ["PPOConfig", "PPOTrainer", "Step", "build_trainer", "by_reward"]

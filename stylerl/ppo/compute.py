@@ -34,8 +34,8 @@ class Compute:
     def of(cls, config: PPOConfig, device: torch.device) -> "Compute":
         """The settings of a config; `auto` is decided here.
 
-        Beside bf16, what is left in fp32 on a GPU (reward models) may be
-        multiplied in TF32, which is faster, and still finer than bf16.
+        Beside bf16, what is left in fp32 on a GPU (adapters, as they are
+        merged) may be multiplied in TF32, which is faster, and still finer.
         This is set for the whole process, and stays set.
         """
         bf16 = computes_in_bf16(config.precision)

@@ -8,7 +8,6 @@ The reward and the prompts are those that the section `ppo` of the parameters
 names; its reference is the policy as it starts.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -128,7 +127,6 @@ def fitting_prompts(
     encode: Callable[[str], list[int]],
 ) -> list[str]:
     """The first prompts that leave the policy room to answer."""
-    limit = models.context_limit(policy.config) or sys.maxsize
-    room = limit - settings.max_new_tokens
+    room = models.context_limit(policy.config) - settings.max_new_tokens
     fit = (prompt for prompt in prompts if len(encode(prompt)) <= room)
     return list(islice(fit, settings.prompts))

@@ -91,12 +91,12 @@ def group_advantages(
     return (groups - others).view_as(sums) * mask
 
 
-def discounted_sums(rewards: Tensor, gamma: float) -> Tensor:
-    """The sum of gamma^k reward_{t+k} over k, (B, R) each."""
+def discounted_sums(rewards: Tensor, factor: float) -> Tensor:
+    """The sum of factor^k reward_{t+k} over k, (B, R) each."""
     sums = torch.zeros_like(rewards)
     following = torch.zeros_like(rewards[:, 0])
     for t in range(rewards.shape[1] - 1, -1, -1):
-        following = rewards[:, t] + gamma * following
+        following = rewards[:, t] + factor * following
         sums[:, t] = following
     return sums
 
@@ -148,7 +148,7 @@ class MeanSquare(NamedTuple):
     squares: float = 0.0  # their sum
 
     def add(self, x: Tensor) -> "MeanSquare":
-        """The mean with a batch (B,) added."""
+        """The mean with values (N,) added."""
         squares = float((x.double() ** 2).sum())
         return MeanSquare(self.size + len(x), self.squares + squares)
 

@@ -220,7 +220,7 @@ class Learner:
         return loss, torch.stack(sums)
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """The tensors of a checkpoint; every rank calls this."""
+        """The tensors of a checkpoint."""
         moments = checkpoint.optimiser_tensors(self.optimiser)
         return {
             "policy": self.policy.trained(),

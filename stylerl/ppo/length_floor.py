@@ -3,9 +3,9 @@
 Short bodies are clean, so that without it a policy writes ever shorter ones.
 `ppo.length_floor` is the share of the reference's length to keep.  A
 completion contributes where its length stands among those of the reference: 0
-below all of them, 1/2 at their median, 1 above all; no line is worth a page.
-The reference here is the policy before any update; its rollouts measure it
-once.
+below all of them, 1/2 at their median, 1 above all, so that one very long
+completion cannot make up for many short ones.  The reference here is the
+policy before any update; its rollouts measure it once.
 
 A length is in tokens, and comments, docstrings and lines that repeat an
 earlier one have no part in it.  A completion that was cut at the token limit
@@ -134,7 +134,7 @@ class LengthFloor:
         return {"price": self.price, "reference": self.reference}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Undo `state`."""
+        """Take up what `state` gave."""
         self.price = Price(*state["price"])
         has = state["reference"]
         self.reference = None if has is None else Reference(*has)

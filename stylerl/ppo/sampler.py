@@ -40,7 +40,8 @@ class Sampler:
         """One scored completion for each prompt, sampled by all ranks."""
         phase = Stopwatch()
         mine = self._share(prompts, seed, phase)
-        # 3. log pi_old and log pi_ref, from forward passes.
+        # After `_share`'s two steps: log pi_old and log pi_ref, by forward
+        # passes.
         with phase("score"):
             scored = score(self.policy, self.reference, mine, self.compute)
         scored = dataclasses.replace(scored, seconds=phase.seconds)

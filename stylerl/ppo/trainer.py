@@ -58,8 +58,6 @@ from stylerl.ppo.sampler import Sampler
 from stylerl.reward import functions
 from stylerl.reward.functions import Grader
 
-__all__ = ["PPOConfig", "PPOTrainer", "Rollouts", "Step"]
-
 FORMAT = 10  # of a checkpoint's state; another one is another version's
 # What the progress bar shows.
 HEADLINE = ("objective/score", "objective/kl", "judge/compliance")
@@ -233,7 +231,7 @@ class PPOTrainer:
     def rollout(self, prompts: Sequence[str] | None = None) -> Rollouts:
         """Sample completions of each prompt and score them.
 
-        Each prompt gets `ppo.group_size` neighbours.  Without `prompts`, it
+        Each prompt gets `ppo.group_size` of them.  Without `prompts`, it
         takes the next update's.  Python's, numpy's and torch's global
         generators are seeded.
         """
@@ -281,8 +279,8 @@ class PPOTrainer:
     def save(self) -> None:
         """Write a checkpoint from which `resume` continues exactly."""
         assert self.checkpoints is not None
-        tensors = self.learner.tensors()
         if self.ranks.is_main:
+            tensors = self.learner.tensors()
             state: dict[str, Any] = {
                 "format": FORMAT,
                 "identity": self._identity,

@@ -63,13 +63,11 @@ def draw_overview(metrics: Mapping[str, Any]) -> Markup:
     )
 
 
-def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
+def draw_curves(updates: pd.DataFrame) -> list[Markup]:
     """One chart for each known column that the trainer wrote.
 
     Alarms are lines, each where it was first triggered.
     """
-    if updates is None:
-        return []
     marks = sorted({steps[0] for steps in find_alarms(updates).values()})
     drawn = []
     for column, title in CURVES.items():
@@ -80,10 +78,8 @@ def draw_curves(updates: pd.DataFrame | None) -> list[Markup]:
     return drawn
 
 
-def find_alarms(updates: pd.DataFrame | None) -> dict[str, list[int]]:
+def find_alarms(updates: pd.DataFrame) -> dict[str, list[int]]:
     """The updates at which each alarm was triggered, by its name."""
-    if updates is None or "alarms" not in updates:
-        return {}
     by_name: dict[str, list[int]] = {}
     known = updates.dropna(subset="alarms")
     for step, names in zip(known["update"], known["alarms"], strict=True):

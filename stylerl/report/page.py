@@ -28,7 +28,7 @@ class Evidence(NamedTuple):
     metrics: Mapping[str, Any]
     rules: pd.DataFrame
     completions: pd.DataFrame
-    updates: pd.DataFrame | None  # metrics/ppo.csv, one row an update
+    updates: pd.DataFrame  # metrics/ppo.csv, one row an update
     provenance: Mapping[str, str]
     seconds: Mapping[str, float]  # by stage
     params: str

@@ -148,8 +148,7 @@ def _best_of_both(metrics: Metrics) -> str:
 
 
 def first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence of a headline, and the rest: what is large on a page
-    is read, where it is short."""
+    """The first sentence of a headline, to be set large, and the rest."""
     first, stop, rest = text.partition(". ")
     return first + stop.strip(), rest
 

@@ -41,7 +41,7 @@ def distinct_ngrams(texts: Iterable[str], n: int = 3) -> float:
 
 
 def body_of(prompt: str, completion: str) -> list[ast.stmt] | None:
-    """The statements that a completion ends in what its prompt opened.
+    """The statements, ending in the completion, of what the prompt opened.
 
     That is the last function or class which begins in the prompt, or else
     the module.  None where the text does not parse.

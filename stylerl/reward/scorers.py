@@ -6,7 +6,6 @@ is on the right, and a score does not depend on it (Huang et al., arXiv
 2403.17031).
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from stylerl.judge.judge import BAR_AFTER
 from stylerl.lm import batching
 from stylerl.lm.encoding import load_tokenizer
-from stylerl.lm.models import cast_weights, load_scorer
+from stylerl.lm.models import cast_weights, context_limit, load_scorer
 from stylerl.lm.precision import multiplies_bf16
 
 CLASSIFIES: Final = (
@@ -64,8 +63,7 @@ def score_texts(
     P(compliant) of a classifier, the centred score of a pairwise model.
     Texts longer than the model's context are cut.
     """
-    limit = batching.token_limit(model, sys.maxsize)
-    rows = encode_texts(tokenizer, texts, limit)
+    rows = encode_texts(tokenizer, texts, context_limit(model.config))
     scores = np.empty(len(rows))
     batches = [*batching.batches_by_length(rows, batch_size)]
     for batch in tqdm(batches, "reward model", leave=False, delay=BAR_AFTER):

@@ -31,7 +31,7 @@ from stylerl.errors import DataError, ModelError
 from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.encoding import load_tokenizer
-from stylerl.lm.models import load_scorer
+from stylerl.lm.models import context_limit, load_scorer
 from stylerl.reward.scorers import (
     CENTRE,
     CLASSIFIES,
@@ -73,7 +73,7 @@ def train_classifier(
     model, tokenizer = new_scorer(config, seed)
     adapters = _adapt(model, seed)
     model.config.problem_type = CLASSIFIES
-    limit = batching.token_limit(model, config.max_tokens)
+    limit = min(config.max_tokens, context_limit(model.config))
     rows = encode_texts(tokenizer, labels["text"].tolist(), limit)
     examples = [
         {"input_ids": row, "labels": [float(label)]}
@@ -130,7 +130,7 @@ def train_pairwise(
     model, tokenizer = new_scorer(config, seed)
     adapters = _adapt(model, seed)
     # Rows as TRL's collator reads them: ids of both texts, and a margin.
-    limit = batching.token_limit(model, config.max_tokens)
+    limit = min(config.max_tokens, context_limit(model.config))
     chosen = encode_texts(tokenizer, [pair.chosen for pair in pairs], limit)
     rejected = encode_texts(
         tokenizer, [pair.rejected for pair in pairs], limit

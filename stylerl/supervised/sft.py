@@ -9,7 +9,6 @@ gets token ids, so that it neither tokenises nor asks the hub; dropout is off
 """
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,12 +19,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import SFTConfig
 from stylerl.errors import DataError
-from stylerl.lm import batching
 from stylerl.lm.adapters import Adapters
 from stylerl.lm.context import nearest_lines, tag_with_context
 from stylerl.lm.encoding import encode_code, encode_prompt, load_tokenizer
 from stylerl.lm.logprobs import response_scores
-from stylerl.lm.models import load_causal_lm
+from stylerl.lm.models import context_limit, load_causal_lm
 from stylerl.lm.packing import Group, pack
 from stylerl.lm.precision import multiplies_bf16
 from stylerl.lm.sampling import response_logprobs
@@ -88,7 +86,7 @@ def fine_tune(
     usable = compliant_snippets(labels, above)
     limit, context = config.max_tokens, config.context
     tag_with_context(model, context)
-    room = batching.token_limit(model, sys.maxsize) - context
+    room = context_limit(model.config) - context
     learnt, dropped = _fitting(
         usable, "train", tokenizer, config.snippets, limit, room
     )

@@ -47,7 +47,7 @@ def adapt(model: PreTrainedModel, rank: int, seed: int) -> Adapters:
 def training_arguments(
     config: SFTConfig | RewardConfig, seed: int, texts: int = 1
 ) -> dict[str, Any]:
-    """TrainingArguments shared by all: one epoch, nothing saved or sent.
+    """TrainingArguments shared by all: nothing saved or sent.
 
     bf16 autocast where that is faster, batches of similar
     length, AdamW with a linear warm-up and decay.  A row has `texts` texts;

@@ -525,7 +525,7 @@ def test_no_orphan_when_the_flow_ends(
     process = start_sleeping("ppo", flow_command(0.4))
     stage = int(Path("sleeping").read_text())
     if sign is signal.SIGTERM:  # a second flow is refused, and harms none
-        with pytest.raises(workspace.WorkspaceBusy, match="another does"):
+        with pytest.raises(StylerlError, match="another does"):
             rlhf(params={"ppo.kl_coef": 0.6})
         assert config.load().ppo.kl_coef == 0.4
     assert alive(stage)

@@ -32,6 +32,7 @@ def row(model, prompt, sample=0, **changes):
         "reformatted": 0.0,
         "fixed_outcome": "compliant",
         "fixed_codes": [],
+        "names": 1.0,
     } | changes
 
 
@@ -71,7 +72,7 @@ def test_where_ruff_judges_flake8_is_the_one_not_seen():
 
     found = metrics.external_metrics(pd.DataFrame([seen]))
 
-    assert [*found] == ["flake8", "reformatted"]
+    assert [*found] == ["flake8", "reformatted", "resolved_names"]
     assert found["flake8"].tolist() == [pytest.approx(20 / 3)]
 
 
@@ -125,6 +126,7 @@ def test_each_number_of_two_completions():
             "distinct_3": 5 / 6,
             "ruff": 0,  # of the one that parses
             "reformatted": 0,
+            "resolved_names": 1,
             "residual_compliance": 1 / 2,
             "residual_violations": 1 / 2,
         },

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from transformers import (
     Lfm2Config,
     LlamaConfig,
     MambaConfig,
+    PreTrainedConfig,
 )
 
 from stylerl.errors import DiskError, ModelError
@@ -450,6 +452,7 @@ def test_an_accent_of_its_own_stays_one():
 
 
 def test_a_window_limits_a_text_as_positions_do():
+    assert context_limit(PreTrainedConfig()) == sys.maxsize
     config = LlamaConfig(max_position_embeddings=512)
     assert context_limit(config) == 512
     config.sliding_window = 16

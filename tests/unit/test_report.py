@@ -47,7 +47,7 @@ def evidence(**changes):
         "metrics": metrics({"compliance": 0.62}, compliance(0.22, 0.17, 0.26)),
         "rules": tabulate_rules(completions, 200, seed=0),
         "completions": completions,
-        "updates": None,
+        "updates": pd.DataFrame({"update": [], "alarms": []}),
         "provenance": {"judge": "0123456789abcdef"},
         "seconds": {"sft": 41.3},
         "params": "seed: 0\n",
@@ -180,6 +180,7 @@ def test_a_curve_has_the_updates_that_measured_it(drawn):
             "update": [1, 2, 3],
             "judge/compliance": [0.5, None, 0.75],
             "judge/gap": [None] * 3,
+            "alarms": [None] * 3,
         }
     )
 
@@ -191,13 +192,14 @@ def test_a_curve_has_the_updates_that_measured_it(drawn):
 
 
 def test_no_alarm_is_said_too():
-    updates = pd.DataFrame({"update": [1], "objective/kl": [0.0]})
+    updates = pd.DataFrame(
+        {"update": [1], "objective/kl": [0.0], "alarms": [None]}
+    )
 
     text = report.render(evidence(updates=updates))
     assert "no alarm was triggered" in text
     assert " Alarms: " not in text
     assert "Learning curves" in text
-    assert "Learning curves" not in report.render(evidence())
 
 
 def test_worst_samples_are_those_that_lost_most():

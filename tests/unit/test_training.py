@@ -31,13 +31,6 @@ def test_batches_hold_rows_of_like_length() -> None:
     assert list(batching.batches_by_length(rows, 2)) == [[1, 3], [2, 0], [4]]
 
 
-@pytest.mark.parametrize(("most", "expected"), [(100, 100), (300, 256)])
-def test_the_context_bounds_the_limit(
-    most: int, expected: int, tiny_lm: PreTrainedModel
-) -> None:
-    assert batching.token_limit(tiny_lm, most) == expected
-
-
 @pytest.mark.parametrize("steps", [training.LOG_STEPS, 2])
 def test_a_loss_that_is_not_finite_stops_the_run(
     steps: int,  # fewer than are logged too

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from stylerl import config, storage
-from stylerl.config import EvaluateConfig, Params
+from stylerl import storage
+from stylerl.config import EvaluateConfig, Params, to_dict
 from stylerl.evaluation.measurement import (
     baselines,
     generations,
@@ -130,7 +130,7 @@ def basis(judge: Judge, snippets: Path, params: Params) -> dict[Any, Any]:
         "judge": judge.identity,
         "snippets": storage.digest(snippets),
         "seed": params.seed,
-        **config.to_dict(params.evaluate),
+        **to_dict(params.evaluate),
     }
 
 

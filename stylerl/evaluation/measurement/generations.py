@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import EvaluateConfig
 from stylerl.errors import DataError
-from stylerl.lm import encoding, models, sampling
+from stylerl.lm import batching, encoding, models, sampling
 from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.lm.precision import multiplies_bf16
 
@@ -132,14 +132,8 @@ def bits_per_byte(
         DataError: none fits.
     """
     model, tokenizer = loaded
-    limit = models.context_limit(model.config) or math.inf
-    documents = {
-        text: [
-            *encoding.encode_prompt(tokenizer, text),
-            tokenizer.eos_token_id,
-        ]
-        for text in texts
-    }
+    limit = models.context_limit(model.config)
+    documents = {t: batching.encode_document(tokenizer, t) for t in texts}
     fitting = {t: ids for t, ids in documents.items() if len(ids) <= limit}
     if not fitting:
         raise DataError(

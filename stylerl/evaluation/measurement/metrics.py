@@ -233,13 +233,11 @@ def external_metrics(rows: pd.DataFrame) -> dict[str, Any]:
     unseen = "flake8" if "flake8" in rows else "ruff"
     readable = rows["parsed"].astype(bool) & rows[unseen].notna()
     lines = _judged(rows).map(gaming.content_lines).clip(lower=1)
-    metrics = {
+    return {
         unseen: (10 * rows[unseen].str.len() / lines).where(readable),
         "reformatted": rows["reformatted"].where(readable),
+        "resolved_names": rows["names"],
     }
-    if "names" in rows:
-        metrics["resolved_names"] = rows["names"]
-    return metrics
 
 
 def _judged(rows: pd.DataFrame) -> "pd.Series[str]":
