@@ -113,8 +113,8 @@ class Ruff:
             return Verdict((), False, f"ruff was not done within {limit:g} s")
         if done.returncode != 0:
             reason = f"ruff crashed: {describe_exit(done.returncode)}"
-            said = done.stderr.decode(errors="replace").split("\n")
-            causes = [line for line in map(str.strip, said) if line]
+            lines = done.stderr.decode(errors="replace").split("\n")
+            causes = [line for line in map(str.strip, lines) if line]
             if done.returncode > 0 and causes:
                 reason = f"ruff failed: {causes[-1]}"
             return Verdict((), False, reason)
