@@ -5,9 +5,9 @@
 All grade completions that SFT and PPO wrote in the last run, each in the file
 that its prompt was cut from: the judge; `TextReward` with `token_rewards`, as
 other trainers call them; and the classifier, on a CUDA device where torch
-sees one.  Each is warmed up, then timed `ROUNDS` times by the clock and by
-CPU time of all processes; the least of each counts.  On a machine that does
-something else as well, believe the second.  Results go to
+sees one.  Each is warmed up, then timed, judge and rewards `ROUNDS` times, by
+the clock and by CPU time of all processes; the least counts.  On a machine
+that does something else as well, believe the second.  Results go to
 benchmarks/results/reward.md.
 """
 
@@ -98,7 +98,9 @@ def main() -> None:
     scorer.to(device)
     both = [p + c for p, c in zip(prompts, texts, strict=True)]
     model = timed(
-        f"classifier, {device}", lambda: score_texts(scorer, tokenizer, both)
+        f"classifier, {device}",
+        lambda: score_texts(scorer, tokenizer, both),
+        rounds=1,
     )
     RESULTS.write_text(page(len(rows), len(joined), judge, tokens, model))
     print(RESULTS.read_text())
@@ -110,10 +112,12 @@ def written(count: int) -> pd.DataFrame:
     return table[table["model"].isin(["sft", "ppo"])].head(count)
 
 
-def timed(name: str, work: Callable[[], object]) -> Speed:
+def timed(
+    name: str, work: Callable[[], object], rounds: int = ROUNDS
+) -> Speed:
     """Clock and CPU seconds of some rounds, the least of each."""
     clock, cpu = [], []
-    for _ in range(ROUNDS + 1):  # the first warms up
+    for _ in range(rounds + 1):  # the first warms up
         start, before = time.perf_counter(), cpu_seconds()
         work()
         clock.append(time.perf_counter() - start)
@@ -138,7 +142,7 @@ def page(count: int, joined: int, *speeds: Speed) -> str:
             "",
             f"`python benchmarks/bench_reward.py --completions {count}`, "
             f"{datetime.date.today()}, {machine.cpu()}, {pool.cores()} cores,"
-            f" torch {torch.__version__}; the least of {ROUNDS} rounds.",
+            f" torch {torch.__version__}.",
             "",
             f"| {count} completions, in their files | seconds | a second "
             "| CPU seconds | a CPU second |",
