@@ -70,7 +70,6 @@ from stylerl.supervised.training import MergeAdapters
 RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
-REMOVED = Path("artifacts/label/fixer.json")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 MODELS, LOG = Path("checkpoints/baselines"), "log.json"
 GENERATIONS = 4  # completions of a prompt that RLOO, GRPO and RAFT compare
@@ -183,7 +182,6 @@ def untrained(params: Params) -> PPOTrainer:
         params,
         labels,
         places=places_of_labels(FILTER, labels),
-        fixer_shares=storage.read_json(REMOVED),
     )
 
 

@@ -22,8 +22,6 @@ def main() -> None:
         where = places.places(paths.FILES, drawn)
         table = labels.label(drawn, judge, params.seed, where)
         storage.write_table(paths.LABELS, table)
-        shares = labels.fixer_shares(table, judge, where)
-        storage.write_json(paths.FIXER, shares)
         metrics = labels.summary(table, judge.identity)
         storage.write_json(METRICS, metrics)
         run.log_metrics(

@@ -82,7 +82,6 @@ def make_trainer(params: config.Params) -> PPOTrainer:
         labels,
         checkpoints=CHECKPOINTS / key[:16],
         places=places.places_of_labels(paths.FILTER, labels),
-        fixer_shares=storage.read_json(paths.FIXER),
     )
 
 

@@ -9,7 +9,6 @@ FILTER = Path("artifacts/filter")
 SNIPPETS = FILTER / "snippets.parquet"
 FILES = FILTER / "files.parquet"
 LABELS = Path("artifacts/label/labels.parquet")
-FIXER = Path("artifacts/label/fixer.json")  # the shares that it removes
 BASE = Path("artifacts/base")  # what `sft.base` names by default
 SFT = Path("artifacts/sft")
 CLASSIFIER = Path("artifacts/reward/classifier")

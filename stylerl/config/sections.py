@@ -180,14 +180,6 @@ class PPOConfig(Section):
             "the parts that params.yaml lists, or MODULE:FUNCTION",
         ),
     )
-    fixable_weight: float = setting(
-        1.0,
-        "factor on the weight of a rule whose violations the fixer (ruff, its "
-        "safe fixes and format) removes, in the style reward and its charges; "
-        "between it and 1 where the fixer removes a part",
-        ge=0,
-        le=1,
-    )
     group_size: int = setting(
         4,
         "completions of each prompt in a batch: an advantage is measured from "

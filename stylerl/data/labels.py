@@ -16,13 +16,12 @@ from tqdm import tqdm
 
 from stylerl.corrupt import corrupt_style
 from stylerl.errors import DataError
-from stylerl.judge import Judge, fixer
+from stylerl.judge import Judge
 from stylerl.judge.place import Completed, Place
 
 LABELLED = ("train", "valid")
 VALID_SHARE = 0.1  # of the labels; the rest is for training
 CORRUPT_SHARE = 0.5  # of the snippets whose body is corrupted
-FIXED = 400  # labels that the fixer is measured on
 
 
 def label(
@@ -56,18 +55,6 @@ def label(
     labels = pd.concat([table, judged], axis=1)
     labels.attrs["judge"] = judge.identity  # parquet keeps it
     return labels
-
-
-def fixer_shares(
-    labels: pd.DataFrame, judge: Judge, places: Mapping[str, Place]
-) -> dict[str, float]:
-    """Of each rule the share of its violations that the fixer removes.
-
-    Of FIXED labels that parse and violate a rule, rows of labels.parquet.
-    """
-    broken = labels[labels["parsed"] & ~labels["compliant"]]
-    broken = broken[broken["body_start"] > 0].head(FIXED)
-    return fixer.removed(_completed(broken, places), judge)
 
 
 def _completed(

@@ -16,7 +16,7 @@ import yaml
 
 from stylerl import config, storage
 from stylerl.config import Params
-from stylerl.errors import ConfigError, DataError
+from stylerl.errors import DataError
 from stylerl.judge.place import Place
 from stylerl.lm import encoding, models
 from stylerl.lm.adapters import SCALE
@@ -48,16 +48,10 @@ def write(
         places: of the prompts.
 
     Raises:
-        ConfigError: PPO is to weigh violations by what a fixer removes.
         DataError: a split has no prompt that fits.
         ModelError: there is no such model.
         DiskError: the folder cannot be written.
     """
-    if (weight := params.ppo.fixable_weight) != 1:
-        raise ConfigError(
-            "ppo.fixable_weight must be 1 where veRL trains: no fixer is "
-            f"asked there; got {weight}"
-        )
     model, out = model.resolve(), out.resolve()
     tokenizer = encoding.load_tokenizer(str(model))
     budget = int(storage.read_json(model / "config.json").get("context", 0))

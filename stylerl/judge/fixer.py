@@ -14,7 +14,7 @@ import io
 import tempfile
 import textwrap
 import tokenize
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import cache, partial
@@ -22,7 +22,6 @@ from pathlib import Path
 
 from stylerl.judge import Judge, ruff_engine
 from stylerl.judge.names import tree_of
-from stylerl.judge.outcome import attribute
 from stylerl.judge.place import Completed
 from stylerl.judge.positions import indent_of
 
@@ -30,7 +29,6 @@ RULES = "E,W,F"  # whose safe fixes are made: what flake8 knows by itself
 CANNOT_PARSE = 2  # exit code of `ruff format`; the other files are formatted
 STEP = "    "  # what a body is indented by, unless the guide allows its own
 LAYOUT = ("E1", "W1")  # the rules on indentation
-SEEN = 5  # violations of a rule, before anything is said of it
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -63,37 +61,6 @@ def fix(items: Sequence[Completed], judge: Judge) -> list[str]:
                 body = body_of(text, items[n][1])
                 fixed[n] = fixed[n] if body is None else body
     return fixed
-
-
-def removed(items: Sequence[Completed], judge: Judge) -> dict[str, float]:
-    """Of each rule, the share of its violations that the fixer removes.
-
-    Rules of fewer than SEEN violations are left out.
-
-    Raises:
-        StylerlError: ruff does not answer.
-    """
-
-    def count(items: Sequence[Completed]) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        verdicts = judge.in_place(items, desc="judge: fixer")
-        for (_, prompt, _), verdict in zip(items, verdicts, strict=True):
-            charged = attribute(prompt, True, verdict.violations).completion
-            counts.update(violation.code for violation in charged)
-        return counts
-
-    fixed = [
-        (place, prompt, body)
-        for (place, prompt, _), body in zip(
-            items, fix(items, judge), strict=True
-        )
-    ]
-    before, after = count(items), count(fixed)
-    return {
-        rule: round(max(0.0, 1 - after[rule] / number), 3)
-        for rule, number in sorted(before.items())
-        if number >= SEEN
-    }
 
 
 def body_of(text: str, prompt: str) -> str | None:

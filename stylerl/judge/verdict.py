@@ -64,6 +64,6 @@ class Verdict:
         return self.parsed and not self.violations
 
 
-def style_score(violations: float) -> float:
+def style_score(violations: int) -> float:
     """max(0, 1 - n / 10): ten violations or more score nothing."""
     return max(0.0, 1.0 - violations / 10.0)

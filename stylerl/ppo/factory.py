@@ -26,7 +26,6 @@ from stylerl.lm.context import PromptEncoder, context_of
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.trainer import PPOTrainer
 from stylerl.reward import grader, scorers
-from stylerl.reward.grade import rule_weights
 
 REWARD_MODELS = Path("artifacts/reward")
 
@@ -39,7 +38,6 @@ def build_trainer(
     reward_models: str | Path = REWARD_MODELS,
     checkpoints: str | Path | None = None,
     places: Mapping[str, Place] | None = None,
-    fixer_shares: Mapping[str, float] | None = None,
 ) -> PPOTrainer:
     """Put models, prompts and reward together.
 
@@ -52,8 +50,6 @@ def build_trainer(
         checkpoints: a folder to resume from; None keeps none.
         places: where prompts stand, by prompt; completions of others are
             judged as files of their own.
-        fixer_shares: of each rule the share that the fixer removes, for
-            ppo.fixable_weight; none removes nothing.
 
     Raises:
         ConfigError: a part of the reward, or the judge, is not as named.
@@ -81,11 +77,7 @@ def build_trainer(
         policy=policy,
         tokenizer=tokenizer,
         grader=grader.style_grader(
-            judge,
-            settings.reward,
-            reward_models,
-            learned,
-            rules=rule_weights(fixer_shares or {}, settings.fixable_weight),
+            judge, settings.reward, reward_models, learned
         ),
         prompts=prompts,
         seed=params.seed,

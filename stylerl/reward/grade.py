@@ -7,7 +7,7 @@ are monitored are functions of the grades.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stylerl.judge import Judge
@@ -85,18 +85,15 @@ def _arguments(prompt: str, completion: str) -> float:
     return 1.0 if math.isnan(share) else share
 
 
-def style(graded: Grade, weights: Mapping[str, float]) -> float:
+def style(graded: Grade) -> float:
     """The style reward, 0 to 1: half for the score, half for compliance.
 
-    The score is that of as many violations as they weigh; compliance is 1
-    less what the heaviest weighs, and 0 at the least.  What does not parse
-    has 0, and so has a completion without a statement.
+    What does not parse has 0, and so has a completion without a statement.
     """
     if not _is_code(graded):
         return 0.0
-    weighed = _weighed(graded.as_ended, weights)
-    compliance = 1 - min(1.0, max(weighed, default=0.0))
-    return 0.5 * style_score(sum(weighed)) + 0.5 * compliance
+    count = len(graded.as_ended.violations)
+    return 0.5 * style_score(count) + 0.5 * (count == 0)
 
 
 def _is_code(graded: Grade) -> bool:
@@ -105,43 +102,27 @@ def _is_code(graded: Grade) -> bool:
     return parsed and graded.statements > 0
 
 
-def rule_weights(
-    removed: Mapping[str, float], weight: float
-) -> dict[str, float]:
-    """What violations weigh by their rule: less for what a fixer removes.
-
-    Args:
-        removed: of each rule the share that the fixer removes.
-        weight: of a violation that it always removes.
-    """
-    return {rule: 1 - share * (1 - weight) for rule, share in removed.items()}
-
-
-def token_rewards(
-    graded: Grade, weights: Mapping[str, float], factor: float = 1.0
-) -> list[TokenReward]:
+def token_rewards(graded: Grade, factor: float = 1.0) -> list[TokenReward]:
     """The part of `factor` times the style reward that single tokens lost.
 
-    What a completion misses is shared by its violations, by what they weigh.
-    What has no place is left to the last action: a name that nothing uses,
-    a body that is too complex, and all of a text that has no statement, or
-    does not parse, whose one violation need not be where it broke.  A word
+    What a completion misses is shared by its violations alike.  What has no
+    place is left to the last action: a name that nothing uses, a body that is
+    too complex, and all of a text that has no statement, or does not parse,
+    whose one violation need not be where it broke.  A word
     is charged at its last character: a name is undefined once it is whole,
     and a charge reaches the tokens before it.
     """
     ended = graded.as_ended
     if not (_is_code(graded) and ended.violations):
         return []
-    missed = factor * (1 - style(graded, weights))
-    weighed = _weighed(ended, weights)
-    total = sum(weighed) or 1.0  # where none weighs, nothing is missed
+    missed = factor * (1 - style(graded))
     text = graded.prompt + graded.completion
     return [
         TokenReward(
             _end_of_word(text, offset(text, violation)) - len(graded.prompt),
-            -missed * weight / total,
+            -missed / len(ended.violations),
         )
-        for violation, weight in zip(ended.violations, weighed, strict=True)
+        for violation in ended.violations
         if not violation.code.startswith(PLACELESS)
     ]
 
@@ -178,10 +159,3 @@ def monitored(grades: Sequence[Grade]) -> dict[str, list[float]]:
         for graded in grades
     ]
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
-
-
-def _weighed(
-    assessment: Assessment, weights: Mapping[str, float]
-) -> list[float]:
-    """What each violation weighs, by its rule; 1 where that is not told."""
-    return [weights.get(v.code, 1.0) for v in assessment.violations]

@@ -40,7 +40,6 @@ class StyleGrader:
     weights: Mapping[str, float]  # of the parts, by name
     learned: Mapping[str, Learned]  # the parts that are reward models
     functions: Mapping[str, RewardFunction]  # the parts that are functions
-    rule_weights: Mapping[str, float]  # what violations weigh, by rule
 
     whole_lines = True  # a line that was cut is no style
 
@@ -58,10 +57,7 @@ class StyleGrader:
         tokens = None
         if LINTER in self.weights:
             factor = self.weights[LINTER]
-            tokens = [
-                token_rewards(graded, self.rule_weights, factor)
-                for graded in grades
-            ]
+            tokens = [token_rewards(graded, factor) for graded in grades]
         return Feedback(self.parts(grades), tokens, monitored(grades))
 
     def parts(self, grades: Sequence[Grade]) -> dict[str, list[float]]:
@@ -95,7 +91,7 @@ class StyleGrader:
     def _style(self, name: str, grades: Sequence[Grade]) -> list[float]:
         """A style part; 0 for what does not parse."""
         if name == LINTER:
-            return [style(graded, self.rule_weights) for graded in grades]
+            return [style(graded) for graded in grades]
         scores = zip(self.learned[name](grades), grades, strict=True)
         return [score if graded.parsed else 0.0 for score, graded in scores]
 
@@ -105,7 +101,6 @@ def style_grader(
     weights: Mapping[str, float],
     models: Path,
     load: Callable[[Path], Learned],
-    rules: Mapping[str, float],
 ) -> StyleGrader:
     """The grader that `ppo.reward` describes.
 
@@ -114,7 +109,6 @@ def style_grader(
         weights: by the names of the module's docstring.
         models: the folder of the reward models.
         load: makes style of a reward model's folder.
-        rules: what violations weigh, by rule; 1 where that is not told.
 
     Raises:
         ConfigError: a `module:function` cannot be imported.
@@ -125,7 +119,7 @@ def style_grader(
         for name in weights
         if name not in (LINTER, ARGUMENTS, *loaded)
     }
-    return StyleGrader(judge, weights, learned, loaded, rules)
+    return StyleGrader(judge, weights, learned, loaded)
 
 
 def learned_style(scorer: Scorer) -> Learned:

@@ -91,7 +91,6 @@ class TextReward:
             params.ppo.reward,
             reward_models,
             lambda folder: grader.learned_style(scorers.load(folder, device)),
-            rules={},
         )
 
     def __call__(
@@ -119,8 +118,6 @@ class TextReward:
         **columns: Any,
     ) -> list[Scored]:
         """The score of each completion, and the part that tokens lost.
-
-        Each violation weighs 1; `ppo.fixable_weight` is the stage's.
 
         Args:
             prompts: the code to continue.

@@ -40,7 +40,7 @@ trainer = PPOTrainer(
               max_new_tokens=4),
     policy=models.load_causal_lm(sys.argv[1], tokenizer),
     tokenizer=tokenizer,
-    grader=StyleGrader(Judge(JudgeConfig()), {"linter": 1.0}, {}, {}, {}),
+    grader=StyleGrader(Judge(JudgeConfig()), {"linter": 1.0}, {}, {}),
     prompts=["def add(a, b):", "def first(items):"],
 )
 print(len([step for step in trainer]), "update")

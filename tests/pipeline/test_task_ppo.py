@@ -59,7 +59,6 @@ def workspace(tmp_path, monkeypatch, tokenizer):
     saving.save_model(model, tokenizer, tmp_path / "artifacts/sft")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
     storage.write_table(tmp_path / paths.LABELS, labels())
-    storage.write_json(tmp_path / paths.FIXER, {"E225": 1.0})
     found, files = each_a_file(labels())
     storage.write_table(paths.FILTER / "snippets.parquet", found)
     storage.write_table(paths.FILTER / "files.parquet", files)

@@ -10,7 +10,7 @@ from stylerl.ppo import formulas
 from stylerl.ppo.learner import Rewards
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
-from stylerl.reward.grade import grade, rule_weights, style, token_rewards
+from stylerl.reward.grade import grade, style, token_rewards
 from stylerl.reward.grader import StyleGrader
 
 PROMPT = "def f( x):"  # E201 is the prompt's own
@@ -64,12 +64,12 @@ def test_rewards_are_assigned_to_tokens(tokenizer):
 )
 def test_the_linter_rewards_tokens(judge, completion, expected, left):
     (graded,) = grade(judge, [PROMPT], [completion], [True])
-    found = token_rewards(graded, {})
+    found = token_rewards(graded)
     assert found == [
         TokenReward(at, pytest.approx(amount)) for at, amount in expected
     ]
     lost = left + sum(charge.amount for charge in found)
-    assert 1 + lost == pytest.approx(style(graded, {}))
+    assert 1 + lost == pytest.approx(style(graded))
 
 
 @pytest.mark.parametrize("code", ["C901", "PLR0912"])
@@ -78,51 +78,14 @@ def test_what_is_said_of_a_body_as_a_whole_charges_no_token(judge, code):
     (violation,) = graded.as_ended.violations  # E271, by what it is called
     renamed = (violation._replace(code=code),)
     whole = graded.as_ended._replace(violations=renamed)
-    assert token_rewards(graded, {})
-    assert token_rewards(graded._replace(as_ended=whole), {}) == []
-
-
-@pytest.mark.parametrize(
-    ("weights", "charges"),
-    [
-        # E222 weighs 3 and E271 a half.  Of a score of 1 - 3.5 / 10 = 0.65
-        # the style has half, and nothing of compliance: it misses 0.675,
-        # 6/7 of it for E222.
-        ({"E222": 3, "E271": 0.5}, [-0.675 * 6 / 7, -0.675 / 7]),
-        # A rule that weighs nothing costs nothing; one that is not named
-        # weighs 1.
-        ({"E222": 0}, [0.0, -0.05 - 0.5]),
-        ({"E222": 0, "E271": 0}, [0.0, 0.0]),
-        # Half of a violation's worth, the heavier a quarter: 0.025 of the
-        # score's half and 0.125 of that of compliance, shared equally.
-        ({"E222": 0.25, "E271": 0.25}, [-0.075, -0.075]),
-        # 40 violations' worth: the score is 0, no less.
-        ({"E222": 20, "E271": 20}, [-0.5, -0.5]),
-    ],
-)
-def test_violations_weigh_what_their_rules_do(judge, weights, charges):
-    text = "\n    y =  x\n    return  y\n"
-    (graded,) = grade(judge, [PROMPT], [text], [True])
-    found = token_rewards(graded, weights)
-    assert [c.amount for c in found] == pytest.approx(charges)
-    assert style(graded, weights) == pytest.approx(1 + sum(charges))
-
-
-def test_what_a_fixer_removes_weighs_less():
-    # Of E225 it removes all, of E501 4 in 10, of F841 none.
-    removed = {"E225": 1.0, "E501": 0.4, "F841": 0.0}
-    assert rule_weights(removed, 0.25) == {
-        "E225": 0.25,
-        "E501": pytest.approx(1 - 0.4 * 0.75),
-        "F841": 1.0,
-    }
-    assert {*rule_weights(removed, 1.0).values()} == {1.0}
+    assert token_rewards(graded)
+    assert token_rewards(graded._replace(as_ended=whole)) == []
 
 
 def test_charges_are_shares_of_what_the_style_reward_is(judge):
     """E222 alone: 1 - 0.9 / 2 = 0.55 of the style reward."""
     text = "\n    return x +  1\n"
-    grades = StyleGrader(judge, {"linter": 2.0}, {}, {}, {})
+    grades = StyleGrader(judge, {"linter": 2.0}, {}, {})
     found = grades([PROMPT], [text], [True])
     (charge,) = found.tokens[0]
     assert charge.amount == pytest.approx(-0.55 * 2)

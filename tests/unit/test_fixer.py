@@ -20,17 +20,6 @@ def fixed(prompt, completion, **settings):
     return found
 
 
-def test_what_the_fixer_removes_of_each_rule():
-    """Blanks are the format's to mend; a name that nothing uses stays."""
-    bodies = ["\n    x=1\n    return b\n", "\n    y=b\n    return  a\n"]
-    items = [(None, HEAD, body) for body in bodies] * 3
-    judge = Judge(JudgeConfig())
-    found = fixer.removed(items, judge)
-    # Twice E225 and F841 of three pairs each: six of a rule, and E271 of
-    # three alone, which are too few.
-    assert found == {"E225": 1.0, "F841": 0.0}
-
-
 @pytest.mark.parametrize(
     ("prompt", "completion", "expected"),
     [

@@ -53,7 +53,6 @@ def rewards(judge, weights, scores=None):
         weights,
         Path("models"),
         lambda folder: lambda grades: [scores[folder.name]] * len(grades),
-        rules={},
     )
 
     def reward(prompts, completions):
@@ -248,7 +247,7 @@ def test_the_watch_shows_the_rate_of_each_game(judge):
 
 def test_a_cut_completion_does_not_comply_and_is_paid_as_one_that_ended(judge):
     """The trainer's penalty for the cut is beside that."""
-    grader = StyleGrader(judge, {"linter": 1.0}, {}, {}, {})
+    grader = StyleGrader(judge, {"linter": 1.0}, {}, {})
     found = grader([PROMPT], [HONEST], [False])
     assert found.monitored["compliance"] == [0.0]
     assert found.monitored["score"] == [1.0]
@@ -257,4 +256,4 @@ def test_a_cut_completion_does_not_comply_and_is_paid_as_one_that_ended(judge):
 
 def test_violations_of_the_prompt_are_not_charged(judge):
     (graded,) = grade(judge, ["def f(a,b):\n"], ["    return a + b\n"], [True])
-    assert style(graded, {}) == 1.0
+    assert style(graded) == 1.0
