@@ -113,7 +113,10 @@ def lead() -> str:
         f"{text} by {display.show_gain(display.metric_of(key), gain)}"
         for key, text in words.items()
     ]
-    prompts = {run["size"]["prompts"] for run in runs.values()}
+    prompts, fewer = (
+        sorted({run["size"]["prompts"] for run in each.values()})
+        for each in (runs, whole)
+    )
     samples = measured()["size"]["samples"]
     rivals = [
         run[summary.LINTER.format(samples)]["over_sft_standardised"]
@@ -130,7 +133,8 @@ def lead() -> str:
         "prompts each, PPO complies more often than SFT "
         f"{', '.join(points)} points (95% intervals over seeds). It cuts "
         f"non-compliance by {cut}%; the goal is {guards.CUT_GOAL:.0%}.** On "
-        f"the runs' own 150 or 300 prompts the best of {samples} of "
+        f"the runs' own {' or '.join(map(str, fewer))} prompts the best of "
+        f"{samples} of "
         "SFT's samples by the linter gains as much or more at SFT's lengths "
         f"in {sum(rivals)} of {len(rivals)} runs; with the best of {samples} "
         f"on both sides PPO's lead after the fixer is clear in {sum(both)}. "
@@ -193,10 +197,10 @@ def headline() -> str:
         "Means over seeds, with the differences' intervals over them; base "
         "and HumanEval are of the whole runs. Then each seed's difference, "
         "starred where its own interval, by paired bootstrap over prompts, "
-        "leaves out zero; where there is none, SFT's value and PPO's. The "
-        "base complies nowhere since it ends no body. Seed 0's run "
+        "leaves out zero; where there is none, SFT's value and PPO's. Seed "
+        "0's run "
         "([on its own prompts](docs/results.md#the-default-run)): "
-        f"{source()}, tests beside.\n\n{over_seeds(HEADLINE_METRICS)}"
+        f"{source()}.\n\n{over_seeds(HEADLINE_METRICS)}"
     )
 
 
