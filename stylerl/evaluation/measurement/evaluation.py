@@ -89,7 +89,8 @@ def evaluate_models(
     Returns:
         The metrics of each, and of the authors as `human`; and an evaluation
         of each but the first.  In that one the first is called `sft`, and
-        the other `ppo`; the metrics have their names as `labels`.
+        the other `ppo`; the metrics have their names as `labels`.  The
+        best of n by the linter, of each of the two, are baselines there.
 
     Raises:
         DataError: the split holds no prompt that is clean.
@@ -109,6 +110,7 @@ def evaluate_models(
         roles = {first: "sft", name: "ppo", "human": "human"}
         rows = table[table["model"].isin(roles)]
         rows = rows.assign(model=rows["model"].map(roles))
+        rows = baselines.choose(rows, config)
         of_both = {roles[model]: bits[model] for model in (first, name)}
         compared[name] = _measure(rows, of_both, config, seed)
         compared[name].metrics["labels"] = {"sft": first, "ppo": name}
