@@ -43,7 +43,6 @@ MARKED = re.compile(
 )
 BENCHMARKS = ROOT / "benchmarks/results"
 RUNS = BENCHMARKS / "runs"
-STRICT = RUNS / "strict-0.json"  # by the stages' commands
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (
     "residual_compliance", "standardised_residual", "standardised_compliance",
@@ -103,53 +102,71 @@ def results() -> str:
 def lead() -> str:
     """What today's default gains over its seeds, and whom it does not beat."""
     runs, whole = seeds(), whole_runs()
-    gain = pooled(runs)["gain"]
-    words = {
-        "residual_compliance": "after ruff's fixes and format",
-        "standardised_residual": "after them at SFT's lengths",
-        "standardised_compliance": "as written at SFT's lengths",
-    }
-    points = [
-        f"{text} by {display.show_gain(display.metric_of(key), gain)}"
-        for key, text in words.items()
-    ]
+    mean = pooled(runs)
     prompts, fewer = (
-        sorted({run["size"]["prompts"] for run in each.values()})
+        " or ".join(
+            map(str, sorted({run["size"]["prompts"] for run in each.values()}))
+        )
         for each in (runs, whole)
     )
-    samples = measured()["size"]["samples"]
-    rivals = [
-        run[summary.LINTER.format(samples)]["over_sft_standardised"]
-        >= run["gain"]["standardised_compliance"]
-        for run in whole.values()
+    cut = _points(mean, "non_compliance_cut").replace("+", "")
+    cuts = [
+        run["gain"]["standardised_compliance"] / (1 - run["sft"]["compliance"])
+        for run in runs.values()
     ]
-    cut = display.show_gain(guards.CUT, gain).replace("+", "")
-    both = [
-        run["gain_best_of"]["residual_compliance_low"] > 0
-        for run in whole.values()
-    ]
+
+    def leads(key: str) -> int:
+        return sum(
+            run["gain_best_of"][f"{key}_low"] > 0 for run in whole.values()
+        )
+
     return (
-        f"**Over {len(runs)} seeds, {', '.join(map(str, prompts))} held-out "
-        "prompts each, PPO complies more often than SFT "
-        f"{', '.join(points)} points (95% intervals over seeds). It cuts "
-        f"non-compliance by {cut}%; the goal is {guards.CUT_GOAL:.0%}.** On "
-        f"the runs' own {' or '.join(map(str, fewer))} prompts the best of "
-        f"{samples} of "
-        "SFT's samples by the linter gains as much or more at SFT's lengths "
-        f"in {sum(rivals)} of {len(rivals)} runs; with the best of {samples} "
-        f"on both sides PPO's lead after the fixer is clear in {sum(both)}. "
-        "HumanEval is "
-        f"finished clearly less often in {lost_skill(runs)}."
+        "**After ruff has fixed and formatted what the models write, "
+        f"{_shown(mean, 'ppo', 'residual_compliance')}% of PPO's completions "
+        "comply with the guide, and "
+        f"{_shown(mean, 'sft', 'residual_compliance')}% of SFT's (the base, "
+        "fine-tuned on clean functions): "
+        f"{_points(mean, 'residual_compliance')} points over {len(runs)} "
+        f"seeds of {prompts} held-out prompts (95% intervals over seeds). "
+        "Compared at SFT's lengths, so that shorter bodies earn nothing, the "
+        f"gain is {_points(mean, 'standardised_residual')} after the fixer "
+        f"and {_points(mean, 'standardised_compliance')} before it. "
+        f"PPO is clearly worse at HumanEval on {lost_skill(runs)}.** As "
+        "written, shorter bodies included, non-compliance falls by "
+        f"{cut}% (the goal is {guards.CUT_GOAL:.0%}), at SFT's lengths by "
+        f"{min(cuts):.0%} to {max(cuts):.0%}. Without any training, two "
+        "samples of SFT and the linter's choice gain as much or more on "
+        f"{beaten(whole)} (as written, at SFT's lengths, on the runs' own "
+        f"{fewer} prompts); with the choice of two on both sides PPO leads "
+        f"clearly after the fixer on {leads('residual_compliance')}, at "
+        f"SFT's lengths on {leads('standardised_residual')}."
     )
 
 
-def whole_runs() -> dict[str, Any]:
-    """What whole runs of today's default measured, by their seeds."""
+def beaten(runs: Mapping[str, Any]) -> str:
+    """On how many seeds SFT's best of n by the linter does as well as PPO."""
+    as_well = [
+        run[summary.LINTER.format(run["size"]["samples"])][
+            "over_sft_standardised"
+        ]
+        >= run["gain"]["standardised_compliance"]
+        for run in runs.values()
+    ]
+    return f"{sum(as_well)} of {len(as_well)} seeds"
+
+
+def whole_runs(kind: str = "seed") -> dict[str, Any]:
+    """What whole runs measured, by their seeds.
+
+    Args:
+        kind: seed, of today's default, or strict, under
+            examples/strict.toml.
+    """
     return {
-        f"seed {path.stem.removeprefix('seed-')}": storage.read_json(path)[
+        f"seed {path.stem.removeprefix(f'{kind}-')}": storage.read_json(path)[
             "evaluate"
         ]
-        for path in sorted(RUNS.glob("seed-[0-9].json"))
+        for path in sorted(RUNS.glob(f"{kind}-[0-9].json"))
     }
 
 
@@ -175,10 +192,10 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
     """Means over runs, and an interval over them of each difference."""
     parts: dict[str, dict[str, float]] = {}
     for model in ("base", "sft", "ppo", "human", "gain"):
-        values = [run[model] for run in runs.values()]
+        values = [run[model] for run in runs.values() if model in run]
         parts[model] = {
             key: statistics.fmean(value[key] for value in values)
-            for key in values[0]
+            for key in (values[0] if values else ())
             if all(isinstance(value.get(key), float | int) for value in values)
         }
     gains = [run["gain"] for run in runs.values()]
@@ -194,19 +211,17 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
 def headline() -> str:
     """What today's default gains over its seeds, and each of them."""
     return (
-        "Means over seeds, with the differences' intervals over them; base "
-        "and HumanEval are of the whole runs. Then each seed's difference, "
-        "starred where its own interval, by paired bootstrap over prompts, "
-        "leaves out zero; where there is none, SFT's value and PPO's. Seed "
-        "0's run "
-        "([on its own prompts](docs/results.md#the-default-run)): "
-        f"{source()}.\n\n{over_seeds(HEADLINE_METRICS)}"
+        "Means over seeds. Differences are over what both models have a value "
+        "for, with intervals over seeds; base and HumanEval are of the whole "
+        "runs. The last columns are each seed's difference, with a star where "
+        "its own interval, by paired bootstrap over prompts, leaves out zero; "
+        "where a row has no difference, SFT and PPO.\n\n"
+        f"{over_seeds(HEADLINE_METRICS, seeds())}"
     )
 
 
-def over_seeds(keys: Iterable[str]) -> str:
+def over_seeds(keys: Iterable[str], runs: Mapping[str, Any]) -> str:
     """Means over seeds, and each seed's difference, as a table."""
-    runs = seeds()
     mean = pooled(runs)
     rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]", *runs]]
     for metric in map(display.metric_of, keys):
@@ -241,38 +256,42 @@ def short_table(metrics: Mapping[str, Any]) -> str:
 def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
     h100 = storage.read_json(RUNS / "h100.json")
+    less = {"gain": h100["less_last_token"]}
     runs = seeds()
     mean = pooled(runs)
-
-    def less(key: str) -> str:
-        metric = display.metric_of(key)
-        return display.show_gain(metric, h100["less_last_token"])
-
-    arguments = display.metric_of("used_arguments")
-    authors = display.show(arguments, mean["human"][arguments.key])
+    skill = mean["gain"]["skill_low"]
+    worse = mean["ppo"]["bits_per_byte"] / mean["sft"]["bits_per_byte"] - 1
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
-        "column; PPO charges it to the token that was sampled there, what is "
-        "unused, too complex or does not parse, to the whole body. What that "
-        "changes over [a reward on the last token]"
-        "(docs/decisions/0017-credit.md#evidence), "
-        f"{len(h100['by_seed'])} seeds on an H100, paid by the linter alone: "
-        "as written at SFT's lengths "
-        f"{less('standardised_compliance')} points, after the fixer "
-        f"{less('residual_compliance')}, right and compliant "
-        f"{less('joint')}; statements of a body {less('statements')}.\n"
-        "- **Why not just run a formatter?** It was run, on every completion "
-        "of every model: ruff's safe fixes and its format. What complies "
-        f"after it: {_change(mean, 'residual_compliance')}. "
+        "column, and PPO charges it to the token that was sampled there; "
+        "what is unused, too complex or does not parse has no such token, and "
+        "lowers the reward at the body's end. Beside [a reward on the last "
+        "token](docs/decisions/0017-credit.md#evidence), on "
+        f"{len(h100['by_seed'])} seeds on an H100, paid by the linter alone, "
+        "compliance at SFT's lengths gains "
+        f"{_points(less, 'standardised_compliance')} points, after the fixer "
+        f"{_points(less, 'residual_compliance')}, right and compliant on "
+        f"HumanEval {_points(less, 'joint')}.\n"
+        "- **Why not just run a formatter?** We did, on every completion: "
+        "ruff's safe fixes, then its format. They take SFT from "
+        f"{_shown(mean, 'sft', 'compliance')} to "
+        f"{_shown(mean, 'sft', 'residual_compliance')}%, PPO from "
+        f"{_shown(mean, 'ppo', 'compliance')} to "
+        f"{_shown(mean, 'ppo', 'residual_compliance')}%; the authors' own "
+        "bodies reach "
+        f"{_shown(mean, 'human', 'residual_compliance')}%. A formatter "
+        "cannot supply a missing name or mend what does not parse. "
         f"{left_by_fixer(measured())}\n"
-        "- **Did the model get worse at its job?** "
-        f"**By HumanEval clearly in {lost_skill(runs)}.** Each writes the "
-        "last line of HumanEval's solutions [in a sandbox]"
-        "(docs/decisions/0038-skill.md), and their tests decide. Right: "
-        f"{_change(mean, 'skill')}; right and compliant: "
-        f"{_change(mean, 'joint')}. Arguments of their functions that "
-        f"bodies read: {_change(mean, 'used_arguments')} (the authors read "
-        f"{authors}%).\n"
+        "- **Did the model get worse at its job?** On HumanEval clearly on "
+        f"**{lost_skill(runs)}**. Asked for the last line of its solutions, "
+        "which [tests in a sandbox](docs/decisions/0038-skill.md) decide, "
+        f"they are right in {_change(mean, 'skill')}, right and compliant in "
+        f"{_change(mean, 'joint')}: a loss of {-100 * min(skill, 0):.1f} "
+        f"points is not excluded. PPO predicts human code {worse:.1%} worse "
+        f"(bits per byte; a guard allows {guards.FORGETTING_LIMIT:.0%}). "
+        "The share of their functions' arguments that bodies use is "
+        f"{_change(mean, 'used_arguments')}, the authors' "
+        f"{_shown(mean, 'human', 'used_arguments')}%.\n"
         f"{stricter()}"
     )
 
@@ -282,99 +301,84 @@ def left_by_fixer(metrics: Mapping[str, Any]) -> str:
     rules = pd.read_csv(ROOT / "metrics/rules.csv", index_col="rule")
     most = rules["sft_fixed"].idxmax()
     before, after = rules.loc[most, ["sft_fixed", "ppo_fixed"]]
-    samples = metrics["size"]["samples"]
-    rival = metrics[summary.LINTER.format(samples)]
-    residual = display.metric_of("residual_compliance")
-
-    def of(model: Mapping[str, Any]) -> str:
-        return display.show(residual, model[residual.key])
-
+    samples, prompts = (metrics["size"][key] for key in ("samples", "prompts"))
+    rival = summary.LINTER.format(samples)
+    best, sft, ppo = (
+        _shown(metrics, model, "residual_compliance")
+        for model in (rival, "sft", "ppo")
+    )
     return (
-        f"Of what safe fixes leave, on seed 0 [most](metrics/rules.csv) is "
-        f"{most}: {before:.1f} in 100 of SFT's, {after:.1f} of PPO's. "
-        "Without PPO, on that run's prompts, the best of "
-        f"{samples} by the linter and the fixer: "
-        f"{of(rival)}% (SFT {of(metrics['sft'])}%, PPO "
-        f"{of(metrics['ppo'])}%)."
+        f"What it leaves on seed 0 is [mostly](metrics/rules.csv) {most}: "
+        f"{before:.1f} in 100 completions of SFT, {after:.1f} of PPO. The "
+        f"rival is to take {samples} samples of SFT, keep the one that the "
+        f"linter prefers, and fix that: {best}% on that run's {prompts} "
+        f"prompts (one sample of SFT {sft}%, of PPO {ppo}%)."
     )
 
 
 def stricter() -> str:
-    """A run under examples/strict.toml, as a point of the README."""
-    metrics = storage.read_json(STRICT)["evaluate"]
-    others = {
-        f"seed {path.stem.removeprefix('strict-')}": gain
-        for path in sorted(RUNS.glob("strict-*.json"))
-        if path != STRICT
-        for gain in [storage.read_json(path)["evaluate"]["gain"]]
-    }
-    said = {
-        words: _change(metrics, key, others)
-        for words, key in (
-            ("after the fixer", "residual_compliance"),
-            ("right and compliant", "joint"),
-            ("arguments read", "used_arguments"),
-        )
-    }
-    rivals = [
-        label
-        for name, label in summary.best_of(metrics)
-        if metrics[name]["over_sft"] > metrics["gain"]["compliance"]
-    ]
-    more = f" {', '.join(rivals)} gains more." if rivals else ""
+    """The runs under examples/strict.toml, as a point of the README."""
+    runs = whole_runs("strict")
+    mean = pooled(runs)
     return (
-        "- **A guide that a formatter cannot meet alone.** With [ruff's rules "
-        "on unused arguments, likely bugs, returns and complexity]"
-        "(examples/strict.toml), paid by these alone, seed 0: "
-        f"{'; '.join(f'{words} {text}' for words, text in said.items())}. "
-        f"Missed or failed: {_failed(metrics)}.{more} "
+        "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
+        "unused arguments, likely bugs, returns and complexity]"
+        f"(examples/strict.toml), paid by these alone, {len(runs)} seeds: "
+        "what complies after the fixer is "
+        f"{_change(mean, 'residual_compliance')}, at SFT's lengths "
+        f"{_points(mean, 'standardised_residual')}; right and compliant on "
+        f"HumanEval {_change(mean, 'joint')}. The best of two "
+        f"by the linter gains as much or more on {beaten(runs)}. "
         "[All of it](docs/results.md#a-strict-guide)."
     )
 
 
 def strict() -> str:
     """What was measured under examples/strict.toml."""
-    run = storage.read_json(STRICT)
-    metrics = run["evaluate"]
-    made = ", ".join(run[key] for key in ("commit", "date", "machine"))
-    return "\n\n".join(
-        [
-            summary.bold_headline(metrics),
-            f"At {made}. {summary.basis(metrics)}",
-            short_table(metrics),
-        ]
+    kept = [storage.read_json(p) for p in sorted(RUNS.glob("strict-*.json"))]
+    made = {", ".join(run[k] for k in ("commit", "machine")) for run in kept}
+    runs = whole_runs("strict")
+    size = summary.basis(next(iter(runs.values())))
+    return (
+        f"At {'; '.join(sorted(made))}. {size}\n\n"
+        f"{over_seeds((*HEADLINE_METRICS, *MORE_METRICS), runs)}"
     )
 
 
-def _change(
-    metrics: Mapping[str, Any],
-    key: str,
-    others: Mapping[str, Mapping[str, float]] | None = None,
-) -> str:
-    """SFT's value, PPO's, and the difference with its interval.
+def _change(metrics: Mapping[str, Any], key: str) -> str:
+    """SFT's value, PPO's, and the difference with its interval."""
+    before, after = (_shown(metrics, model, key) for model in ("sft", "ppo"))
+    points = _points(metrics, key)
+    return f"{before}% for SFT, {after}% for PPO ({points} points)"
 
-    Those of others that measured it follow, by their names.
-    """
-    metric = display.metric_of(key)
-    if key not in metrics["gain"]:
-        return "not measured"
-    before, after = (
-        display.show(metric, metrics[model][key]) for model in ("sft", "ppo")
+
+def _shown(metrics: Mapping[str, Any], model: str, key: str) -> str:
+    """A model's value, without its unit."""
+    return display.show(display.metric_of(key), metrics[model][key])
+
+
+def _points(metrics: Mapping[str, Any], key: str) -> str:
+    """What PPO changed, with its interval, in points."""
+    return display.show_gain(display.metric_of(key), metrics["gain"])
+
+
+def cost() -> str:
+    """What a whole run takes, with bf16 and without, as one line."""
+    fast, slow = (
+        storage.read_json(RUNS / f"{name}.json")
+        for name in ("seed-0", "seed-0-zen-3")
     )
-    gain = display.show_gain(metric, metrics["gain"])
-    said = [
-        f"{name}: {display.show_gain(metric, each)}"
-        for name, each in (others or {}).items()
-        if key in each
-    ]
-    more = f" ({'; '.join(said)})" if said else ""
-    return f"of SFT's {before}%, of PPO's {after}%, {gain} points{more}"
+    return (
+        f"Two cores and {fast['largest_process_gib']:.0f} GiB of memory are "
+        f"enough; a run took {minutes(fast)} minutes of two cores with bf16 "
+        f"({fast['machine'].split(',')[0]}), {minutes(slow)} without."
+    )
 
 
 def lost_skill(runs: Mapping[str, Any]) -> str:
-    """In how many runs PPO is clearly worse at HumanEval."""
+    """On how many seeds PPO is clearly worse at HumanEval."""
     lost = [run["gain"]["skill_high"] < 0 for run in runs.values()]
-    return f"{sum(lost)} of {len(lost)} runs"
+    return f"{sum(lost) or 'none'} of {len(lost)} seeds"
 
 
 def policy() -> str:
@@ -507,22 +511,24 @@ def base() -> str:
     ours, human, size = (metrics[k] for k in ("base", "human", "size"))
     said = [
         f"{metric.label} {display.show(metric, ours[metric.key])}"
-        f" (the human's {display.show(metric, human[metric.key])})"
+        f" (the authors' {display.show(metric, human[metric.key])})"
         for metric in display.TABLE
         if metric.key in BASE_METRICS
     ]
     prompts = size.get("base_prompts", size["prompts"])
     return (
-        f"- On {prompts} held-out prompts, {size['samples']} samples "
-        f"each, at temperature {temperature}: {'; '.join(said)}."
+        f"- On {prompts} held-out prompts, {size['samples']} samples each, at "
+        f"temperature {temperature} (the authors' own bodies are of "
+        f"{human['prompts']:g}): {'; '.join(said)}."
     )
 
 
 TEXTS: dict[str, Callable[[], str]] = {
     "lead": lead,
+    "cost": cost,
     "questions": questions,
     "headline": headline,
-    "more": partial(over_seeds, MORE_METRICS),
+    "more": lambda: over_seeds(MORE_METRICS, seeds()),
     "results": results,
     "policy": policy,
     "runs": table_of_runs,

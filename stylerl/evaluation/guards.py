@@ -70,7 +70,7 @@ def goals(metrics: Metrics) -> list[Guard]:
             f"{show_gain(RESIDUAL, gain)} {above_zero}",
         ),
         (
-            "ruff, which no reward has seen",
+            "unseen linter (ruff)",
             RUFF,
             gain_sign(RUFF, gain) >= 0,
             f"{show_gain(RUFF, gain)} findings in 10 lines; the goal is that "

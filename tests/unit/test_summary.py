@@ -248,7 +248,7 @@ def test_goals_that_are_missed(cut, gain, missed):
 def test_a_linter_that_no_reward_has_seen_must_not_find_more(low, high, held):
     found = guards.goals(metrics(gain=moved("ruff", low, high)))
 
-    assert [g.held for g in found if g.name.startswith("ruff")] == [held]
+    assert [g.held for g in found if "ruff" in g.name] == [held]
 
 
 def test_with_nothing_to_cut_there_is_no_cut():
