@@ -24,6 +24,7 @@ from stylerl.errors import ConfigError, DataError
 from stylerl.judge.judge import BAR_AFTER, Judge
 from stylerl.judge.pool import shared_pool
 from stylerl.judge.verdict import Source, Verdict, Violation
+from stylerl.report.markup import visible
 
 STDIN = "stdin"  # what flake8 calls it
 
@@ -35,8 +36,9 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: an option breaks a rule, or the rules find nothing.
         DataError: there is no Python file below the paths.
     """
-    given = {"judge.config": args.config} if args.config else {}
-    given |= changes(args.set)
+    given = changes(args.set)
+    if args.config is not None:
+        given["judge.config"] = args.config
     if others := [key for key in given if not key.startswith("judge.")]:
         raise ConfigError(
             "--set is of the section judge here, as judge.max_line_length=100;"
@@ -74,9 +76,9 @@ def readable(files: Iterable[str]) -> Iterator[tuple[str, Source]]:
         try:
             content = read(path)
         except OSError as error:
-            say(f"cannot read {name}: {error.strerror}")
+            say(f"cannot read {visible(name)}: {error.strerror}")
             continue
-        yield name, Source(content, place)
+        yield visible(name), Source(content, place)
 
 
 def list_files(paths: Sequence[str], judge: Judge) -> list[str]:

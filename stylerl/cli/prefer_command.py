@@ -57,6 +57,11 @@ def run(annotator: str, source: Path | None, web: bool) -> None:
     path = preferences.FILE
     say = partial(console.print, markup=False, highlight=False)
     pairs = preferences.read_pairs(source) if source else sample(params)
+    if not pairs:
+        raise DataError(
+            f"{source or 'the SFT model'} must give a pair of two different "
+            "texts; there is none: name another file, or sample again"
+        )
     before = preferences.load(path) if path.exists() else []
     done = {answer.pair for answer in before if answer.annotator == annotator}
     waiting = [pair for pair in pairs if pair not in done]

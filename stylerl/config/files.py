@@ -115,5 +115,8 @@ def _read_mapping(path: Path) -> dict[str, Any]:
         ) from error
     content = read_yaml(text, str(path))
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} must hold sections, as params.yaml does")
+        raise ConfigError(
+            f"{path} must hold sections of settings; `stylerl params --preset "
+            "default` writes one"
+        )
     return content

@@ -158,7 +158,9 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         return value
     names = [kind.__name__.replace("NoneType", "null") for kind in allowed]
     remedy = ""
-    if str in allowed and not isinstance(value, list | dict):
+    if value is None:
+        remedy = ": give it a value"
+    elif str in allowed and not isinstance(value, list | dict):
         remedy = ": quote it in params.yaml (DVC's -S drops quotes)"
     raise ConfigError(
         f"{name} must be {' or '.join(names)}; got {shown(value)}{remedy}"

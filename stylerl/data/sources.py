@@ -82,7 +82,8 @@ def collect(files: Iterable[SourceFile], source: str, folder: Path) -> int:
         total = sum(entry["files"] for entry in counts.values())
         if not total:
             raise DataError(
-                f"source {source!r} holds no Python file; name another one "
+                f"source {source!r} holds no Python file (of a git checkout, "
+                "what git tracks), and no row with a text; name another one "
                 "(stylerl collect --help)"
             )
         storage.write_json(
@@ -209,7 +210,7 @@ def path_files(path: Path, skipped: Skipped) -> Iterator[SourceFile]:
     elif path.suffix in (".jsonl", ".parquet") and path.is_file():
         try:
             yield from _with_text(_rows(path), path.stem, skipped)
-        except (ValueError, RecursionError) as error:  # JSON, pyarrow, text
+        except (OSError, ValueError) as error:  # pyarrow, text
             raise DataError(
                 f"cannot read {path}: {error}; it must be JSON lines, or a "
                 "parquet table"
@@ -217,7 +218,7 @@ def path_files(path: Path, skipped: Skipped) -> Iterator[SourceFile]:
     else:
         raise DataError(
             f"{path} must be a folder, or a .jsonl or .parquet file that "
-            "exists"
+            "exists; clone a repository first"
         )
 
 
@@ -227,7 +228,16 @@ def _rows(path: Path) -> Iterator[Any]:
         yield from rows_of(path, [*TEXT_COLUMNS, *ORIGIN_COLUMNS])
     else:
         with path.open("rb") as lines:
-            yield from map(json.loads, filter(bytes.strip, lines))
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _row(line, f"{path}, line {number}")
+
+
+def _row(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} must be JSON: {error}") from error
 
 
 def _with_text(
@@ -264,9 +274,13 @@ def _folder_files(folder: Path, skipped: Skipped) -> Iterator[SourceFile]:
         # A link may lead to what is not the project's.
         if not (file.is_file() and file.resolve().is_relative_to(root)):
             skipped["no regular file of the folder"] += 1
-        else:
+            continue
+        try:
             content = file.read_bytes()
-            yield SourceFile(origin, commit, "", _name(name), content)
+        except OSError:
+            skipped["that cannot be read"] += 1
+            continue
+        yield SourceFile(origin, commit, "", _name(name), content)
 
 
 def _listed(folder: Path, *options: str) -> list[str]:

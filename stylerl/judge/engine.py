@@ -74,7 +74,8 @@ class Engine:
             if isinstance(error, SystemExit):  # argparse has said why
                 *_, last = errors.getvalue().splitlines() or [last]
             raise ConfigError(
-                f"flake8 refuses the judge's options: {last}"
+                f"flake8 refuses the judge's options: {last}; mend "
+                f"{config.config or 'the section judge'}"
             ) from error
 
     def check(

@@ -42,7 +42,7 @@ def versions(config: JudgeConfig) -> dict[str, str]:
         if not modules:
             raise ConfigError(
                 f"judge.plugins must name installed flake8 plugins; {name!r} "
-                f"is none: pip install {name}"
+                "is not installed, or none: pip install it, or leave it out"
             )
         code = plugin_code.digests(modules)
         by_name[name] = f"{plugin.version} {digest(code)}"

@@ -94,7 +94,7 @@ class Ruff:
             listed = os.fsdecode(self._run(words).stdout)
         files = {
             os.path.relpath(name)
-            for name in listed.splitlines()
+            for name in listed.split("\n")
             if name.endswith(PYTHON)
         }
         others = {p for p in paths if p == "-" or not os.path.exists(p)}

@@ -48,7 +48,9 @@ def resolve(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
     Raises:
         ConfigError: the preset, the file or a change breaks a rule.
     """
-    params = config.from_preset(preset) if preset else config.load(PARAMS)
+    params = (
+        config.load(PARAMS) if preset is None else config.from_preset(preset)
+    )
     return config.override(params, changes or {})
 
 
@@ -73,6 +75,6 @@ def configure(preset: str | None, changes: Mapping[str, Any] | None) -> Params:
     if PARAMS.is_dir():  # which would be replaced
         raise ConfigError(f"{PARAMS} must be a file; it is a folder: move it")
     params = resolve(preset, changes)
-    if preset or changes:
+    if preset is not None or changes:
         storage.write_text(PARAMS, config.render(params))
     return params

@@ -112,7 +112,7 @@ def load(path: Path) -> list[Answer]:
     """
     remedy = (
         "`stylerl prefer` writes it; delete a last line that was cut short; "
-        f"`echo > {path}` makes one for none"
+        f"where there is no file, `echo > {path}` makes one for none"
     )
     answers = [_answer(*row) for row in _read(path, remedy)]
     return list({(a.annotator, a.pair): a for a in answers}.values())

@@ -103,6 +103,16 @@ def test_ruff_judges_the_files_that_ruff_would_check(
         run("src/book.ipynb", *ruff)
 
 
+def test_a_name_cannot_command_the_terminal(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "src" / "red\x1b[31m.py").write_text("x=1\n")
+    assert run("src/red\x1b[31m.py", "gone\x1b[0m.py") == 2
+    printed = capsys.readouterr()
+    assert "src/red␛[31m.py:1:2 missing" in printed.out
+    assert "cannot read gone␛[0m.py" in printed.err
+
+
 def test_clean_files_are_exit_code_0(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

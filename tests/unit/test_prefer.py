@@ -147,6 +147,7 @@ def test_leaving_keeps_all_and_the_rest_is_asked_next_time(
     [
         ([], "its input must be a terminal"),
         (["--from", "nowhere.jsonl"], "nowhere.jsonl must be readable"),
+        (["--from", "/dev/null"], "/dev/null must give a pair"),
     ],
 )
 def test_what_is_refused(

@@ -324,8 +324,9 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
     [
         ("a.json", "[]\n", "must be a folder, or a .jsonl"),
         ("a.parquet", "hello", "or a parquet table"),
-        ("a.jsonl", "hello", "it must be JSON lines"),
-        ("a.jsonl", b'{"code": "\xe9"}', "it must be JSON lines"),
+        ("a.jsonl", "hello", "line 1 must be JSON"),
+        ("a.jsonl", '{"code": "x"}\n\n{"code"', "line 3 must be JSON"),
+        ("a.jsonl", b'{"code": "\xe9"}', "line 1 must be JSON"),
     ],
 )
 def test_a_table_that_is_none(tmp_path, name, content, message):
