@@ -245,7 +245,8 @@ def _of_seed(metric: display.Metric, run: Mapping[str, Any]) -> str:
 
 def short_table(metrics: Mapping[str, Any]) -> str:
     """The first rows of a run's own table."""
-    rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]"]]
+    models = [display.MODELS[role] for role in display.labels(metrics)]
+    rows = [["metric", *models, "PPO - SFT [95%]"]]
     for metric in map(display.metric_of, HEADLINE_METRICS):
         values = display.show_models(metric, metrics)
         gain = display.show_gain(metric, metrics["gain"])
@@ -319,30 +320,33 @@ def left_by_fixer(metrics: Mapping[str, Any]) -> str:
 def stricter() -> str:
     """The runs under examples/strict.toml, as a point of the README."""
     runs = whole_runs("strict")
-    mean = pooled(runs)
+    each = [
+        f"{name}: {_change(run, 'residual_compliance')}, at SFT's lengths "
+        f"{_points(run, 'standardised_residual')}, right and compliant on "
+        f"HumanEval {_points(run, 'joint')}"
+        for name, run in runs.items()
+    ]
     return (
         "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
-        f"(examples/strict.toml), paid by these alone, {len(runs)} seeds: "
-        "what complies after the fixer is "
-        f"{_change(mean, 'residual_compliance')}, at SFT's lengths "
-        f"{_points(mean, 'standardised_residual')}; right and compliant on "
-        f"HumanEval {_change(mean, 'joint')}. The best of two "
-        f"by the linter gains as much or more on {beaten(runs)}. "
+        "(examples/strict.toml), paid by these alone. What complies after the "
+        f"fixer: {'; '.join(each)}. The best of two by the linter gains as "
+        f"much or more at SFT's lengths on {beaten(runs)}. "
         "[All of it](docs/results.md#a-strict-guide)."
     )
 
 
 def strict() -> str:
-    """What was measured under examples/strict.toml."""
-    kept = [storage.read_json(p) for p in sorted(RUNS.glob("strict-*.json"))]
-    made = {", ".join(run[k] for k in ("commit", "machine")) for run in kept}
-    runs = whole_runs("strict")
-    size = summary.basis(next(iter(runs.values())))
-    return (
-        f"At {'; '.join(sorted(made))}. {size}\n\n"
-        f"{over_seeds((*HEADLINE_METRICS, *MORE_METRICS), runs)}"
-    )
+    """What was measured under examples/strict.toml, seed by seed."""
+    parts = []
+    for path in sorted(RUNS.glob("strict-[0-9].json")):
+        run = storage.read_json(path)
+        metrics = run["evaluate"]
+        made = ", ".join(run[key] for key in ("commit", "date", "machine"))
+        words = summary.bold_headline(metrics | {"labels": display.MODELS})
+        seed = path.stem.removeprefix("strict-")
+        parts += [f"Seed {seed}, at {made}: {words}", short_table(metrics)]
+    return "\n\n".join(parts)
 
 
 def _change(metrics: Mapping[str, Any], key: str) -> str:

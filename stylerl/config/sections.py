@@ -249,6 +249,11 @@ class PPOConfig(Section):
         ge=0,
         le=2,  # more can hardly be asked for
     )
+    keep_length: bool = setting(
+        False,
+        "whether advantages lose what presses on length (ppo/length.py); take "
+        "it without a floor",
+    )
     missing_eos_penalty: float = setting(
         1.0, "subtracted from the score of a completion that was cut", ge=0
     )

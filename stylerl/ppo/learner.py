@@ -17,7 +17,7 @@ from stylerl.config import PPOConfig
 from stylerl.errors import TrainingError
 from stylerl.lm import checkpoint
 from stylerl.lm.logprobs import TokenScores, response_scores
-from stylerl.ppo import formulas, rollouts
+from stylerl.ppo import formulas, length, rollouts
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.length_floor import LengthFloor
 from stylerl.ppo.policy import Policy
@@ -85,14 +85,17 @@ class Learner:
         # floor, and the KL penalty of every token.
         seen = self.floor.observe(batch)
         rewards = self.rewards(batch, seen.bonus)
-        # 2. Advantages: returns over those of siblings, of one size over all
-        # tokens of the batch.
+        # 2. Advantages: returns over those of siblings, if asked for without
+        # what presses on length, of one size over all tokens of the batch.
         returns = formulas.returns_to_go(
             rewards.tokens, rewards.charges, batch.mask, config.gae_lambda
         )
         ahead = formulas.group_advantages(
             returns, rewards.outcomes, batch.mask, config.group_size
         )
+        if config.keep_length:
+            longer = length.advantage_of(batch, config.group_size)
+            ahead = length.without_length(ahead, batch.mask, longer)
         advantages = ahead / formulas.deviation(ahead, batch.mask)
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(batch.logprobs, advantages)

@@ -40,8 +40,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from stylerl.ppo.length import lengths_of
 from stylerl.ppo.rollouts import Rollouts, SampledRollouts
-from stylerl.reward import gaming
 
 RATE = 0.1  # of what is learned, in an update, for a unit of shortfall
 DAMPING = 2.0  # of the answer to a unit of shortfall
@@ -108,7 +108,7 @@ class LengthFloor:
         if self.reference is None:
             self.measure([batch])
         assert (reference := self.reference) is not None
-        ranks = _ranks(_lengths(batch), reference.lengths) / MEAN_RANK
+        ranks = _ranks(lengths_of(batch), reference.lengths) / MEAN_RANK
         counted = _counted(batch)
         kept_share = float(ranks[counted].mean())
         ranks[~counted] = kept_share
@@ -120,7 +120,7 @@ class LengthFloor:
 
     def measure(self, batches: Sequence[SampledRollouts]) -> None:
         """Measure the reference on its own rollouts, batches of one size."""
-        lengths = torch.cat([_lengths(b)[_counted(b)] for b in batches])
+        lengths = torch.cat([lengths_of(b)[_counted(b)] for b in batches])
         scores = torch.cat([batch.scores for batch in batches])
         sigma = float(scores.std(correction=0)) or 1.0
         self.reference = Reference(sorted(lengths.tolist()), sigma)
@@ -155,13 +155,3 @@ def _counted(batch: SampledRollouts) -> Tensor:
     """
     ended = torch.tensor(batch.finished)
     return ended if ended.any() else ~ended
-
-
-def _lengths(batch: SampledRollouts) -> Tensor:
-    """Tokens, times the share of characters that are lines of new code."""
-    lengths = []
-    tokens = batch.response_lengths.tolist()
-    for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
-        code, every = gaming.code_characters(*texts)
-        lengths.append(count * code / max(1, every))
-    return torch.tensor(lengths)

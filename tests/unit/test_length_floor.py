@@ -169,30 +169,6 @@ def test_what_was_cut_has_no_length():
     assert none.shortfall == pytest.approx(1 - 1 / 6 / 0.5)
 
 
-@pytest.mark.parametrize(
-    "prose",
-    [
-        "# " + 22 * "a",
-        '"""' + 18 * "a" + '"""',
-        '"""' + 9 * "a" + "\n\n      " + 9 * "a" + '"""',
-        "f'" + 18 * "a" + "{a}'",
-    ],
-)
-def test_prose_adds_no_length(prose):
-    """8 tokens with 8 characters of code and 24 of prose are 2; a text
-    without any has no length."""
-    code = "    return a\n"
-    half = f"    {prose}\n    return a\n"
-    floor = LengthFloor(1.0)
-    prose = [half, half, "", code]
-    floor.measure([rollouts([8, 16, 1, 7], completions=prose)])
-    assert floor.reference is not None
-    assert floor.reference.lengths == [0, 2, 4, 7]
-    seen = floor.observe(rollouts([8] * 4, completions=[half] * 4))
-    # 2 stands at (1 + 2) / 8 of a mean of 1/2
-    assert seen.metrics["length/kept"] == 0.75
-
-
 def test_a_run_measures_its_reference_before_the_first_update():
     """Two batches, of a policy that has not learnt: an update by hand has
     no more than its own."""

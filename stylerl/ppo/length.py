@@ -1,0 +1,65 @@
+"""Advantages that do not press on length.
+
+Short bodies are clean, so that a policy which is paid for compliance writes
+ever shorter ones.  Here it climbs E[R] while E[l] stays, l being the
+logarithm of a response's length and 1.  The gradient of the Lagrangian
+E[R] - b E[l] has the advantages
+
+    A_{i,t} - b L_i,
+    b = sum_{i,t} A_{i,t} L_i / sum_{i,t} L_i^2
+
+with L_i = l_i less its mean over the answers to the prompt, the advantage of
+length itself.  With this b the two are orthogonal over the tokens of the
+batch, and a step of the natural gradient, which moves E[l] at the rate
+E[sum_t A_t L], leaves it as it is: the multiplier is computed, and not
+learned.
+
+A length is in tokens, and comments, docstrings and lines that repeat an
+earlier one have no part in it.  A completion that was cut at the token limit
+has none: its L is 0.
+
+Sources
+    Constraint  Altman, "Constrained Markov decision processes", 1999,
+                chapter 3; the multiplier of one linear constraint in closed
+                form: Achiam et al., arXiv 1705.10528, section 6.2
+    Motion      Kakade, "A natural policy gradient", NeurIPS 2001
+    Length      taken out by regression: Dubois et al., arXiv 2404.04475, of
+                an evaluation, and Chen et al., arXiv 2402.07319, of a reward
+"""
+
+import torch
+from torch import Tensor
+
+from stylerl.ppo.rollouts import SampledRollouts
+from stylerl.reward import gaming
+
+
+def without_length(advantages: Tensor, mask: Tensor, longer: Tensor) -> Tensor:
+    """A - b L, (B, R); see the module's text.
+
+    Args:
+        advantages: A, (B, R), 0 after each response.
+        mask: (B, R) bool, the tokens of the responses.
+        longer: L, (B,), as of `advantage_of`.
+    """
+    each = mask * longer[:, None]
+    b = (advantages * each).sum() / (each**2).sum().clamp(min=1e-6)
+    return advantages - b * each
+
+
+def advantage_of(batch: SampledRollouts, size: int) -> Tensor:
+    """L, (B,): l less its mean over the `size` answers to a prompt."""
+    ended = torch.tensor(batch.finished).view(-1, size)
+    logs = lengths_of(batch).log1p().view(-1, size) * ended
+    means = logs.sum(dim=1) / ended.sum(dim=1).clamp(min=1)
+    return (logs - ended * means[:, None]).flatten()
+
+
+def lengths_of(batch: SampledRollouts) -> Tensor:
+    """Tokens, times the share of characters in lines of new code, (B,)."""
+    lengths = []
+    tokens = batch.response_lengths.tolist()
+    for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
+        code, every = gaming.code_characters(*texts)
+        lengths.append(count * code / max(1, every))
+    return torch.tensor(lengths)
