@@ -87,15 +87,11 @@ class Learner:
         rewards = self.rewards(batch, seen.bonus)
         # 2. Advantages: returns over those of siblings, if asked for without
         # what presses on length, of one size over all tokens of the batch.
-        returns = formulas.returns_to_go(
-            rewards.tokens, rewards.charges, batch.mask, config.gae_lambda
-        )
-        ahead = formulas.group_advantages(
-            returns, rewards.outcomes, batch.mask, config.group_size
-        )
+        ahead = self.advantages(batch, rewards, config.gae_lambda)
         if config.keep_length:
+            whole = self.advantages(batch, rewards, 1.0)
             longer = length.advantage_of(batch, config.group_size)
-            ahead = length.without_length(ahead, batch.mask, longer)
+            ahead = length.without_length(ahead, whole, batch.mask, longer)
         advantages = ahead / formulas.deviation(ahead, batch.mask)
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(batch.logprobs, advantages)
@@ -141,6 +137,18 @@ class Learner:
         self.return_squares = self.return_squares.add(sums[batch.mask])
         scale = self.return_squares.root
         return Rewards(tokens / scale, charges / scale, outcomes / scale)
+
+    def advantages(
+        self, batch: Rollouts, rewards: Rewards, gae_lambda: float
+    ) -> Tensor:
+        """Returns over those of siblings, (B, R)."""
+        returns = formulas.returns_to_go(
+            rewards.tokens, rewards.charges, batch.mask, gae_lambda
+        )
+        size = self.config.group_size
+        return formulas.group_advantages(
+            returns, rewards.outcomes, batch.mask, size
+        )
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
         """The rows of each optimiser step of an update.

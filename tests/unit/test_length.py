@@ -45,8 +45,12 @@ def test_the_price_of_length_by_hand():
     1: b = -1 / 3, and A - b L = 1 - 1/3, 1/3, 1/3."""
     advantages = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
     mask = torch.tensor([[True, False], [True, True]])
-    got = without_length(advantages, mask, torch.tensor([-1.0, 1.0]))
+    longer = torch.tensor([-1.0, 1.0])
+    got = without_length(advantages, advantages, mask, longer)
     assert torch.allclose(got, torch.tensor([[2, 0], [1, 1]]) / 3)
+    # Twice the price, of charges that count twice.
+    got = without_length(advantages, 2 * advantages, mask, longer)
+    assert torch.allclose(got, torch.tensor([[1, 0], [2, 2]]) / 3)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -55,17 +59,18 @@ def test_what_is_left_is_orthogonal_to_length(seed):
     mask = torch.rand(12, 7, generator=draw) < 0.6
     advantages = torch.randn(12, 7, generator=draw) * mask
     longer = torch.randn(12, generator=draw)
-    got = without_length(advantages, mask, longer)
+    got = without_length(advantages, advantages, mask, longer)
     assert float((got * longer[:, None]).sum()) == pytest.approx(0, abs=1e-4)
     assert torch.equal(got * ~mask, torch.zeros(12, 7))
     # What was orthogonal stays.
-    again = without_length(got, mask, longer)
+    again = without_length(got, got, mask, longer)
     assert torch.allclose(again, got, atol=1e-5)
 
 
 def test_equal_lengths_change_nothing():
     advantages = torch.tensor([[1.0], [-1.0]])
-    same = without_length(advantages, advantages != 0, torch.zeros(2))
+    mask = advantages != 0
+    same = without_length(advantages, advantages, mask, torch.zeros(2))
     assert torch.equal(same, advantages)
 
 
