@@ -338,15 +338,23 @@ def stricter() -> str:
 
 def strict() -> str:
     """What was measured under examples/strict.toml, seed by seed."""
-    parts = []
-    for path in sorted(RUNS.glob("strict-[0-9].json")):
-        run = storage.read_json(path)
-        metrics = run["evaluate"]
-        made = ", ".join(run[key] for key in ("commit", "date", "machine"))
-        words = summary.bold_headline(metrics | {"labels": display.MODELS})
-        seed = path.stem.removeprefix("strict-")
-        parts += [f"Seed {seed}, at {made}: {words}", short_table(metrics)]
-    return "\n\n".join(parts)
+    kept = [
+        storage.read_json(p) for p in sorted(RUNS.glob("strict-[0-9].json"))
+    ]
+    made = {", ".join(run[k] for k in ("commit", "machine")) for run in kept}
+    runs = whole_runs("strict")
+    rows = [["metric"]]
+    for name in runs:
+        rows[0] += [f"{name}: SFT, PPO", "PPO - SFT [95%]"]
+    for metric in map(display.metric_of, HEADLINE_METRICS):
+        rows.append([metric.label])
+        for run in runs.values():
+            gain = display.show_gain(metric, run["gain"])
+            rows[-1] += [_before_after(run, metric), gain]
+    rows.append(["missed or failed"])
+    for run in runs.values():
+        rows[-1] += [_failed(run), "–"]
+    return f"At {'; '.join(made)}.\n\n{summary.markdown_table(rows)}"
 
 
 def _change(metrics: Mapping[str, Any], key: str) -> str:

@@ -7,7 +7,6 @@ help; the first line is what `stylerl --help` lists.
 import argparse
 import inspect
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import Any
 
 from stylerl import config
@@ -28,8 +27,6 @@ def parser() -> argparse.ArgumentParser:
         epilog="A first session: stylerl collect; stylerl doctor; "
         "stylerl run --preset smoke; stylerl report",
     )
-    version = metadata.version("stylerl")
-    top.add_argument("--version", action="version", version=version)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, run, options in COMMANDS:
         summary, _, text = (inspect.getdoc(run) or "").partition("\n\n")

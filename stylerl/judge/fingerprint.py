@@ -42,7 +42,8 @@ def versions(config: JudgeConfig) -> dict[str, str]:
         if not modules:
             raise ConfigError(
                 f"judge.plugins must name installed flake8 plugins; {name!r} "
-                "is not installed, or none: pip install it, or leave it out"
+                f"is none: pip install {name}, or leave it out if it is "
+                "installed and no plugin"
             )
         code = plugin_code.digests(modules)
         by_name[name] = f"{plugin.version} {digest(code)}"

@@ -47,9 +47,9 @@ def without_length(
         mask: (B, R) bool, the tokens of the responses.
         longer: L, (B,), as of `advantage_of`.
     """
-    each = mask * longer[:, None]
-    b = (whole * each).sum() / (each**2).sum().clamp(min=1e-6)
-    return advantages - b * each
+    of_tokens = mask * longer[:, None]
+    b = (whole * of_tokens).sum() / (of_tokens**2).sum().clamp(min=1e-6)
+    return advantages - b * of_tokens
 
 
 def advantage_of(batch: SampledRollouts, size: int) -> Tensor:
