@@ -14,6 +14,7 @@ there into the README (tools/results.py).  The runs are
 and, by the stages' commands, without reward models and not timed,
 
     strict-N    judge.engine=ruff judge.config=examples/strict.toml
+                ppo.reward={linter: 2.5}, then `stylerl evaluate`
 
 `prompts-N` are no whole runs: FOLDER/ppo/evaluate.json of the command that
 each names, of seed N's models.  `seed-0-zen-3` is seed 0 in fp32.

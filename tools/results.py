@@ -134,7 +134,7 @@ def lead() -> str:
         f"PPO is clearly worse at HumanEval on {lost_skill(runs)}.** As "
         "written, shorter bodies included, non-compliance falls by "
         f"{cut}% (the goal is {guards.CUT_GOAL:.0%}), at SFT's lengths by "
-        f"{min(cuts):.0%} to {max(cuts):.0%}. Without any training, two "
+        f"{min(cuts):.0%} to {max(cuts):.0%}. Without PPO, two "
         "samples of SFT and the linter's choice gain as much or more on "
         f"{beaten(whole)} (as written, at SFT's lengths, on the runs' own "
         f"{fewer} prompts); with the choice of two on both sides PPO leads "
@@ -192,10 +192,10 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
     """Means over runs, and an interval over them of each difference."""
     parts: dict[str, dict[str, float]] = {}
     for model in ("base", "sft", "ppo", "human", "gain"):
-        values = [run[model] for run in runs.values() if model in run]
+        values = [run[model] for run in runs.values()]
         parts[model] = {
             key: statistics.fmean(value[key] for value in values)
-            for key in (values[0] if values else ())
+            for key in values[0]
             if all(isinstance(value.get(key), float | int) for value in values)
         }
     gains = [run["gain"] for run in runs.values()]
@@ -216,12 +216,13 @@ def headline() -> str:
         "runs. The last columns are each seed's difference, with a star where "
         "its own interval, by paired bootstrap over prompts, leaves out zero; "
         "where a row has no difference, SFT and PPO.\n\n"
-        f"{over_seeds(HEADLINE_METRICS, seeds())}"
+        f"{over_seeds(HEADLINE_METRICS)}"
     )
 
 
-def over_seeds(keys: Iterable[str], runs: Mapping[str, Any]) -> str:
+def over_seeds(keys: Iterable[str]) -> str:
     """Means over seeds, and each seed's difference, as a table."""
+    runs = seeds()
     mean = pooled(runs)
     rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]", *runs]]
     for metric in map(display.metric_of, keys):
@@ -245,8 +246,7 @@ def _of_seed(metric: display.Metric, run: Mapping[str, Any]) -> str:
 
 def short_table(metrics: Mapping[str, Any]) -> str:
     """The first rows of a run's own table."""
-    models = [display.MODELS[role] for role in display.labels(metrics)]
-    rows = [["metric", *models, "PPO - SFT [95%]"]]
+    rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]"]]
     for metric in map(display.metric_of, HEADLINE_METRICS):
         values = display.show_models(metric, metrics)
         gain = display.show_gain(metric, metrics["gain"])
@@ -284,10 +284,10 @@ def questions() -> str:
         "cannot supply a missing name or mend what does not parse. "
         f"{left_by_fixer(measured())}\n"
         "- **Did the model get worse at its job?** On HumanEval clearly on "
-        f"**{lost_skill(runs)}**. Asked for the last line of its solutions, "
-        "which [tests in a sandbox](docs/decisions/0038-skill.md) decide, "
-        f"they are right in {_change(mean, 'skill')}, right and compliant in "
-        f"{_change(mean, 'joint')}: a loss of {-100 * min(skill, 0):.1f} "
+        f"**{lost_skill(runs)}**. Of the last lines of its solutions, written "
+        "anew and [tested in a sandbox](docs/decisions/0038-skill.md), right: "
+        f"{_change(mean, 'skill')}; right and compliant: "
+        f"{_change(mean, 'joint')}. A loss of {-100 * min(skill, 0):.1f} "
         f"points is not excluded. PPO predicts human code {worse:.1%} worse "
         f"(bits per byte; a guard allows {guards.FORGETTING_LIMIT:.0%}). "
         "The share of their functions' arguments that bodies use is "
@@ -540,7 +540,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "cost": cost,
     "questions": questions,
     "headline": headline,
-    "more": lambda: over_seeds(MORE_METRICS, seeds()),
+    "more": partial(over_seeds, MORE_METRICS),
     "results": results,
     "policy": policy,
     "runs": table_of_runs,

@@ -87,9 +87,9 @@ class Learner:
         rewards = self.rewards(batch, seen.bonus)
         # 2. Advantages: returns over those of siblings, if asked for without
         # what presses on length, of one size over all tokens of the batch.
-        ahead = self.advantages(batch, rewards, config.gae_lambda)
+        ahead = self.relative_returns(batch, rewards, config.gae_lambda)
         if config.keep_length:
-            whole = self.advantages(batch, rewards, 1.0)
+            whole = self.relative_returns(batch, rewards, 1.0)
             longer = length.advantage_of(batch, config.group_size)
             ahead = length.without_length(ahead, whole, batch.mask, longer)
         advantages = ahead / formulas.deviation(ahead, batch.mask)
@@ -138,7 +138,7 @@ class Learner:
         scale = self.return_squares.root
         return Rewards(tokens / scale, charges / scale, outcomes / scale)
 
-    def advantages(
+    def relative_returns(
         self, batch: Rollouts, rewards: Rewards, gae_lambda: float
     ) -> Tensor:
         """Returns over those of siblings, (B, R)."""

@@ -108,8 +108,15 @@ def test_prose_adds_no_length(prose):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keeps", [False, True])
-def test_the_trainer_keeps_the_length(keeps):
+@pytest.mark.parametrize(
+    ("keeps", "changes"),
+    [
+        (False, {"keep_length": False}),
+        (True, {"keep_length": True}),
+        (True, {"keep_length": False, "length_floor": 1.0}),
+    ],
+)
+def test_the_trainer_keeps_the_length(keeps, changes):
     """One token, which is code if it is even, and is else worth 1 and prose,
     which has no length; beta = 1/2.  Even tokens have p under pi_ref, and
     p / (p + (1 - p) e^2) at the optimum, but p where length must stay."""
@@ -119,7 +126,7 @@ def test_the_trainer_keeps_the_length(keeps):
         max_new_tokens=1,
         learning_rate=1e-2,
         kl_coef=0.5,
-        keep_length=keeps,
+        **changes,
     )
     shares = []
     for _ in range(len(trainer)):

@@ -243,36 +243,3 @@ def test_a_resumed_run_has_the_price_of_one_that_was_not(tmp_path):
     assert last == whole.history[-1]
     assert 1.0 < last["length/price"] < HIGHEST
     assert resumed.learner.floor.state() == whole.learner.floor.state()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("floor", [0.0, 1.0])
-def test_the_trainer_keeps_what_a_floor_asks_for(floor):
-    """One token, which is code if it is even, and is else worth 1 and prose,
-    which has no length; beta = 1/2.  Even tokens have p under pi_ref, and
-    p / (p + (1 - p) e^2) at the optimum, but p where length must stay."""
-    trainer = make(
-        lambda prompts, texts: [0.0] * len(texts),
-        updates=80,
-        batch_size=256,
-        max_new_tokens=1,
-        learning_rate=1e-2,
-        kl_coef=0.5,
-        length_floor=floor,
-    )
-    shares = []
-    for _ in range(len(trainer)):
-        batch = trainer.rollout()
-        even = [row[-1] % 2 == 0 for row in batch.input_ids]
-        changed = dataclasses.replace(
-            batch,
-            judged=["x" if each else "# x" for each in even],
-            finished=[True] * len(even),
-            reward_parts={"odd": 1 - torch.tensor(even, dtype=torch.float)},
-        )
-        trainer.update(changed)
-        shares.append(sum(even) / len(even))
-    p = shares[0]
-    kept = p if floor else p / (p + (1 - p) * math.e**2)
-    assert p > 0.35
-    assert sum(shares[-20:]) / 20 == pytest.approx(kept, abs=0.08)
