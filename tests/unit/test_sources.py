@@ -183,6 +183,23 @@ def test_a_name_that_is_no_unicode_is_escaped(tmp_path):
     assert file.path == "\\udcff.py"
 
 
+def test_a_file_that_cannot_be_read_is_counted(tmp_path, monkeypatch):
+    """Not the folder that is written is at fault."""
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    read = sources.Path.read_bytes
+
+    def refuse(path):
+        if path.name == "b.py":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(sources.Path, "read_bytes", refuse)
+    skipped = sources.Skipped()
+    (file,) = sources.path_files(tmp_path, skipped)
+    assert file.path == "a.py" and skipped["that cannot be read"] == 1
+
+
 def test_a_repository_without_a_commit_is_a_folder(tmp_path):
     checkout(tmp_path / "mine", "x = 1\n")
     shutil.rmtree(tmp_path / "mine/.git")
