@@ -222,7 +222,7 @@ class PPOConfig(Section):
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
-    learning_rate: float = setting(4e-4, "peak of Adam's rate", gt=0, le=1)
+    learning_rate: float = setting(6e-4, "peak of Adam's rate", gt=0, le=1)
     gae_lambda: float = setting(
         1.0,
         "lambda of the advantage estimate (GAE): what of a charge reaches the "
@@ -242,17 +242,10 @@ class PPOConfig(Section):
     kl_coef: float = setting(
         0.05, "weight of the KL penalty to the reference", ge=0
     )
-    length_floor: float = setting(
-        0.0,
-        "the share of the reference's length that is kept, at a price that is "
-        "learned; 0 sets no floor",
-        ge=0,
-        le=2,  # more can hardly be asked for
-    )
     keep_length: bool = setting(
         False,
-        "whether advantages lose what presses on length (ppo/length.py); take "
-        "it without a floor",
+        "whether advantages lose what presses on length, so that nothing is "
+        "gained by shorter bodies, and bring it back to the reference's",
     )
     missing_eos_penalty: float = setting(
         1.0, "subtracted from the score of a completion that was cut", ge=0
@@ -348,14 +341,14 @@ class Params(Section):
     base: BaseConfig = BaseConfig()
     sft: SFTConfig = SFTConfig()
     reward: RewardConfig = RewardConfig()
-    # The trainer alone has groups of four, which fit small batches, no floor
-    # under length, since its texts need not be code, and 1 for lambda and for
-    # the weight of credit.
+    # The trainer alone has groups of four, which fit small batches, lets
+    # lengths go, since its texts need not be code, and has 1 for lambda and
+    # for the weight of credit.
     ppo: PPOConfig = PPOConfig(
         group_size=8,
         gae_lambda=0.95,
         credit_weight=4.0,
-        length_floor=0.9,
+        keep_length=True,
     )
     skill: SkillConfig = SkillConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

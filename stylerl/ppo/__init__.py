@@ -3,8 +3,9 @@
 factory.py makes a trainer from a model folder and parameters; trainer.py is
 the loop, sampler.py its episodes, learner.py one update as the textbook's
 page, and formulas.py its mathematics; rollouts.py is the data between them,
-token_rewards.py and length_floor.py what is charged and what is kept, ranks.py
-the ranks of `accelerate launch`, health.py the alarms.
+token_rewards.py what single tokens are charged, length.py what of it would
+press on lengths, ranks.py the ranks of `accelerate launch`, health.py the
+alarms.
 """
 
 from stylerl.config import PPOConfig

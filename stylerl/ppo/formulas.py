@@ -19,7 +19,6 @@ Sources
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -139,20 +138,3 @@ def learning_rate_share(updates: int, update: int) -> float:
     if update < warm:
         return (update + 1) / (warm + 1)
     return 1 - min((update - warm) / max(updates - warm, 1), 1.0)
-
-
-class MeanSquare(NamedTuple):
-    """A running mean of squares."""
-
-    size: int = 0
-    squares: float = 0.0  # their sum
-
-    def add(self, x: Tensor) -> "MeanSquare":
-        """The mean with values (N,) added."""
-        squares = float((x.double() ** 2).sum())
-        return MeanSquare(self.size + len(x), self.squares + squares)
-
-    @property
-    def root(self) -> float:
-        """Its root; 1 while it is 0."""
-        return math.sqrt(self.squares / max(1, self.size)) or 1.0

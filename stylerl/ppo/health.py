@@ -22,7 +22,6 @@ SMOOTHED = 5  # updates in the means that trends are judged by
 GAIN = 0.25  # of the scores' first deviation: a clear rise
 FALL = 10.0  # of the same: no reward falls so far by learning
 SURE = 3.0  # standard errors
-KEPT = "length/kept"  # the metric of the length floor
 
 
 class Advice(NamedTuple):
@@ -59,7 +58,7 @@ ADVICE = {
     ),
     "policy collapse": Advice(
         "The policy writes the same, or less and less.",
-        "Raise ppo.kl_coef, or ppo.length_floor; look at the completions "
+        "Raise ppo.kl_coef, or set ppo.keep_length; look at the completions "
         "for what the reward prefers.",
     ),
     "reward hacking": Advice(
@@ -171,17 +170,12 @@ def _updates_too_big(history: History) -> Alarm | None:
 
 
 def _policy_collapse(history: History) -> Alarm | None:
-    """A few very long responses make a mean, so that ranks are asked where
-    the length floor has them."""
     if len(history) <= SMOOTHED or _rose_unjudged(history):
         return None
-    length = "response/length", "the length of the responses"
-    if KEPT in history[-1]:
-        length = KEPT, "the rank of the responses' lengths"
     for name, words in (
         ("response/unique", "the share of different responses"),
         ("response/distinct_3", "the share of different 3-grams"),
-        length,
+        ("response/length", "the length of the responses"),
     ):
         first, now = _change(history, name)
         if now < 0.5 * first:
@@ -202,17 +196,15 @@ def _reward_hacking(history: History) -> Alarm | None:
     gained = _recent(history, score) - _initial(history, score)
     if gained < GAIN * max(_spread(history), FLAT) - 1e-9:
         return None
-    shares = {
+    statements = "judge/statements"
+    for name, words in {
         "judge/compliance": "compliance",
         "judge/score": "the judge's score",
         "judge/parse_rate": "the parse rate",
-    }
-    sizes = {"judge/statements": "the number of statements"}
-    if KEPT not in history[-1]:  # else its price answers for it
-        sizes["response/length"] = "the length of the responses"
-    for name, words in (shares | sizes).items():
+        statements: "the number of statements",
+    }.items():
         first, now = _change(history, name)
-        if now < (first - 0.05 if name in shares else 0.7 * first):
+        if now < (0.7 * first if name == statements else first - 0.05):
             return Alarm(
                 "reward hacking",
                 f"the reward rose by {gained:.2f} while {words} fell from "

@@ -19,7 +19,6 @@ from stylerl.lm import checkpoint
 from stylerl.lm.logprobs import TokenScores, response_scores
 from stylerl.ppo import formulas, length, rollouts
 from stylerl.ppo.compute import Compute
-from stylerl.ppo.length_floor import LengthFloor
 from stylerl.ppo.policy import Policy
 from stylerl.ppo.ranks import Ranks
 from stylerl.ppo.rollouts import Rollouts
@@ -44,7 +43,7 @@ class OptimiserStep(NamedTuple):
 
 
 class Rewards(NamedTuple):
-    """What an update pays, in units of the running size of returns."""
+    """What an update pays."""
 
     tokens: Tensor  # (B, R); the last action has the outcome
     charges: Tensor  # (B, R), the part of them that single tokens wrote
@@ -69,8 +68,7 @@ class Learner:
         self.ranks = ranks
         self.seed = seed
         self.done = 0  # updates
-        self.floor = LengthFloor(config.length_floor)
-        self.return_squares = formulas.MeanSquare()
+        self.log_length = 0.0  # the reference's mean; 0 until it is measured
         trained = [w for w in policy.parameters() if w.requires_grad]
         self.optimiser = torch.optim.Adam(trained, eps=ADAM_EPS, fused=True)
 
@@ -81,17 +79,22 @@ class Learner:
             TrainingError: a loss or gradient is not finite.
         """
         config = self.config
-        # 1. Rewards: the score, the penalty for a cut, the bonus of the length
-        # floor, and the KL penalty of every token.
-        seen = self.floor.observe(batch)
-        rewards = self.rewards(batch, seen.bonus)
+        # 1. Rewards: the score, the penalty for a cut, and the KL penalty of
+        # every token.
+        rewards = self.rewards(batch)
         # 2. Advantages: returns over those of siblings, if asked for without
         # what presses on length, of one size over all tokens of the batch.
         ahead = self.relative_returns(batch, rewards, config.gae_lambda)
         if config.keep_length:
-            whole = self.relative_returns(batch, rewards, 1.0)
-            longer = length.advantage_of(batch, config.group_size)
-            ahead = length.without_length(ahead, whole, batch.mask, longer)
+            now = length.mean_log_length(batch)
+            self.log_length = self.log_length or now
+            ahead = length.without_length(
+                ahead,
+                self.relative_returns(batch, rewards, 1.0),
+                batch.mask,
+                length.advantage_of(batch, config.group_size),
+                now - self.log_length,
+            )
         advantages = ahead / formulas.deviation(ahead, batch.mask)
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(batch.logprobs, advantages)
@@ -102,26 +105,24 @@ class Learner:
             self.take_step(batch, targets, rows)
             for rows in self._minibatches(len(batch.input_ids))
         ]
-        # 4. Metrics, and the next price.  Sums over tokens are divided once: a
-        # mean of means would weigh short responses more.
+        # 4. Metrics.  Sums over tokens are divided once: a mean of means would
+        # weigh short responses more.
         tokens = config.update_epochs * int(batch.response_lengths.sum())
         sums = sum((step.sums for step in steps), torch.zeros(len(LOGGED)))
         metrics = rollouts.metrics_of(batch, config.kl_coef)
         metrics |= dict(zip(LOGGED, (sums / tokens).tolist(), strict=True))
         metrics["grad_norm"] = sum(step.norm for step in steps) / len(steps)
         metrics["policy/steps"] = float(len(steps))
-        metrics |= seen.metrics
         metrics["lr"] = rate
-        self.floor.move(seen.shortfall)
         self.done += 1
         return metrics
 
-    def rewards(self, batch: Rollouts, bonus: Tensor | float = 0.0) -> Rewards:
-        """The rewards of an update; scores get the floor's `bonus`, (B,)."""
+    def rewards(self, batch: Rollouts) -> Rewards:
+        """The rewards of an update."""
         config = self.config
         kl = formulas.kl_k1(batch.logprobs, batch.ref_logprobs) * batch.mask
         cut = ~torch.tensor(batch.finished)
-        scores = batch.scores + bonus - config.missing_eos_penalty * cut
+        scores = batch.scores - config.missing_eos_penalty * cut
         outcomes = scores - batch.token_rewards.sum(dim=1)
         charges = config.credit_weight * batch.token_rewards
         tokens = formulas.penalised_rewards(
@@ -131,12 +132,7 @@ class Learner:
             batch.response_lengths,
             config.kl_coef,
         )
-        # The loss does not depend on their scale, since advantages are
-        # divided by their own, down to the least that this may be.
-        sums = formulas.discounted_sums(tokens, 1.0)
-        self.return_squares = self.return_squares.add(sums[batch.mask])
-        scale = self.return_squares.root
-        return Rewards(tokens / scale, charges / scale, outcomes / scale)
+        return Rewards(tokens, charges, outcomes)
 
     def relative_returns(
         self, batch: Rollouts, rewards: Rewards, gae_lambda: float
@@ -240,11 +236,7 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """The other state of a checkpoint, as JSON."""
-        return {
-            "done": self.done,
-            "length_floor": self.floor.state(),
-            "return_squares": list(self.return_squares),
-        }
+        return {"done": self.done, "log_length": self.log_length}
 
     def restore(
         self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]
@@ -253,5 +245,4 @@ class Learner:
         self.policy.load(tensors["policy"])
         checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
-        self.floor.restore(state["length_floor"])
-        self.return_squares = formulas.MeanSquare(*state["return_squares"])
+        self.log_length = state["log_length"]

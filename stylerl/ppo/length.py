@@ -1,11 +1,11 @@
-"""Advantages that do not press on length.
+"""Advantages that keep lengths.
 
 Short bodies are clean, so that a policy which is paid for compliance writes
 ever shorter ones.  Here it climbs E[R] while E[l] stays, l being the
 logarithm of a response's length and 1.  The gradient of the Lagrangian
 E[R] - b E[l] has the advantages
 
-    A_{i,t} - b L_i,
+    A_{i,t} - (b + 2 s d) L_i,
     b = sum_{i,t} A'_{i,t} L_i / sum_{i,t} L_i^2
 
 with L_i = l_i less its mean over the answers to the prompt, the advantage of
@@ -13,8 +13,10 @@ length itself.  Were A' A, the two would be orthogonal over the tokens of the
 batch, and a step of the natural gradient, which moves E[l] at the rate
 E[sum_t A_t L], would leave it as it is: the multiplier is computed, and not
 learned.  A' counts charges whole, where A discounts them (`ppo.gae_lambda`):
-with the b of A lengths fell by 30% in fifteen updates, with that of A' they
-stayed (decision 35).
+with the b of A lengths fell by 30% in fifteen updates.  What noise moves
+comes back by the second term (decision 35): s is the deviation of A, and d
+by how much the mean of l is above the reference's, which is the policy
+before any update; its own rollouts measure it once.
 
 A length is in tokens, and comments, docstrings and lines that repeat an
 earlier one have no part in it.  A completion that was cut at the token limit
@@ -24,6 +26,8 @@ Sources
     Constraint  Altman, "Constrained Markov decision processes", 1999,
                 chapter 3; the multiplier of one linear constraint in closed
                 form: Achiam et al., arXiv 1705.10528, section 6.2
+    Return      Stooke et al., arXiv 2007.03964: the proportional term of a
+                PID Lagrangian
     Motion      Kakade, "A natural policy gradient", NeurIPS 2001
     Length      taken out by regression: Dubois et al., arXiv 2404.04475, of
                 an evaluation, and Chen et al., arXiv 2402.07319, of a reward
@@ -32,24 +36,39 @@ Sources
 import torch
 from torch import Tensor
 
+from stylerl.ppo import formulas
 from stylerl.ppo.rollouts import SampledRollouts
 from stylerl.reward import gaming
 
+ANSWER = 2.0  # to a drift of 1, in deviations of the advantages
+
 
 def without_length(
-    advantages: Tensor, whole: Tensor, mask: Tensor, longer: Tensor
+    advantages: Tensor,
+    whole: Tensor,
+    mask: Tensor,
+    longer: Tensor,
+    drift: float,
 ) -> Tensor:
-    """A - b L, (B, R); see the module's text.
+    """A - (b + 2 s d) L, (B, R); see the module's text.
 
     Args:
         advantages: A, (B, R), 0 after each response.
         whole: A', (B, R), the same of charges that are not discounted.
         mask: (B, R) bool, the tokens of the responses.
         longer: L, (B,), as of `advantage_of`.
+        drift: d, of mean log lengths from the reference's.
     """
     of_tokens = mask * longer[:, None]
     b = (whole * of_tokens).sum() / (of_tokens**2).sum().clamp(min=1e-6)
-    return advantages - b * of_tokens
+    back = ANSWER * formulas.deviation(advantages, mask) * drift
+    return advantages - (b + back) * of_tokens
+
+
+def mean_log_length(batch: SampledRollouts) -> float:
+    """The mean of l over the completions that ended; over all if none did."""
+    logs, ended = lengths_of(batch).log1p(), torch.tensor(batch.finished)
+    return float((logs[ended] if ended.any() else logs).mean())
 
 
 def advantage_of(batch: SampledRollouts, size: int) -> Tensor:

@@ -26,7 +26,7 @@ class SampledRollouts:
 
     prompts: list[str]
     completions: list[str]  # as sampled
-    judged: list[str]  # what reward and length floor see of them
+    judged: list[str]  # what reward and lengths see of them
     finished: list[bool]  # ended by its last token, eos
     input_ids: list[list[int]]  # prompt and response tokens; never padded
     prompt_lengths: Tensor  # (B,) tokens

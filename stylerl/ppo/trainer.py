@@ -47,7 +47,7 @@ from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights
 from stylerl.lm.saving import save_model
-from stylerl.ppo import health, identity, preconditions
+from stylerl.ppo import health, identity, length, preconditions
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
@@ -58,10 +58,10 @@ from stylerl.ppo.sampler import Sampler
 from stylerl.reward import functions
 from stylerl.reward.functions import Grader
 
-FORMAT = 10  # of a checkpoint's state; another one is another version's
+FORMAT = 11  # of a checkpoint's state; another one is another version's
 # What the progress bar shows.
 HEADLINE = ("objective/score", "objective/kl", "judge/compliance")
-REFERENCE_BATCHES = 2  # that say what the length floor asks to keep
+REFERENCE_BATCHES = 2  # that say what lengths are to be kept
 
 
 class Step(NamedTuple):
@@ -207,8 +207,7 @@ class PPOTrainer:
             TrainingError: a gradient is not finite.
         """
         self.resume()
-        if self.done < len(self):
-            self.measure_reference()
+        self.measure_reference()
         with tqdm(
             total=len(self),
             initial=self.done,
@@ -248,25 +247,25 @@ class PPOTrainer:
         )
 
     def measure_reference(self) -> None:
-        """Measure the reference's lengths for the floor, once a run.
+        """Measure the lengths that are to be kept, once a run.
 
-        The policy as it is gives one answer to each prompt of a batch: many
-        answers to a few prompts say little of the others.  Without any of
-        this, an update by hand takes its own first batch.
+        The policy as it is gives one answer to each prompt of two batches:
+        many answers to a few prompts say little of the others.  Without any
+        of this, an update by hand takes its own first batch.
         """
-        floor = self.learner.floor
-        if not floor.share or floor.reference is not None:
+        if not self.config.keep_length or self.learner.log_length:
             return
         set_seed(draws.seed_of(self.seed, "grader") % 2**32)
-        floor.measure(
-            [
+        logs = [
+            length.mean_log_length(
                 self.sampler.samples(
                     self.prompts_of(batch, self.config.batch_size),
                     draws.seed_of(self.seed, batch, "reference"),
                 )
-                for batch in range(REFERENCE_BATCHES)
-            ]
-        )
+            )
+            for batch in range(REFERENCE_BATCHES)
+        ]
+        self.learner.log_length = sum(logs) / len(logs)
 
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the metrics, as docs/ppo-log.md defines them.

@@ -17,7 +17,6 @@ CURVES = {
     "judge/compliance": "compliance of the rollouts",
     "judge/gap": "weighted style reward less the linter's score",
     "response/length": "response length, tokens",
-    "length/price": "price of length, in deviations of the score",
     "response/distinct_3": "distinct-3 of the rollouts",
 }
 OVERVIEW = {

@@ -11,8 +11,8 @@
                  whatever a function of the user's own gives, see functions.py
 Style is 0 for text that does not parse.  The trainer subtracts the penalty for
 a completion that was cut at the token limit.  That the cheapest clean body is
-a short one is no matter of the reward: a floor keeps the length
-(ppo/length_floor.py).
+a short one is no matter of the reward: advantages answer for length
+(ppo/length.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence

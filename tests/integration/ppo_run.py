@@ -24,7 +24,7 @@ CONFIG = PPOConfig(
     max_new_tokens=8,
     precision="fp32",
     learning_rate=1e-3,
-    length_floor=1.0,
+    keep_length=True,
     checkpoint_every=2,
 )
 
@@ -79,7 +79,5 @@ def run(folder, phases: Connection):
     for step in trainer:
         samples = step.rollouts.input_ids
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
-    (folder / "end.json").write_text(
-        json.dumps([trainer.history, samples, trainer.learner.floor.state()])
-    )
+    (folder / "end.json").write_text(json.dumps([trainer.history, samples]))
     phases.close()

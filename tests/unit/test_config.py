@@ -158,13 +158,13 @@ def test_what_a_section_does_not_say_is_the_pipelines_default(
 ) -> None:
     """A file that gives some of a section has the pipeline's values for the
     rest, which for PPO are not the trainer's."""
-    assert config.PPOConfig().length_floor == 0
-    assert config.Params().ppo.length_floor == 0.9
+    assert not config.PPOConfig().keep_length
+    assert config.Params().ppo.keep_length
     path = tmp_path / "params.yaml"
     path.write_text("ppo: {updates: 3}\n")
     loaded = config.load(path).ppo
-    assert (loaded.updates, loaded.length_floor) == (3, 0.9)
-    path.write_text("ppo: {length_floor: 0}\n")
-    assert config.load(path).ppo.length_floor == 0
-    assert config.from_preset("notebook").ppo.length_floor == 0
-    assert config.from_preset("gpu").ppo.length_floor == 0.9
+    assert (loaded.updates, loaded.keep_length) == (3, True)
+    path.write_text("ppo: {keep_length: false}\n")
+    assert not config.load(path).ppo.keep_length
+    assert not config.from_preset("notebook").ppo.keep_length
+    assert config.from_preset("gpu").ppo.keep_length

@@ -7,7 +7,6 @@ from test_ppo import watched
 
 from stylerl.errors import TrainingError
 from stylerl.ppo import formulas
-from stylerl.ppo.learner import Rewards
 from stylerl.ppo.token_rewards import assign_to_tokens, token_offsets
 from stylerl.reward.functions import TokenReward
 from stylerl.reward.grade import grade, style, token_rewards
@@ -110,17 +109,10 @@ def trainer(**changes):
     return build_trainer(judging, ["x", "def f():\n"], **settings)
 
 
-def unscaled(trainer, batch):
-    """The rewards of a batch, before they are brought to one size."""
-    rewards = trainer.learner.rewards(batch)
-    scale = trainer.learner.return_squares.root
-    return Rewards(*(part * scale for part in rewards))
-
-
 def test_the_rewards_of_a_response_sum_to_its_score():
     ours = trainer(missing_eos_penalty=0.25)
     batch = ours.rollout()
-    rewards = unscaled(ours, batch).tokens
+    rewards = ours.learner.rewards(batch).tokens
     missing = 0.25 * ~torch.tensor(batch.finished)
     expected = batch.scores - missing
     assert torch.allclose(rewards.sum(dim=1), expected, atol=1e-6)
@@ -141,7 +133,7 @@ def test_a_charge_may_count_more_than_the_response_loses_by_it():
     last action what it has with weight 1, and the sum is a point less."""
     once, thrice = trainer(), trainer(credit_weight=3.0)
     batch = once.rollout()
-    rewards, more = unscaled(once, batch), unscaled(thrice, batch)
+    rewards, more = once.learner.rewards(batch), thrice.learner.rewards(batch)
     assert torch.allclose(rewards.outcomes, more.outcomes, atol=1e-6)
     gap = more.tokens - rewards.tokens
     assert torch.allclose(gap, 2 * batch.token_rewards, atol=1e-6)

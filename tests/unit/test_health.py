@@ -83,7 +83,6 @@ FALLING = [
     ("judge__score", 0.64, "the judge's score fell from 0.70 to 0.64"),
     ("judge__parse_rate", 0.74, "the parse rate"),
     ("judge__statements", 2.7, "the number of statements"),
-    ("response__length", 41.0, "the length"),
 ]
 CASES += [
     ({"objective__score": 0.6, what: value}, "reward hacking", words)
@@ -92,12 +91,8 @@ CASES += [
 
 QUIET = [
     {},
-    # Length has a price where it has a floor.
-    {
-        "objective__score": 0.6,
-        "response__length": 41.0,
-        "length__kept": 0.7,
-    },
+    # they may be those that were cut, and end now
+    {"objective__score": 0.6, "response__length": 41.0},
     {"objective__score": -3.4},
     {"objective__score_std": 0.006},
     {"objective__kl": 9.9},
@@ -165,17 +160,6 @@ def test_one_bad_batch_is_no_trend():
 
 
 @pytest.mark.parametrize(
-    ("rank", "found"), [(0.51, []), (0.49, ["policy collapse"])]
-)
-def test_lengths_collapse_by_rank_where_ranks_are_known(rank, found):
-    """The mean fell to a third, for it was of a few very long ones."""
-    rows = [row | {"length/kept": 1.0} for row in history()]
-    for row in rows[-5:]:
-        row |= {"response/length": 20.0, "length/kept": rank}
-    assert [alarm.name for alarm in alarms(rows)] == found
-
-
-@pytest.mark.parametrize(
     "changes",
     [
         {"response__unique": 0.1},
@@ -205,7 +189,7 @@ def test_a_fall_within_the_noise_is_no_hacking():
 
 
 def test_a_reward_that_is_not_judged_raises_no_hacking_alarm():
-    rows = history(objective__score=2.0, response__length=41.0)
+    rows = history(objective__score=2.0, judge__statements=2.0)
     assert alarms(without_judge(rows)) == []
 
 

@@ -177,10 +177,10 @@ def test_what_is_no_parameter_file(
         ("sft: {learning_rate: 1.5}", "sft.learning_rate must be at most 1"),
         ("ppo: {reward: {linter: 0}}", "some part a weight above 0"),
         ("ppo: {temperature: 1.0e-300}", "must be at least 0.01"),
-        ("ppo: {length_floor: 3}", "ppo.length_floor must be at most 2"),
+        ("ppo: {kl_coef: -1}", "ppo.kl_coef must be at least 0"),
         ("sft: {base: ''}", "sft.base must be a name or a path"),
         ('sft: {base: "a\\0"}', "sft.base must be a name or a path"),
-        ("ppo: {kl_coeff: 1}", "kl_coef, length_floor"),
+        ("ppo: {kl_coeff: 1}", "kl_coef, keep_length"),
     ],
 )
 def test_what_no_run_should_start_with(

@@ -2,18 +2,25 @@
 
 import dataclasses
 import math
+import random
+from collections import Counter
 
 import pytest
 import torch
 from conftest import build_trainer
 
 from stylerl.ppo import by_reward
-from stylerl.ppo.length import advantage_of, lengths_of, without_length
+from stylerl.ppo.length import (
+    advantage_of,
+    lengths_of,
+    mean_log_length,
+    without_length,
+)
 
 CODE = "    return a\n"
 
 
-def make(reward=lambda prompts, texts: [0.0] * len(texts), **changes):
+def make(reward=lambda p, texts: [0.0] * len(texts), asked=("x",), **changes):
     settings = {
         "updates": 2,
         "batch_size": 4,
@@ -25,7 +32,7 @@ def make(reward=lambda prompts, texts: [0.0] * len(texts), **changes):
         "keep_length": True,
         **changes,
     }
-    return build_trainer(by_reward(reward), ("x",), **settings)
+    return build_trainer(by_reward(reward), asked, **settings)
 
 
 def rollouts(lengths, finished=(True,) * 4, completions=(CODE,) * 4):
@@ -46,11 +53,16 @@ def test_the_price_of_length_by_hand():
     advantages = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
     mask = torch.tensor([[True, False], [True, True]])
     longer = torch.tensor([-1.0, 1.0])
-    got = without_length(advantages, advantages, mask, longer)
+    got = without_length(advantages, advantages, mask, longer, 0.0)
     assert torch.allclose(got, torch.tensor([[2, 0], [1, 1]]) / 3)
     # Twice the price, of charges that count twice.
-    got = without_length(advantages, 2 * advantages, mask, longer)
+    got = without_length(advantages, 2 * advantages, mask, longer, 0.0)
     assert torch.allclose(got, torch.tensor([[1, 0], [2, 2]]) / 3)
+    # 1, 0, 0 have the variance 1/3: lengths that rose by 1 cost 2 / sqrt(3).
+    got = without_length(advantages, advantages, mask, longer, 1.0)
+    back = 2 / math.sqrt(3)
+    expected = [2 / 3 + back, 1 / 3 - back, 1 / 3 - back]
+    assert got[mask].tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,18 +71,19 @@ def test_what_is_left_is_orthogonal_to_length(seed):
     mask = torch.rand(12, 7, generator=draw) < 0.6
     advantages = torch.randn(12, 7, generator=draw) * mask
     longer = torch.randn(12, generator=draw)
-    got = without_length(advantages, advantages, mask, longer)
+    got = without_length(advantages, advantages, mask, longer, 0.0)
     assert float((got * longer[:, None]).sum()) == pytest.approx(0, abs=1e-4)
     assert torch.equal(got * ~mask, torch.zeros(12, 7))
     # What was orthogonal stays.
-    again = without_length(got, got, mask, longer)
+    again = without_length(got, got, mask, longer, 0.0)
     assert torch.allclose(again, got, atol=1e-5)
 
 
 def test_equal_lengths_change_nothing():
     advantages = torch.tensor([[1.0], [-1.0]])
     mask = advantages != 0
-    same = without_length(advantages, advantages, mask, torch.zeros(2))
+    none = torch.zeros(2)
+    same = without_length(advantages, advantages, mask, none, 0.5)
     assert torch.equal(same, advantages)
 
 
@@ -107,13 +120,51 @@ def test_prose_adds_no_length(prose):
     assert lengths_of(batch).tolist() == [2, 4, 0, 7]
 
 
+def test_the_mean_is_of_those_that_ended():
+    """Logarithms of 1, 3 and of 7, 7 tokens and one: 1.5 ln 2 of the first
+    two, 2.25 ln 2 of all."""
+    for ended, mean in ((True, 1.5), (False, 2.25)):
+        batch = rollouts([1, 3, 7, 7], [ended, ended, False, False])
+        assert mean_log_length(batch) == pytest.approx(mean * math.log(2))
+
+
+def test_the_reference_is_asked_for_each_prompt_once():
+    """Two batches of 8 for 16 prompts, before the first update alone."""
+    asked = []
+
+    def reward(prompts, completions):
+        asked.extend(prompts)
+        return [random.random() for _ in completions]
+
+    settings = {"batch_size": 8, "group_size": 4}
+    texts = [f"x{i}" for i in range(16)]
+    trainer = make(reward, texts, **settings)
+    trainer.measure_reference()
+    assert [*Counter(asked).values()] == [1] * 16
+    measured = trainer.learner.log_length
+    assert measured > 0
+    trainer.measure_reference()
+    trainer.update(trainer.rollout())
+    assert [*Counter(asked[16:]).values()] == [4, 4]
+    # a run does so by itself, whatever was drawn before
+    run = make(reward, texts, **settings)
+    random.seed(1)
+    next(iter(run))
+    assert run.learner.log_length == measured
+
+
+def test_lengths_that_are_not_kept_are_not_measured():
+    trainer = make(keep_length=False)
+    next(iter(trainer))
+    assert trainer.learner.log_length == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("keeps", "changes"),
     [
         (False, {"keep_length": False}),
         (True, {"keep_length": True}),
-        (True, {"keep_length": False, "length_floor": 1.0}),
     ],
 )
 def test_the_trainer_keeps_the_length(keeps, changes):

@@ -157,7 +157,6 @@ def test_eos_is_the_last_action_and_carries_the_score():
     trainer = make(ends_early(build_llama, 3), kl_coef=0.0, batch_size=16)
     batch = trainer.rollout()
     rewards = trainer.learner.rewards(batch).tokens
-    rewards *= trainer.learner.return_squares.root
     assert any(batch.finished)
     assert not all(batch.finished)
     for row, finished in enumerate(batch.finished):
@@ -197,7 +196,6 @@ def test_a_cut_completion_is_judged_as_sampled_or_in_whole_lines(whole_lines):
     assert batch.scores.tolist() == [0.5] * 8
     trainer = make(missing_eos_penalty=2.0, kl_coef=0.0)
     rewards = trainer.learner.rewards(batch).tokens.sum(dim=1)
-    rewards *= trainer.learner.return_squares.root
     charged = [0.5 if finished else -1.5 for finished in batch.finished]
     assert rewards.tolist() == pytest.approx(charged)
 

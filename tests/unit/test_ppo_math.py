@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from stylerl.ppo.formulas import (
-    MeanSquare,
     deviation,
     discounted_sums,
     group_advantages,
@@ -218,12 +217,3 @@ def test_a_ratio_stays_finite():
 def test_the_learning_rate_rises_and_falls(updates, shares):
     got = [learning_rate_share(updates, k) for k in range(len(shares))]
     assert got == pytest.approx(shares)
-
-
-def test_a_running_mean_of_squares():
-    """1, 3 and then 5, 7: 1 + 9 + 25 + 49 = 84 over 4."""
-    squares = MeanSquare().add(torch.tensor([1.0, 3.0]))
-    assert squares == (2, 10.0)
-    squares = squares.add(torch.tensor([5.0, 7.0]))
-    assert squares.root == pytest.approx(math.sqrt(84 / 4))
-    assert MeanSquare().root == MeanSquare().add(torch.zeros(3)).root == 1.0
