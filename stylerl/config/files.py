@@ -99,10 +99,24 @@ def read_yaml(text: str | bytes, name: str) -> Any:
         ConfigError: it is not such a document.
     """
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except Exception as error:  # PyYAML lets many kinds escape
         problem = f"{' '.join(str(error).split()):.200}"
         raise ConfigError(f"{name} is not valid YAML: {problem}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which YAML would take the last."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                raise ValueError(f"{key.value} stands twice in one mapping")
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:

@@ -199,6 +199,14 @@ def test_a_whole_section_does_not_reset_what_it_leaves_out() -> None:
         config.override(config.Params(), {"ppo": {"updates": 3}})
 
 
+@pytest.mark.parametrize(
+    "text", ["seed: 1\nseed: 2\n", "ppo: {updates: 1, updates: 1}\n"]
+)
+def test_a_key_stands_once(text: str) -> None:
+    with pytest.raises(ConfigError, match="it is not valid YAML: .* twice"):
+        config.read_yaml(text, "it")
+
+
 def test_an_alias_that_repeats_a_value_is_taken() -> None:
     text = "a: &a [x, y]\nb: *a\nc: {<<: {d: 1}, e: 2}\n"
     found = {"a": ["x", "y"], "b": ["x", "y"], "c": {"d": 1, "e": 2}}
