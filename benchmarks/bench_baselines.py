@@ -13,7 +13,7 @@ the same number of episodes and the settings of params.yaml:
                  the linter's place
     TRL METHOD   TRL's RLOOTrainer or GRPOTrainer with our trainer's reward,
                  and its own defaults where params.yaml has no such setting:
-                 no token credit, no lengths kept, GRPO by DAPO's loss
+                 no token credit, lengths not kept, GRPO by DAPO's loss
     RAFT         of GENERATIONS completions of each prompt the best by the
                  reward of params.yaml, then SFT on these; again and again
     DPO, APO     TRL's DPOTrainer, with the losses sigmoid and apo_zero, on

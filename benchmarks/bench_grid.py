@@ -7,7 +7,7 @@
 Run it in a repository where artifacts/filter and artifacts/base are at hand.
 An entry is NAME[<PARENT]:KEY=VALUE[;KEY=VALUE...]: a parameter of ppo, skill
 or evaluate, or a constant by its module, such as
-stylerl.ppo.learner.ADAM_EPS.  It runs the stages from the first that a
+stylerl.ppo.length.ANSWER.  It runs the stages from the first that a
 changed section belongs to, and takes what comes before from its parent, or
 from the seed's own SFT and reward models, which all entries share.  Settings
 are chosen on validation prompts, so entries evaluate on these and leave

@@ -245,7 +245,7 @@ class PPOConfig(Section):
     keep_length: bool = setting(
         False,
         "whether advantages lose what presses on length, so that nothing is "
-        "gained by shorter bodies, and bring it back to the reference's",
+        "gained by shorter bodies; lengths that moved are brought back",
     )
     missing_eos_penalty: float = setting(
         1.0, "subtracted from the score of a completion that was cut", ge=0

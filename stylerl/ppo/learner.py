@@ -68,7 +68,8 @@ class Learner:
         self.ranks = ranks
         self.seed = seed
         self.done = 0  # updates
-        self.log_length = 0.0  # the reference's mean; 0 until it is measured
+        # The mean of log(1 + length) before any update, once it is known.
+        self.log_length: float | None = None
         trained = [w for w in policy.parameters() if w.requires_grad]
         self.optimiser = torch.optim.Adam(trained, eps=ADAM_EPS, fused=True)
 
@@ -82,18 +83,13 @@ class Learner:
         # 1. Rewards: the score, the penalty for a cut, and the KL penalty of
         # every token.
         rewards = self.rewards(batch)
-        # 2. Advantages: returns over those of siblings, if asked for without
-        # what presses on length, of one size over all tokens of the batch.
+        # 2. Advantages: returns over those of siblings, such that lengths are
+        # kept if they shall be, of one size over all tokens of the batch.
         ahead = self.relative_returns(batch, rewards, config.gae_lambda)
+        drifts = {}
         if config.keep_length:
-            now = length.mean_log_length(batch)
-            self.log_length = self.log_length or now
-            ahead = length.without_length(
-                ahead,
-                self.relative_returns(batch, rewards, 1.0),
-                batch.mask,
-                length.advantage_of(batch, config.group_size),
-                now - self.log_length,
+            ahead, drifts["length/drift"] = self.keep_length(
+                batch, rewards, ahead
             )
         advantages = ahead / formulas.deviation(ahead, batch.mask)
         # 3. Optimiser steps: every epoch sees every episode once.
@@ -113,7 +109,7 @@ class Learner:
         metrics |= dict(zip(LOGGED, (sums / tokens).tolist(), strict=True))
         metrics["grad_norm"] = sum(step.norm for step in steps) / len(steps)
         metrics["policy/steps"] = float(len(steps))
-        metrics["lr"] = rate
+        metrics |= {"lr": rate, **drifts}
         self.done += 1
         return metrics
 
@@ -144,6 +140,27 @@ class Learner:
         size = self.config.group_size
         return formulas.group_advantages(
             returns, rewards.outcomes, batch.mask, size
+        )
+
+    def keep_length(
+        self, batch: Rollouts, rewards: Rewards, ahead: Tensor
+    ) -> tuple[Tensor, float]:
+        """Advantages, (B, R), that keep lengths, and the lengths' drift."""
+        logs = length.log_lengths(
+            batch.prompts, batch.judged, batch.response_lengths
+        )
+        ended = torch.tensor(batch.finished)
+        drift = 0.0
+        if ended.any():
+            mean = float(logs[ended].mean())
+            if self.log_length is None:
+                self.log_length = mean
+            drift = mean - self.log_length
+        whole = self.relative_returns(batch, rewards, 1.0)
+        longer = length.advantage_of(logs, ended, self.config.group_size)
+        return (
+            length.without_length(ahead, whole, batch.mask, longer, drift),
+            drift,
         )
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:

@@ -1,43 +1,48 @@
 """Advantages that keep lengths.
 
 Short bodies are clean, so that a policy which is paid for compliance writes
-ever shorter ones.  Here it climbs E[R] while E[l] stays, l being the
-logarithm of a response's length and 1.  The gradient of the Lagrangian
-E[R] - b E[l] has the advantages
+ever shorter ones.  Here it climbs E[R] while E[l] stays, l being log(1 +
+length) of a response.  The gradient of the Lagrangian E[R] - b E[l] has the
+advantages
 
-    A_{i,t} - (b + 2 s d) L_i,
-    b = sum_{i,t} A'_{i,t} L_i / sum_{i,t} L_i^2
+    A_{i,t} - b L_i,    b = sum_{i,t} A'_{i,t} L_i / sum_{i,t} L_i^2
 
-with L_i = l_i less its mean over the answers to the prompt, the advantage of
-length itself.  Were A' A, the two would be orthogonal over the tokens of the
-batch, and a step of the natural gradient, which moves E[l] at the rate
-E[sum_t A_t L], would leave it as it is: the multiplier is computed, and not
-learned.  A' counts charges whole, where A discounts them (`ppo.gae_lambda`):
-with the b of A lengths fell by 30% in fifteen updates.  What noise moves
-comes back by the second term (decision 35): s is the deviation of A, and d
-by how much the mean of l is above the reference's, which is the policy
-before any update; its own rollouts measure it once.
+with L_i = l_i less its mean over the answers to the prompt that ended, the
+advantage of length itself.  Were A' A, the two would be orthogonal over the
+tokens of the batch, and a step of the natural gradient, which moves E[l] at
+the rate E[sum_t A_t L], would leave it as it is: the multiplier b, the price
+of length, is computed and not learned.  A' counts charges whole, where A
+discounts them (`ppo.gae_lambda`): with the b of A rollouts became 30% shorter
+in fifteen updates (decision 35).
+
+Noise moves lengths too.  What it has moved comes back by a second term:
+
+    A_{i,t} - (b + 2 s d) L_i
+
+s is the deviation of A, and d the batch's mean of l less that of the policy
+before any update, whose own rollouts measure it once.
 
 A length is in tokens, and comments, docstrings and lines that repeat an
 earlier one have no part in it.  A completion that was cut at the token limit
-has none: its L is 0.
+has none: it is in no mean, and its L is 0.
 
 Sources
     Constraint  Altman, "Constrained Markov decision processes", 1999,
                 chapter 3; the multiplier of one linear constraint in closed
                 form: Achiam et al., arXiv 1705.10528, section 6.2
+    Motion      Kakade, "A natural policy gradient", NeurIPS 2001
     Return      Stooke et al., arXiv 2007.03964: the proportional term of a
                 PID Lagrangian
-    Motion      Kakade, "A natural policy gradient", NeurIPS 2001
     Length      taken out by regression: Dubois et al., arXiv 2404.04475, of
                 an evaluation, and Chen et al., arXiv 2402.07319, of a reward
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from stylerl.ppo import formulas
-from stylerl.ppo.rollouts import SampledRollouts
 from stylerl.reward import gaming
 
 ANSWER = 2.0  # to a drift of 1, in deviations of the advantages
@@ -57,7 +62,7 @@ def without_length(
         whole: A', (B, R), the same of charges that are not discounted.
         mask: (B, R) bool, the tokens of the responses.
         longer: L, (B,), as of `advantage_of`.
-        drift: d, of mean log lengths from the reference's.
+        drift: d, of the mean of l.
     """
     of_tokens = mask * longer[:, None]
     b = (whole * of_tokens).sum() / (of_tokens**2).sum().clamp(min=1e-6)
@@ -65,25 +70,27 @@ def without_length(
     return advantages - (b + back) * of_tokens
 
 
-def mean_log_length(batch: SampledRollouts) -> float:
-    """The mean of l over the completions that ended; over all if none did."""
-    logs, ended = lengths_of(batch).log1p(), torch.tensor(batch.finished)
-    return float((logs[ended] if ended.any() else logs).mean())
+def advantage_of(logs: Tensor, ended: Tensor, size: int) -> Tensor:
+    """L, (B,): l less its mean over the `size` answers to a prompt.
+
+    Args:
+        logs: l, (B,).
+        ended: (B,) bool, those that were not cut.
+        size: of a group of neighbours.
+    """
+    groups = ended.view(-1, size)
+    known = logs.view(-1, size) * groups
+    means = known.sum(dim=1) / groups.sum(dim=1).clamp(min=1)
+    return (known - groups * means[:, None]).flatten()
 
 
-def advantage_of(batch: SampledRollouts, size: int) -> Tensor:
-    """L, (B,): l less its mean over the `size` answers to a prompt."""
-    ended = torch.tensor(batch.finished).view(-1, size)
-    logs = lengths_of(batch).log1p().view(-1, size) * ended
-    means = logs.sum(dim=1) / ended.sum(dim=1).clamp(min=1)
-    return (logs - ended * means[:, None]).flatten()
-
-
-def lengths_of(batch: SampledRollouts) -> Tensor:
-    """Tokens, times the share of characters in lines of new code, (B,)."""
+def log_lengths(
+    prompts: Sequence[str], judged: Sequence[str], tokens: Tensor
+) -> Tensor:
+    """l, (B,): of tokens, (B,), times the share of characters in lines of new
+    code."""
     lengths = []
-    tokens = batch.response_lengths.tolist()
-    for count, *texts in zip(tokens, batch.prompts, batch.judged, strict=True):
+    for count, *texts in zip(tokens.tolist(), prompts, judged, strict=True):
         code, every = gaming.code_characters(*texts)
         lengths.append(count * code / max(1, every))
-    return torch.tensor(lengths)
+    return torch.tensor(lengths).log1p()

@@ -10,7 +10,7 @@ zero after the end of each response.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,10 +57,7 @@ class Rollouts(SampledRollouts):
     seconds: dict[str, float] = field(default_factory=dict)  # by phase
 
 
-R = TypeVar("R", bound=SampledRollouts)
-
-
-def interleave(shares: Sequence[R]) -> R:
+def interleave(shares: Sequence[Rollouts]) -> Rollouts:
     """One batch from those of n ranks, each of which had every n-th row."""
     if len(shares) == 1:
         return shares[0]

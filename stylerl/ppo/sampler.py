@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stylerl.config import PPOConfig
 from stylerl.errors import TrainingError
 from stylerl.lm.sampling import Completions, generate
-from stylerl.ppo import rollouts
+from stylerl.ppo import length, rollouts
 from stylerl.ppo.compute import Compute, score
 from stylerl.ppo.meters import Stopwatch
 from stylerl.ppo.policy import Policy
@@ -39,42 +40,53 @@ class Sampler:
     def episodes(self, prompts: Sequence[str], seed: int) -> Rollouts:
         """One scored completion for each prompt, sampled by all ranks."""
         phase = Stopwatch()
-        mine = self._share(prompts, seed, phase)
-        # After `_share`'s two steps: log pi_old and log pi_ref, by forward
-        # passes.
+        # 1. Tokens, from pi_old.
+        with phase("generate"):
+            texts, sampled = self._generate(prompts, seed)
+        # 2. Rewards, by the grader.
+        with phase("judge"):
+            mine = self._judge(texts, sampled)
+        # 3. log pi_old and log pi_ref, by forward passes.
         with phase("score"):
             scored = score(self.policy, self.reference, mine, self.compute)
         scored = dataclasses.replace(scored, seconds=phase.seconds)
         return rollouts.interleave(self.ranks.gather(scored))
 
-    def samples(self, prompts: Sequence[str], seed: int) -> SampledRollouts:
-        """One graded completion for each prompt, not scored by the models."""
-        mine = self._share(prompts, seed, Stopwatch())
-        return rollouts.interleave(self.ranks.gather(mine))
+    def log_lengths(self, prompts: Sequence[str], seed: int) -> Tensor:
+        """log(1 + length) of a completion of each prompt, of those that end.
 
-    def _share(
-        self, prompts: Sequence[str], seed: int, phase: Stopwatch
-    ) -> SampledRollouts:
-        """The episodes of this rank, with their rewards."""
+        The grader and the models' scores are not asked.
+        """
+        texts, sampled = self._generate(prompts, seed)
+        tokens = torch.tensor([*map(len, sampled.ids)])
+        logs = length.log_lengths(texts, self._judged(sampled), tokens)
+        mine = logs[torch.tensor(sampled.finished)]
+        return torch.cat(self.ranks.gather(mine))
+
+    def _generate(
+        self, prompts: Sequence[str], seed: int
+    ) -> tuple[list[str], Completions]:
+        """This rank's share of the prompts, and their completions."""
         rows = self.ranks.share(range(len(prompts)))
         texts = [prompts[row] for row in rows]
         self.policy.eval()
-        # 1. Tokens, from pi_old.
-        with phase("generate"):
-            sampled = generate(
-                self.policy.model,
-                self.tokenizer,
-                texts,
-                **self.config.sampling,
-                seed=seed,
-                rows=rows,
-                batch_size=self.config.batch_size,
-                bf16=self.compute.bf16,
-                encode=self.encode,
-            )
-        # 2. Rewards, by the grader.
-        with phase("judge"):
-            return self._judge(texts, sampled)
+        sampled = generate(
+            self.policy.model,
+            self.tokenizer,
+            texts,
+            **self.config.sampling,
+            seed=seed,
+            rows=rows,
+            batch_size=self.config.batch_size,
+            bf16=self.compute.bf16,
+            encode=self.encode,
+        )
+        return texts, sampled
+
+    def _judged(self, sampled: Completions) -> list[str]:
+        """What reward and lengths see of the completions."""
+        whole = getattr(self.grader, "whole_lines", False)
+        return sampled.judged if whole else sampled.texts
 
     def _judge(
         self, texts: list[str], sampled: Completions
@@ -84,8 +96,7 @@ class Sampler:
         Raises:
             TrainingError: the grader gives none.
         """
-        whole = getattr(self.grader, "whole_lines", False)
-        judged = sampled.judged if whole else sampled.texts
+        judged = self._judged(sampled)
         # Copies, since a grader of the user's may change what it is given.
         graded = self.grader([*texts], [*judged], [*sampled.finished])
         parts = isinstance(graded, Feedback) and rollouts.as_columns(

@@ -18,9 +18,9 @@ Where this departs from the papers, and from TRL's PPOTrainer
        response ended with it; TRL puts it one place later, on a pad.
     3. Losses are means over all response tokens of an optimiser step, and
        `num_minibatches` is the number of optimiser steps in an epoch.
-    4. Rewards are divided by the running root mean square of the returns,
-       and advantages by their deviation: what a reward's scale changes is
-       its weight beside the penalties alone.
+    4. Advantages are divided by their deviation, if that is above 1e-4,
+       and keep their mean: what a reward's scale changes is its weight
+       beside the penalties alone.
     5. Learning rate, prompts and random draws are functions of (seed,
        update), so that a killed run resumes exactly where it was.
 """
@@ -47,7 +47,7 @@ from stylerl.lm.encoding import encode_prompt
 from stylerl.lm.memory import give_back
 from stylerl.lm.models import cast_weights
 from stylerl.lm.saving import save_model
-from stylerl.ppo import health, identity, length, preconditions
+from stylerl.ppo import health, identity, preconditions
 from stylerl.ppo.compute import Compute
 from stylerl.ppo.learner import Learner
 from stylerl.ppo.meters import Stopwatch
@@ -247,25 +247,25 @@ class PPOTrainer:
         )
 
     def measure_reference(self) -> None:
-        """Measure the lengths that are to be kept, once a run.
+        """Measure the lengths that are to be kept, before any update.
 
         The policy as it is gives one answer to each prompt of two batches:
-        many answers to a few prompts say little of the others.  Without any
-        of this, an update by hand takes its own first batch.
+        many answers to a few prompts say little of the others.  Without this
+        call the first update takes its own batch.
         """
-        if not self.config.keep_length or self.learner.log_length:
+        known = self.learner.log_length is not None
+        if not self.config.keep_length or known or self.done:
             return
-        set_seed(draws.seed_of(self.seed, "grader") % 2**32)
-        logs = [
-            length.mean_log_length(
-                self.sampler.samples(
-                    self.prompts_of(batch, self.config.batch_size),
-                    draws.seed_of(self.seed, batch, "reference"),
-                )
+        batches = [
+            self.sampler.log_lengths(
+                self.prompts_of(batch, self.config.batch_size),
+                draws.seed_of(self.seed, batch, "reference"),
             )
             for batch in range(REFERENCE_BATCHES)
         ]
-        self.learner.log_length = sum(logs) / len(logs)
+        means = [float(logs.mean()) for logs in batches if len(logs)]
+        if means:
+            self.learner.log_length = sum(means) / len(means)
 
     def update(self, batch: Rollouts) -> dict[str, float]:
         """Learn from rollouts; the metrics, as docs/ppo-log.md defines them.

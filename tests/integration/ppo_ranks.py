@@ -22,6 +22,7 @@ SETTINGS = {
     "max_new_tokens": 8,
     "learning_rate": 1e-3,
     "checkpoint_every": 1,
+    "keep_length": True,
 }
 
 

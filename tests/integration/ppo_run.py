@@ -62,6 +62,8 @@ def run(folder, phases: Connection):
 
     torch.manual_seed(0)
     model = build_llama(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[1] *= 3  # so that some end
     trainer = PPOTrainer(
         CONFIG,
         policy=model,
@@ -79,5 +81,7 @@ def run(folder, phases: Connection):
     for step in trainer:
         samples = step.rollouts.input_ids
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
-    (folder / "end.json").write_text(json.dumps([trainer.history, samples]))
+    (folder / "end.json").write_text(
+        json.dumps([trainer.history, samples, trainer.learner.log_length])
+    )
     phases.close()

@@ -91,7 +91,7 @@ CASES += [
 
 QUIET = [
     {},
-    # they may be those that were cut, and end now
+    # means fall where completions that were cut end now
     {"objective__score": 0.6, "response__length": 41.0},
     {"objective__score": -3.4},
     {"objective__score_std": 0.006},

@@ -2,25 +2,22 @@
 
 import dataclasses
 import math
-import random
 from collections import Counter
 
 import pytest
 import torch
 from conftest import build_trainer
+from test_ppo import watched
 
-from stylerl.ppo import by_reward
-from stylerl.ppo.length import (
-    advantage_of,
-    lengths_of,
-    mean_log_length,
-    without_length,
-)
+from stylerl.ppo import by_reward, formulas
+from stylerl.ppo.length import advantage_of, log_lengths, without_length
 
 CODE = "    return a\n"
 
 
-def make(reward=lambda p, texts: [0.0] * len(texts), asked=("x",), **changes):
+def make(
+    reward=lambda p, texts: [0.0] * len(texts), prompts=("x",), **changes
+):
     settings = {
         "updates": 2,
         "batch_size": 4,
@@ -28,23 +25,10 @@ def make(reward=lambda p, texts: [0.0] * len(texts), asked=("x",), **changes):
         "max_new_tokens": 8,
         "temperature": 1.0,
         "missing_eos_penalty": 0.0,
-        "checkpoint_every": 0,
         "keep_length": True,
         **changes,
     }
-    return build_trainer(by_reward(reward), asked, **settings)
-
-
-def rollouts(lengths, finished=(True,) * 4, completions=(CODE,) * 4):
-    """The rollouts of a trainer, with other completions."""
-    return dataclasses.replace(
-        make().rollout(),
-        prompts=["def f(a):\n"] * 4,
-        completions=[*completions],
-        judged=[*completions],
-        finished=[*finished],
-        response_lengths=torch.tensor(lengths),
-    )
+    return build_trainer(by_reward(reward), prompts, **settings)
 
 
 def test_the_price_of_length_by_hand():
@@ -88,19 +72,16 @@ def test_equal_lengths_change_nothing():
 
 
 def test_lengths_are_compared_among_the_answers_to_a_prompt():
-    """Logarithms of 1, 3 and of 7, 31 tokens and one: ln 2, 2 ln 2; 3 ln 2,
-    5 ln 2."""
-    got = advantage_of(rollouts([1, 3, 7, 31]), 2) / math.log(2)
-    assert got.tolist() == pytest.approx([-0.5, 0.5, -1, 1])
+    logs, ended = torch.tensor([1.0, 2.0, 3.0, 5.0]), torch.tensor([True] * 4)
+    assert advantage_of(logs, ended, 2).tolist() == [-0.5, 0.5, -1, 1]
 
 
 def test_what_was_cut_has_no_length():
-    """ln 2 and 2 ln 2 are left; where all were cut, nothing is."""
-    cut = [True, True, False, False]
-    got = advantage_of(rollouts([1, 3, 7, 7], cut), 4) / math.log(2)
-    assert got.tolist() == pytest.approx([-0.5, 0.5, 0, 0])
-    none = advantage_of(rollouts([1, 3, 7, 7], [False] * 4), 4)
-    assert none.tolist() == [0] * 4
+    """1 and 2 are left of a group; where all were cut, nothing is."""
+    logs = torch.tensor([1.0, 2.0, 9.0, 9.0])
+    ended = torch.tensor([True, True, False, False])
+    assert advantage_of(logs, ended, 4).tolist() == [-0.5, 0.5, 0, 0]
+    assert advantage_of(logs, ended, 2).tolist() == [-0.5, 0.5, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -116,58 +97,95 @@ def test_prose_adds_no_length(prose):
     """8 tokens with 8 characters of code and 24 of prose are 2; a text
     without any has no length."""
     half = f"    {prose}\n{CODE}"
-    batch = rollouts([8, 16, 1, 7], completions=[half, half, "", CODE])
-    assert lengths_of(batch).tolist() == [2, 4, 0, 7]
+    tokens = torch.tensor([8, 16, 1, 7])
+    found = log_lengths(["def f(a):\n"] * 4, [half, half, "", CODE], tokens)
+    assert found.expm1().tolist() == pytest.approx([2, 4, 0, 7])
 
 
-def test_the_mean_is_of_those_that_ended():
-    """Logarithms of 1, 3 and of 7, 7 tokens and one: 1.5 ln 2 of the first
-    two, 2.25 ln 2 of all."""
-    for ended, mean in ((True, 1.5), (False, 2.25)):
-        batch = rollouts([1, 3, 7, 7], [ended, ended, False, False])
-        assert mean_log_length(batch) == pytest.approx(mean * math.log(2))
+def ending(*finished, **changes):
+    """A trainer, and four completions, three of 8 tokens, of which the first
+    has 2 in lines of code: log(1 + length) is ln 3, of the others 2 ln 3."""
+    trainer = make(group_size=2, **changes)
+    batch = trainer.rollout()
+    assert batch.response_lengths[:3].tolist() == [8] * 3
+    rewards = torch.zeros(4, 8)
+    rewards[0, 1], rewards[3, 3] = -0.5, -0.5
+    return trainer, dataclasses.replace(
+        batch,
+        prompts=["def f(a):\n"] * 4,
+        judged=[f"    # {22 * 'a'}\n{CODE}", CODE, CODE, CODE],
+        finished=[*finished],
+        token_rewards=rewards,
+    )
 
 
-def test_the_reference_is_asked_for_each_prompt_once():
+def test_an_update_prices_whole_charges_and_answers_drift():
+    """With lambda 0 a charge is A's at its own token alone, and A''s at all
+    before; the mean of ln 3, 2 ln 3, 2 ln 3 is 1.67 ln 3."""
+    trainer, batch = ending(True, True, True, False, gae_lambda=0.0)
+    learner = trainer.learner
+    learner.log_length = 1.0
+    given = watched(trainer)
+    drift = trainer.update(batch)["length/drift"]
+    assert drift == pytest.approx(5 / 3 * math.log(3) - 1)
+    rewards = learner.rewards(batch)
+    part, whole = (learner.relative_returns(batch, rewards, x) for x in (0, 1))
+    assert not torch.allclose(part, whole)
+    longer = torch.tensor([-0.5, 0.5, 0, 0]) * math.log(3)
+    kept = without_length(part, whole, batch.mask, longer, drift)
+    scale = formulas.deviation(kept, batch.mask)
+    assert torch.allclose(given[0][1].advantages, kept / scale, atol=1e-5)
+
+
+def test_the_first_batch_that_ends_is_the_measure_where_none_was():
+    trainer, cut = ending(False, False, False, False)
+    assert trainer.update(cut)["length/drift"] == 0
+    assert trainer.learner.log_length is None
+    batch = dataclasses.replace(cut, finished=[True, True, False, False])
+    assert trainer.update(batch)["length/drift"] == 0
+    assert trainer.learner.log_length == pytest.approx(1.5 * math.log(3))
+
+
+def test_the_reference_is_sampled_once_for_each_prompt_and_not_judged():
     """Two batches of 8 for 16 prompts, before the first update alone."""
-    asked = []
+    judged, sampled = [], []
 
     def reward(prompts, completions):
-        asked.extend(prompts)
-        return [random.random() for _ in completions]
+        judged.extend(prompts)
+        return [0.0] * len(prompts)
 
-    settings = {"batch_size": 8, "group_size": 4}
     texts = [f"x{i}" for i in range(16)]
-    trainer = make(reward, texts, **settings)
+    trainer = make(reward, texts, batch_size=8, group_size=4)
+    measure = trainer.sampler.log_lengths
+
+    def watch(prompts, seed):
+        sampled.extend(prompts)
+        return measure(prompts, seed) + len(sampled)
+
+    object.__setattr__(trainer.sampler, "log_lengths", watch)
     trainer.measure_reference()
-    assert [*Counter(asked).values()] == [1] * 16
-    measured = trainer.learner.log_length
-    assert measured > 0
+    assert [*Counter(sampled).values()] == [1] * 16 and judged == []
+    next(iter(trainer))
+    assert len(sampled) == 16 and len({*judged}) == 2
+
+
+def test_after_an_update_no_reference_is_measured():
+    """The policy is no longer what it was, as a resumed run may have it."""
+    trainer = make()
+    trainer.learner.done = 1
     trainer.measure_reference()
-    trainer.update(trainer.rollout())
-    assert [*Counter(asked[16:]).values()] == [4, 4]
-    # a run does so by itself, whatever was drawn before
-    run = make(reward, texts, **settings)
-    random.seed(1)
-    next(iter(run))
-    assert run.learner.log_length == measured
+    assert trainer.learner.log_length is None
 
 
 def test_lengths_that_are_not_kept_are_not_measured():
     trainer = make(keep_length=False)
-    next(iter(trainer))
-    assert trainer.learner.log_length == 0
+    assert "length/drift" not in next(iter(trainer)).metrics
+    assert trainer.learner.log_length is None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("keeps", "changes"),
-    [
-        (False, {"keep_length": False}),
-        (True, {"keep_length": True}),
-    ],
-)
-def test_the_trainer_keeps_the_length(keeps, changes):
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_trainer_keeps_the_length(keeps):
     """One token, which is code if it is even, and is else worth 1 and prose,
     which has no length; beta = 1/2.  Even tokens have p under pi_ref, and
     p / (p + (1 - p) e^2) at the optimum, but p where length must stay."""
@@ -177,7 +195,7 @@ def test_the_trainer_keeps_the_length(keeps, changes):
         max_new_tokens=1,
         learning_rate=1e-2,
         kl_coef=0.5,
-        **changes,
+        keep_length=keeps,
     )
     shares = []
     for _ in range(len(trainer)):
