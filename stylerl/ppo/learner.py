@@ -156,10 +156,11 @@ class Learner:
             if self.log_length is None:
                 self.log_length = mean
             drift = mean - self.log_length
-        whole = self.relative_returns(batch, rewards, 1.0)
+        half = (1.0 + self.config.gae_lambda) / 2
+        priced = self.relative_returns(batch, rewards, half)
         longer = length.advantage_of(logs, ended, self.config.group_size)
         return (
-            length.without_length(ahead, whole, batch.mask, longer, drift),
+            length.without_length(ahead, priced, batch.mask, longer, drift),
             drift,
         )
 

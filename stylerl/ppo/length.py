@@ -11,9 +11,9 @@ with L_i = l_i less its mean over the answers to the prompt that ended, the
 advantage of length itself.  Were A' A, the two would be orthogonal over the
 tokens of the batch, and a step of the natural gradient, which moves E[l] at
 the rate E[sum_t A_t L], would leave it as it is: the multiplier b, the price
-of length, is computed and not learned.  A' counts charges whole, where A
-discounts them (`ppo.gae_lambda`): with the b of A rollouts became 30% shorter
-in fifteen updates (decision 35).
+of length, is computed and not learned.  A' discounts charges half as much as
+A (`ppo.gae_lambda`), since with the b of A lengths fall, and with that of
+charges which are not discounted they rise (decision 35).
 
 Noise moves lengths too.  What it has moved comes back by a second term:
 
@@ -50,7 +50,7 @@ ANSWER = 2.0  # to a drift of 1, in deviations of the advantages
 
 def without_length(
     advantages: Tensor,
-    whole: Tensor,
+    priced: Tensor,
     mask: Tensor,
     longer: Tensor,
     drift: float,
@@ -59,13 +59,13 @@ def without_length(
 
     Args:
         advantages: A, (B, R), 0 after each response.
-        whole: A', (B, R), the same of charges that are not discounted.
+        priced: A', (B, R), the same of charges that are discounted less.
         mask: (B, R) bool, the tokens of the responses.
         longer: L, (B,), as of `advantage_of`.
         drift: d, of the mean of l.
     """
     of_tokens = mask * longer[:, None]
-    b = (whole * of_tokens).sum() / (of_tokens**2).sum().clamp(min=1e-6)
+    b = (priced * of_tokens).sum() / (of_tokens**2).sum().clamp(min=1e-6)
     back = ANSWER * formulas.deviation(advantages, mask) * drift
     return advantages - (b + back) * of_tokens
 

@@ -119,9 +119,9 @@ def ending(*finished, **changes):
     )
 
 
-def test_an_update_prices_whole_charges_and_answers_drift():
-    """With lambda 0 a charge is A's at its own token alone, and A''s at all
-    before; the mean of ln 3, 2 ln 3, 2 ln 3 is 1.67 ln 3."""
+def test_an_update_prices_charges_and_answers_drift():
+    """With lambda 0 a charge is A's at its own token alone, and a half of it
+    A''s at the one before; the mean of ln 3, 2 ln 3, 2 ln 3 is 1.67 ln 3."""
     trainer, batch = ending(True, True, True, False, gae_lambda=0.0)
     learner = trainer.learner
     learner.log_length = 1.0
@@ -129,10 +129,12 @@ def test_an_update_prices_whole_charges_and_answers_drift():
     drift = trainer.update(batch)["length/drift"]
     assert drift == pytest.approx(5 / 3 * math.log(3) - 1)
     rewards = learner.rewards(batch)
-    part, whole = (learner.relative_returns(batch, rewards, x) for x in (0, 1))
-    assert not torch.allclose(part, whole)
+    ahead, priced = (
+        learner.relative_returns(batch, rewards, x) for x in (0.0, 0.5)
+    )
+    assert not torch.allclose(ahead, priced)
     longer = torch.tensor([-0.5, 0.5, 0, 0]) * math.log(3)
-    kept = without_length(part, whole, batch.mask, longer, drift)
+    kept = without_length(ahead, priced, batch.mask, longer, drift)
     scale = formulas.deviation(kept, batch.mask)
     assert torch.allclose(given[0][1].advantages, kept / scale, atol=1e-5)
 
