@@ -139,7 +139,9 @@ def lead() -> str:
         f"{beaten(whole)} (as written, at SFT's lengths, on the runs' own "
         f"{fewer} prompts); with the choice of two on both sides PPO leads "
         f"clearly after the fixer on {leads('residual_compliance')}, at "
-        f"SFT's lengths on {leads('standardised_residual')}."
+        f"SFT's lengths on {leads('standardised_residual')}. All of this, "
+        "and the tables below, are of the default until 2026-11-29; what "
+        "today's gives is under [Is it only shorter?](#measured)"
     )
 
 
@@ -329,9 +331,9 @@ def stricter() -> str:
     return (
         "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
-        "(examples/strict.toml), paid by these alone. What complies after the "
-        f"fixer: {'; '.join(each)}. The best of two by the linter gains as "
-        f"much or more at SFT's lengths on {beaten(runs)}. "
+        "(examples/strict.toml), paid by these alone; lengths fell. What "
+        f"complies after the fixer: {'; '.join(each)}. The best of two by the "
+        f"linter gains as much or more at SFT's lengths on {beaten(runs)}. "
         "[All of it](docs/results.md#a-strict-guide)."
     )
 

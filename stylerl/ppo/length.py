@@ -11,8 +11,8 @@ with L_i = l_i less its mean over the answers to the prompt that ended, the
 advantage of length itself.  Were A' A, the two would be orthogonal over the
 tokens of the batch, and a step of the natural gradient, which moves E[l] at
 the rate E[sum_t A_t L], would leave it as it is: the multiplier b, the price
-of length, is computed and not learned.  A' discounts charges half as much as
-A (`ppo.gae_lambda`), since with the b of A lengths fall, and with that of
+of length, is computed and not learned.  But A' discounts charges half as much
+as A (`ppo.gae_lambda`), since with the b of A lengths fall, and with that of
 charges which are not discounted they rise (decision 35).
 
 Noise moves lengths too.  What it has moved comes back by a second term:
@@ -29,7 +29,7 @@ has none: it is in no mean, and its L is 0.
 Sources
     Constraint  Altman, "Constrained Markov decision processes", 1999,
                 chapter 3; the multiplier of one linear constraint in closed
-                form: Achiam et al., arXiv 1705.10528, section 6.2
+                form: Achiam et al., arXiv 1705.10528, section 6.1
     Motion      Kakade, "A natural policy gradient", NeurIPS 2001
     Return      Stooke et al., arXiv 2007.03964: the proportional term of a
                 PID Lagrangian

@@ -162,7 +162,7 @@ def test_the_reference_is_sampled_once_for_each_prompt_and_not_judged():
 
     def watch(prompts, seed):
         sampled.extend(prompts)
-        return measure(prompts, seed) + len(sampled)
+        return measure(prompts, seed)
 
     object.__setattr__(trainer.sampler, "log_lengths", watch)
     trainer.measure_reference()
