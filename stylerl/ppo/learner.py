@@ -83,14 +83,12 @@ class Learner:
         # 1. Rewards: the score, the penalty for a cut, and the KL penalty of
         # every token.
         rewards = self.rewards(batch)
-        # 2. Advantages: returns over those of siblings, such that lengths are
-        # kept if they shall be, of one size over all tokens of the batch.
+        # 2. Advantages: returns over those of siblings, less what presses on
+        # length if asked for, of one size over all tokens of the batch.
         ahead = self.relative_returns(batch, rewards, config.gae_lambda)
-        drifts = {}
+        drift = None
         if config.keep_length:
-            ahead, drifts["length/drift"] = self.keep_length(
-                batch, rewards, ahead
-            )
+            ahead, drift = self.keep_length(batch, rewards, ahead)
         advantages = ahead / formulas.deviation(ahead, batch.mask)
         # 3. Optimiser steps: every epoch sees every episode once.
         targets = RolloutTargets(batch.logprobs, advantages)
@@ -109,7 +107,9 @@ class Learner:
         metrics |= dict(zip(LOGGED, (sums / tokens).tolist(), strict=True))
         metrics["grad_norm"] = sum(step.norm for step in steps) / len(steps)
         metrics["policy/steps"] = float(len(steps))
-        metrics |= {"lr": rate, **drifts}
+        metrics["lr"] = rate
+        if drift is not None:
+            metrics["length/drift"] = drift
         self.done += 1
         return metrics
 
