@@ -141,6 +141,12 @@ def _judge(options: argparse.Namespace) -> int:
     "complete",
     option("prompt", "PROMPT", "the code to complete"),
     option(
+        "--above",
+        "FILE[:LINE]",
+        "the file that PROMPT ends, or that has it from LINE on: the nearest "
+        "lines above are given too, and the verdict is one in that file",
+    ),
+    option(
         "--model",
         "MODEL",
         "a model's folder or its GGUF file, instead of the last run's; may "
@@ -162,6 +168,7 @@ def _complete(options: argparse.Namespace) -> None:
 
     examples:
       stylerl complete "def add(a, b):"
+      stylerl complete --above app.py:42 "    def add(self, item):"
       stylerl complete --model ~/policy "def add(a, b):"
       stylerl complete --model policy/ppo-q8_0.gguf "def add(a, b):"
     """
@@ -187,6 +194,7 @@ def _complete(options: argparse.Namespace) -> None:
             Judge(params.judge),
             {**params.evaluate.sampling, "seed": options.seed},
             watch,
+            options.above,
         )
     completion.show(answers, console)
 

@@ -5,6 +5,7 @@ model, syntax colours, and what the judge charged underlined.
 """
 
 import os
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,10 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from stylerl.cli.main import say
-from stylerl.errors import ModelError
+from stylerl.errors import DataError, ModelError
 from stylerl.export import llama_cpp
 from stylerl.judge import Judge
 from stylerl.judge.outcome import Assessment, Outcome, assess
+from stylerl.judge.place import File, Place
 from stylerl.lm.cut import whole_lines
 from stylerl.report import markup
 
@@ -44,19 +46,25 @@ def complete(
     judge: Judge,
     options: Mapping[str, Any],
     watch: Callable[[str, str], None] = lambda label, text: None,
+    above: str | None = None,
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources`, by its label.
 
     A model is a folder, or a GGUF file, which llama.cpp completes.  Those that
     do not exist yet are named and passed over; `options` are those of
     `sampling.generate`.  `watch` is told each label, and its
-    completion as it grows.
+    completion as it grows.  `above` names what stands above the prompt, as
+    `place_below` takes it.
 
     Raises:
-        ModelError: none of the models exists, or one cannot be loaded.
+        ModelError: none of the models exists, or one cannot be loaded, or is
+            a GGUF file while there is something above.
+        DataError: what stands above cannot be read.
     """
     # UTF-8, also in the locale C; the last line end is the completion's.
     prompt = os.fsencode(prompt).decode(errors="replace").rstrip("\n")
+    place = place_below(above, prompt) if above else None
+    prompt = textwrap.dedent(prompt)
     present = {
         label: name for label, name in sources.items() if _is_model(Path(name))
     }
@@ -71,15 +79,46 @@ def complete(
         say(f"passed over: {', '.join(absent)} does not exist; {remedy}")
     answers = []
     for label, name in present.items():
-        by = llama_cpp.complete if _is_gguf(Path(name)) else _by_torch
-        text, ended = by(
-            Path(name), prompt, **options, listen=partial(watch, label)
-        )
+        asked = {**options, "listen": partial(watch, label)}
+        if not _is_gguf(Path(name)):
+            asked["above"] = place.above if place else ""
+            text, ended = _by_torch(Path(name), prompt, **asked)
+        elif place:
+            raise ModelError(
+                "--above gives as much as the model has learnt with, which "
+                f"{name} does not say: name the folder that it came from"
+            )
+        else:
+            text, ended = llama_cpp.complete(Path(name), prompt, **asked)
         judged = text if ended else whole_lines(text)
-        (verdict,) = judge.completions([prompt], [judged])
+        (verdict,) = judge.in_place([(place, prompt, judged)])
         assessment = assess(prompt, ended, verdict)
         answers.append(Answer(label, prompt, text, assessment))
     return answers
+
+
+def place_below(name: str, prompt: str) -> Place:
+    """The place of a prompt below a file, or above LINE of `FILE:LINE`.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    from stylerl.data.places import decode  # pandas takes its time
+
+    path, _, line = name.rpartition(":")
+    if not line.isdecimal():
+        path, line = name, ""
+    try:
+        text, _ = decode(Path(path).read_bytes())
+    except (OSError, SyntaxError, UnicodeError, LookupError) as error:
+        raise DataError(
+            f"--above takes FILE or FILE:LINE; cannot read {path}: {error}"
+        ) from error
+    above = text.removesuffix("\n").split("\n")
+    if line:
+        above = above[: max(0, int(line) - 1)]
+    file = File([*above, *prompt.split("\n")], path)
+    return Place(file, len(above) + 1, f"{prompt}\n", prompt)
 
 
 def _is_gguf(path: Path) -> bool:
@@ -91,14 +130,20 @@ def _is_model(path: Path) -> bool:
     return _is_gguf(path) or (path / "config.json").is_file()
 
 
-def _by_torch(folder: Path, prompt: str, **options: Any) -> tuple[str, bool]:
+def _by_torch(
+    folder: Path, prompt: str, above: str, **options: Any
+) -> tuple[str, bool]:
     """A completion, and whether the model ended it."""
     # Only now, since torch takes seconds.
-    from stylerl.lm import encoding, models, sampling
+    from stylerl.lm import context, encoding, models, sampling
 
     tokenizer = encoding.load_tokenizer(folder)
     model = models.load_causal_lm(str(folder), tokenizer=tokenizer)
-    drawn = sampling.generate(model, tokenizer, [prompt], **options)
+    budget = context.context_of(model)
+    encode = context.PromptEncoder(tokenizer, budget, {prompt: above})
+    drawn = sampling.generate(
+        model, tokenizer, [prompt], **options, encode=encode
+    )
     return drawn.texts[0], drawn.finished[0]
 
 

@@ -34,6 +34,7 @@ TABLE = (
     Metric("skill", "right % (HumanEval)", 100, 1, 1),
     Metric("skill_of_10", "one of 10 right %", 100, 1, 1),
     Metric("skill_greedy", "right %, greedy", 100, 1, 1),
+    Metric("skill_style", "compliant % (HumanEval)", 100, 1, 1),
     Metric("skill_compliance", "compliant, of what is right %", 100, 1, 1),
     Metric("standardised_compliance", "compliance %, SFT lengths", 100, 1, 1),
     Metric("compliance", "compliance %", 100, 1, 1),

@@ -170,6 +170,8 @@ def basis(metrics: Metrics) -> str:
         "seeds for every model; 95% intervals by paired bootstrap over "
         "prompts."
     )
+    if not literal:
+        words += " No training here read them; the base may have."
     asked = size.get("base_prompts", size["prompts"])
     if asked < size["prompts"]:
         words += f" The base completed the first {asked} of them."

@@ -179,9 +179,9 @@ def metrics(table: pd.DataFrame, resamples: int, seed: int) -> dict[str, Any]:
 
 
 def _by_problem(rows: pd.DataFrame) -> pd.DataFrame:
-    """(P, 3): shares of a problem's samples, and whether greedy is right.
+    """(P, 4): shares of a problem's samples, and whether greedy is right.
 
-    With TRIES samples a fourth: the chance that one of so many is right.
+    With TRIES samples a fifth: the chance that one of so many is right.
     """
     rows = rows.assign(joint=rows["right"] & rows["compliant"])
     drawn = rows[rows["sample"] != GREEDY].groupby("problem")
@@ -189,6 +189,7 @@ def _by_problem(rows: pd.DataFrame) -> pd.DataFrame:
     shares = {
         "skill": drawn["right"].mean(),
         "joint": drawn["joint"].mean(),
+        "skill_style": drawn["compliant"].mean(),
         "skill_greedy": greedy["right"],
     }
     if drawn.size().min() >= TRIES:

@@ -1,15 +1,26 @@
 """Completions side by side in the terminal, with verdicts."""
 
 import io
+import shutil
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from stylerl.cli.complete_command import Answer, complete, growing, show
-from stylerl.errors import ModelError
+from stylerl import storage
+from stylerl.cli.complete_command import (
+    Answer,
+    complete,
+    growing,
+    place_below,
+    show,
+)
+from stylerl.errors import DataError, ModelError
 from stylerl.judge.outcome import Assessment, Outcome
 from stylerl.judge.verdict import Violation
+from stylerl.lm import sampling
 
 PROMPT = "def f(a, b):\n"
 
@@ -35,10 +46,10 @@ def printed(answers, width):
 def answers(judge, llama_folder):
     """What models, or the base alone, say to a prompt, in 8 tokens."""
 
-    def ask(prompt=PROMPT, sources=None, seed=0, **watching):
+    def ask(prompt=PROMPT, sources=None, seed=0, **more):
         options = {"max_new_tokens": 8, "temperature": 1.0, "seed": seed}
         sources = sources or {"base": str(llama_folder)}
-        return complete(prompt, sources, judge, options, **watching)
+        return complete(prompt, sources, judge, options, **more)
 
     return ask
 
@@ -72,6 +83,66 @@ def test_a_completion_is_told_as_it_grows(answers):
     assert texts[-1] == found.completion
     assert len(texts) > 1
     assert all(map(len, texts[1:])) and texts == sorted(texts, key=len)
+
+
+FILE = "import os\n\n\nclass A:\n    def f(self):\n        return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "above"),
+    [("a.py", FILE), ("a.py:5", FILE[:21]), ("a.py:1", ""), ("a.py:0", "")],
+)
+def test_a_prompt_stands_below_its_file_or_above_a_line_of_it(
+    name, above, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").write_text(FILE)
+    place = place_below(name, "    def g(self):")
+    assert place.above == above
+    placed = place.put("\n    return os.sep\n")
+    body = "    def g(self):\n        return os.sep\n"
+    assert placed.source.content.decode() == above + body
+
+
+def test_what_stands_above_is_given_and_judged_with(
+    answers, llama_folder, tmp_path, monkeypatch
+):
+    """The model learnt with 16 tokens of context; a name that the file binds
+    is defined."""
+    folder = shutil.copytree(llama_folder, tmp_path / "model")
+    storage.write_json(
+        folder / "config.json",
+        storage.read_json(folder / "config.json") | {"context": 16},
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("a.py").write_text(FILE)
+    given = []
+
+    def generate(model, tokenizer, prompts, *, encode, **_):
+        given.extend(map(encode, prompts))
+        return SimpleNamespace(
+            texts=["\n    return os.sep\n"], finished=[True]
+        )
+
+    monkeypatch.setattr(sampling, "generate", generate)
+    prompt = "    def g(self):"
+    (found,) = answers(prompt, {"m": str(folder)}, above="a.py")
+    (alone,) = answers(prompt, {"m": str(folder)})
+    assert found.prompt == alone.prompt == "def g(self):"
+    assert len(given[1]) < len(given[0]) <= len(given[1]) + 16
+    codes = [v.code for v in alone.assessment.violations]
+    assert found.assessment.violations == () and codes == ["F821"]
+
+
+def test_what_stands_above_must_be_readable_and_of_use(answers, tmp_path):
+    with pytest.raises(DataError, match="cannot read .*no.py: "):
+        answers(above=str(tmp_path / "no.py:3"))
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF")
+    source = tmp_path / "a.py"
+    source.write_text(FILE)
+    with pytest.raises(ModelError, match="name the folder"):
+        answers(sources={"m": str(file)}, above=str(source))
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -95,17 +95,20 @@ def table(**models):
 
 
 def test_right_compliant_and_both():
-    """SFT: greedy 1 of 2; of samples R, B | -, C right are 2 of 4, both 1;
-    PPO: greedy 2 of 2; B, B | B, C: right 3, both 3."""
+    """SFT: greedy 1 of 2; of samples R, B | -, C right are 2 of 4, compliant
+    2, both 1; PPO: greedy 2 of 2; B, B | B, C: right 3, compliant 4, both 3.
+    """
     found = measure.metrics(table(sft="RRB--C", ppo="BBBRBC"), 100, 0)
     assert found["sft"] == {
         "skill": 0.5,
         "joint": 0.25,
         "skill_greedy": 0.5,
+        "skill_style": 0.5,
         "skill_compliance": 0.5,
     }
     assert found["ppo"]["skill"] == found["ppo"]["joint"] == 0.75
     assert found["ppo"]["skill_compliance"] == 1.0
+    assert found["ppo"]["skill_style"] == 1.0
     # By problem, right: 1 -> 1 and 0 -> 1/2; both: 1/2 -> 1, 0 -> 1/2.
     assert found["gain"]["skill"] == 0.25
     assert found["gain"]["skill_low"] == 0.0

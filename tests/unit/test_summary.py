@@ -42,6 +42,7 @@ NUMBERS = {
     "skill_of_10": 0.75,
     "skill_greedy": 0.55,
     "joint": 0.4,
+    "skill_style": 0.45,
     "skill_compliance": 0.8,
     "bits_per_byte": 1.2,
     "ruff": 0.5,
