@@ -185,8 +185,17 @@ def untrained(params: Params) -> PPOTrainer:
     )
 
 
-def run_trl(params: Params, method: str) -> LoadedModel:
-    """TRL's trainer on the same model, prompts, reward and episodes."""
+def run_trl(
+    params: Params, method: str, group: int = GENERATIONS, *watching: Any
+) -> LoadedModel:
+    """TRL's trainer on the same model, prompts, reward and episodes.
+
+    Args:
+        params: of the stages, of which ppo's settings train.
+        method: RLOO or GRPO.
+        group: completions of a prompt.
+        watching: callbacks of its own that TRL's trainer is given.
+    """
     import trl
     from datasets import Dataset
 
@@ -210,7 +219,7 @@ def run_trl(params: Params, method: str) -> LoadedModel:
                 per_device_train_batch_size=minibatch,
                 steps_per_generation=settings.num_minibatches,
                 num_iterations=settings.update_epochs,
-                num_generations=GENERATIONS,
+                num_generations=group,
                 max_steps=settings.updates
                 * settings.num_minibatches
                 * settings.update_epochs,
@@ -220,7 +229,7 @@ def run_trl(params: Params, method: str) -> LoadedModel:
                 epsilon=settings.clip_coef,
                 **optimiser_of(params, ours),
             ),
-            callbacks=merging(ours),
+            callbacks=[*merging(ours), *watching],
         )
         return trained(trainer, tokenizer)
 

@@ -18,9 +18,13 @@ own:
    artifacts/ and metrics/ of this checkout, and DVC does not know.
 
 What does not fit into the seconds is left out and named; where something
-failed, the command ends with 1.  The floor is that of bench_ppo.py.  `--toy`
-is for a CPU: tiny models, and no part 3.  Results go to
-benchmarks/results/gpu.md, or where --out says, which --toy needs.
+failed, the command ends with 1.  The floor is the least that an update
+computes: a forward pass over each episode to sample it, two to score it, and
+three for every epoch, with two operations a weight and token, the output
+embedding on responses only; its share, the time this would take at the speed
+of a matrix product.  `--toy` is for a CPU: tiny models, and no part 3.
+Results go to benchmarks/results/gpu.md, or where --out says, which --toy
+needs.
 """
 
 import argparse
@@ -35,7 +39,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import bench_ppo
+from rates import hardware, matmul_rate, peak_gib
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -101,7 +105,32 @@ def model_of(size: Size) -> Any:
             tie_word_embeddings=True,
         )
     )
-    return bench_ppo.endless(model, size.vocabulary)
+    return endless(model, size.vocabulary)
+
+
+def endless(model: Any, words: int) -> Any:
+    """The model with a bias that keeps it from the tokens beyond `words`."""
+    import torch
+
+    head = model.get_output_embeddings()
+    bias = torch.zeros(head.weight.shape[0])
+    bias[words:] = -1e4
+    head.bias = torch.nn.Parameter(bias, requires_grad=False)
+    return model
+
+
+def words(vocabulary: int) -> Any:
+    """A tokenizer of a word a token; eos and pad come after the words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = {f"w{i}": i for i in range(vocabulary)}
+    known |= {"<eos>": vocabulary, "<pad>": vocabulary + 1}
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>"
+    )
 
 
 def prompts_of(size: Size, count: int) -> list[str]:
@@ -122,7 +151,7 @@ def run_ours(size: Size) -> dict[str, float]:
     sys.path.insert(0, str(ROOT))
     from stylerl.ppo import PPOConfig, PPOTrainer, by_reward
 
-    tokenizer = bench_ppo.words(size.vocabulary)
+    tokenizer = words(size.vocabulary)
     tokenizer.bos_token = tokenizer.eos_token
     trainer = PPOTrainer(
         PPOConfig(
@@ -172,7 +201,7 @@ def run_trl(size: Size) -> dict[str, float]:
                 torch.cuda.synchronize()
             marks.append(time.perf_counter())
 
-    tokenizer = bench_ppo.words(size.vocabulary)
+    tokenizer = words(size.vocabulary)
     tokenizer.padding_side = "left"
     texts = prompts_of(size, 4 * size.rows)
     with tempfile.TemporaryDirectory() as folder:
@@ -214,8 +243,8 @@ def child(case: str, toy: bool) -> None:
     size = (TOYS if toy else SIZES)[name]
     found = (run_ours if side == "ours" else run_trl)(size)
     found.setdefault("all", sum(found.values()))
-    found["gib"] = bench_ppo.peak_gib()
-    found["rate"] = bench_ppo.matmul_rate(torch.bfloat16)
+    found["gib"] = peak_gib()
+    found["rate"] = matmul_rate(torch.bfloat16)
     print(json.dumps(found))
 
 
@@ -359,7 +388,7 @@ def main() -> int:
     lines = [
         "# On a GPU",
         "",
-        f"{datetime.date.today()}, {bench_ppo.hardware()}: "
+        f"{datetime.date.today()}, {hardware()}: "
         f"`python benchmarks/bench_gpu.py {shlex.join(sys.argv[1:])}`",
         "",
     ]

@@ -14,11 +14,11 @@ params.yaml, and times each phase:
     evaluate  completions of 128 held-out prompts by the SFT model
 
 The floor of a model's phase is its matrix products, two operations a weight
-and token (a backward pass counts twice), the output embedding on learnt or
-sampled tokens only, at the speed of a product of 1,024 in the same precision
-and process.  The floor of `judge` is what pycodestyle, pyflakes, tokenizer
-and parser take for the same texts, as files of their own, on all cores.  The
-first update warms up and is not counted.  Results go to
+and token (a backward pass counts twice), a group's prompt once, the output
+embedding on learnt or sampled tokens only, at the speed of a product of 1,024
+in the same precision and process.  The floor of `judge` is what pycodestyle,
+pyflakes, tokenizer and parser take for the same texts, as files of their own,
+on all cores.  The first update warms up and is not counted.  Results go to
 benchmarks/results/phases.md.
 """
 
@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from bench_baselines import LABELS, SFT, untrained
 from bench_judge_files import floor as judge_floor
-from bench_ppo import hardware, matmul_rate
+from rates import hardware, matmul_rate
 
 from stylerl import config, storage
 from stylerl.config import Params
@@ -138,7 +138,7 @@ def reinforce(
         for phase, took in step.seconds.items():
             seconds[phase] += took
         batch = step.rollouts
-        read, written = tokens(batch)
+        read, written = tokens(batch, params.ppo.group_size)
         work = passes(model, read, written, FORWARD) / speed
         needed["generate"] += work
         needed["score"] += 2 * work  # policy and reference
@@ -189,10 +189,10 @@ def rate(precision: str) -> float:
     return matmul_rate(torch.bfloat16 if bf16 else torch.float32)
 
 
-def tokens(batch: Rollouts) -> tuple[int, int]:
-    """Of a batch, and of its responses alone."""
+def tokens(batch: Rollouts, group: int) -> tuple[int, int]:
+    """Of a batch, the prompt of a group once, and of its responses alone."""
     written = int(batch.response_lengths.sum())
-    return written + int(batch.prompt_lengths.sum()), written
+    return written + int(batch.prompt_lengths.sum()) // group, written
 
 
 def linted(batch: Rollouts) -> float:

@@ -143,8 +143,9 @@ def _judge(options: argparse.Namespace) -> int:
     option(
         "--above",
         "FILE[:LINE]",
-        "the file that PROMPT ends, or that has it from LINE on: the nearest "
-        "lines above are given too, and the verdict is one in that file",
+        "the file that PROMPT stands in, at its end or above LINE: models are "
+        "given as much of what is above as in training, and the verdict is "
+        "one in that file",
     ),
     option(
         "--model",
@@ -195,6 +196,7 @@ def _complete(options: argparse.Namespace) -> None:
             {**params.evaluate.sampling, "seed": options.seed},
             watch,
             options.above,
+            params.sft.context,
         )
     completion.show(answers, console)
 

@@ -5,7 +5,6 @@ model, syntax colours, and what the judge charged underlined.
 """
 
 import os
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,8 +22,10 @@ from stylerl.cli.main import say
 from stylerl.errors import DataError, ModelError
 from stylerl.export import llama_cpp
 from stylerl.judge import Judge
+from stylerl.judge.names import parse
 from stylerl.judge.outcome import Assessment, Outcome, assess
 from stylerl.judge.place import File, Place
+from stylerl.judge.positions import indent_of
 from stylerl.lm.cut import whole_lines
 from stylerl.report import markup
 
@@ -47,24 +48,28 @@ def complete(
     options: Mapping[str, Any],
     watch: Callable[[str, str], None] = lambda label, text: None,
     above: str | None = None,
+    context: int = 0,
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources`, by its label.
 
     A model is a folder, or a GGUF file, which llama.cpp completes.  Those that
     do not exist yet are named and passed over; `options` are those of
     `sampling.generate`.  `watch` is told each label, and its
-    completion as it grows.  `above` names what stands above the prompt, as
-    `place_below` takes it.
+    completion as it grows.  `above` names a file that the prompt stands in,
+    as `place_in` takes it: `context` tokens of what is above are given too.
 
     Raises:
-        ModelError: none of the models exists, or one cannot be loaded, or is
-            a GGUF file while there is something above.
-        DataError: what stands above cannot be read.
+        ModelError: none of the models exists, one cannot be loaded, or one is
+            a GGUF file, which gets nothing from above.
+        DataError: the file cannot be read.
     """
     # UTF-8, also in the locale C; the last line end is the completion's.
-    prompt = os.fsencode(prompt).decode(errors="replace").rstrip("\n")
-    place = place_below(above, prompt) if above else None
-    prompt = textwrap.dedent(prompt)
+    prompt = os.fsencode(prompt).decode(errors="replace").strip("\n")
+    place = None if above is None else place_in(above, prompt)
+    indent = indent_of(prompt)
+    prompt = "\n".join(
+        line.removeprefix(indent) for line in prompt.split("\n")
+    )
     present = {
         label: name for label, name in sources.items() if _is_model(Path(name))
     }
@@ -77,19 +82,20 @@ def complete(
         )
     if absent:
         say(f"passed over: {', '.join(absent)} does not exist; {remedy}")
+    gguf = [name for name in present.values() if _is_gguf(Path(name))]
+    if gguf and place:
+        raise ModelError(
+            "what stands above is cut to tokens of the model, and llama.cpp "
+            f"alone knows those of {gguf[0]}: name the folder it came from"
+        )
     answers = []
     for label, name in present.items():
         asked = {**options, "listen": partial(watch, label)}
-        if not _is_gguf(Path(name)):
-            asked["above"] = place.above if place else ""
-            text, ended = _by_torch(Path(name), prompt, **asked)
-        elif place:
-            raise ModelError(
-                "--above gives as much as the model has learnt with, which "
-                f"{name} does not say: name the folder that it came from"
-            )
-        else:
+        if name in gguf:
             text, ended = llama_cpp.complete(Path(name), prompt, **asked)
+        else:
+            given = (place.above, context) if place else ("", 0)
+            text, ended = _by_torch(Path(name), prompt, *given, **asked)
         judged = text if ended else whole_lines(text)
         (verdict,) = judge.in_place([(place, prompt, judged)])
         assessment = assess(prompt, ended, verdict)
@@ -97,11 +103,11 @@ def complete(
     return answers
 
 
-def place_below(name: str, prompt: str) -> Place:
-    """The place of a prompt below a file, or above LINE of `FILE:LINE`.
+def place_in(name: str, prompt: str) -> Place:
+    """The place of a prompt at the end of FILE, or above LINE of FILE:LINE.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or has no such line.
     """
     from stylerl.data.places import decode  # pandas takes its time
 
@@ -110,15 +116,18 @@ def place_below(name: str, prompt: str) -> Place:
         path, line = name, ""
     try:
         text, _ = decode(Path(path).read_bytes())
-    except (OSError, SyntaxError, UnicodeError, LookupError) as error:
+        parse(text)
+    except (OSError, ValueError, SyntaxError, LookupError) as error:
         raise DataError(
-            f"--above takes FILE or FILE:LINE; cannot read {path}: {error}"
+            "--above takes FILE or FILE:LINE, of Python that parses; cannot "
+            f"read {path}: {error}"
         ) from error
-    above = text.removesuffix("\n").split("\n")
-    if line:
-        above = above[: max(0, int(line) - 1)]
-    file = File([*above, *prompt.split("\n")], path)
-    return Place(file, len(above) + 1, f"{prompt}\n", prompt)
+    lines = text.removesuffix("\n").split("\n") if text else []
+    row = int(line) if line else len(lines) + 1
+    if not 1 <= row <= len(lines) + 1:
+        raise DataError(f"{path} has {len(lines)} lines; got {name}")
+    lines[row - 1 : row - 1] = prompt.split("\n")
+    return Place(File(lines, path), row, f"{prompt}\n", prompt)
 
 
 def _is_gguf(path: Path) -> bool:
@@ -131,16 +140,16 @@ def _is_model(path: Path) -> bool:
 
 
 def _by_torch(
-    folder: Path, prompt: str, above: str, **options: Any
+    folder: Path, prompt: str, above: str, context: int, **options: Any
 ) -> tuple[str, bool]:
     """A completion, and whether the model ended it."""
     # Only now, since torch takes seconds.
-    from stylerl.lm import context, encoding, models, sampling
+    from stylerl.lm import encoding, models, sampling
+    from stylerl.lm.context import PromptEncoder
 
     tokenizer = encoding.load_tokenizer(folder)
     model = models.load_causal_lm(str(folder), tokenizer=tokenizer)
-    budget = context.context_of(model)
-    encode = context.PromptEncoder(tokenizer, budget, {prompt: above})
+    encode = PromptEncoder(tokenizer, context, {prompt: above})
     drawn = sampling.generate(
         model, tokenizer, [prompt], **options, encode=encode
     )

@@ -171,7 +171,7 @@ def basis(metrics: Metrics) -> str:
         "prompts."
     )
     if not literal:
-        words += " No training here read them; the base may have."
+        words += " No stage trains on them; the base may have read them."
     asked = size.get("base_prompts", size["prompts"])
     if asked < size["prompts"]:
         words += f" The base completed the first {asked} of them."

@@ -26,7 +26,7 @@ def elsewhere(tmp_path):
     """The script in a folder that has no tests, data or models."""
     folder = tmp_path / "checkout"
     (folder / "benchmarks").mkdir(parents=True)
-    for name in ("bench_gpu.py", "bench_ppo.py"):
+    for name in ("bench_gpu.py", "rates.py"):
         shutil.copy(ROOT / "benchmarks" / name, folder / "benchmarks")
     return folder
 

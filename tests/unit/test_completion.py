@@ -1,7 +1,6 @@
 """Completions side by side in the terminal, with verdicts."""
 
 import io
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,12 +8,11 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from stylerl import storage
 from stylerl.cli.complete_command import (
     Answer,
     complete,
     growing,
-    place_below,
+    place_in,
     show,
 )
 from stylerl.errors import DataError, ModelError
@@ -90,30 +88,35 @@ FILE = "import os\n\n\nclass A:\n    def f(self):\n        return 1\n"
 
 @pytest.mark.parametrize(
     ("name", "above"),
-    [("a.py", FILE), ("a.py:5", FILE[:21]), ("a.py:1", ""), ("a.py:0", "")],
+    [
+        ("a.py", FILE),
+        ("a.py:7", FILE),
+        ("a.py:5", FILE[:21]),
+        ("a.py:1", ""),
+        ("empty.py", ""),
+    ],
 )
 def test_a_prompt_stands_below_its_file_or_above_a_line_of_it(
     name, above, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     Path("a.py").write_text(FILE)
-    place = place_below(name, "    def g(self):")
+    Path("empty.py").touch()
+    prompt = '    def g(self):\n        """A."""'
+    place = place_in(name, prompt)
     assert place.above == above
     placed = place.put("\n    return os.sep\n")
-    body = "    def g(self):\n        return os.sep\n"
-    assert placed.source.content.decode() == above + body
+    whole = above + prompt + "\n        return os.sep\n"
+    below = "" if name == "empty.py" else FILE[len(above) :]
+    assert placed.source.content.decode().rstrip("\n") == (
+        whole + below
+    ).rstrip("\n")
 
 
 def test_what_stands_above_is_given_and_judged_with(
-    answers, llama_folder, tmp_path, monkeypatch
+    answers, tmp_path, monkeypatch
 ):
-    """The model learnt with 16 tokens of context; a name that the file binds
-    is defined."""
-    folder = shutil.copytree(llama_folder, tmp_path / "model")
-    storage.write_json(
-        folder / "config.json",
-        storage.read_json(folder / "config.json") | {"context": 16},
-    )
+    """16 tokens of context at most; a name that the file binds is defined."""
     monkeypatch.chdir(tmp_path)
     Path("a.py").write_text(FILE)
     given = []
@@ -126,8 +129,8 @@ def test_what_stands_above_is_given_and_judged_with(
 
     monkeypatch.setattr(sampling, "generate", generate)
     prompt = "    def g(self):"
-    (found,) = answers(prompt, {"m": str(folder)}, above="a.py")
-    (alone,) = answers(prompt, {"m": str(folder)})
+    (found,) = answers(prompt, above="a.py", context=16)
+    (alone,) = answers(prompt)
     assert found.prompt == alone.prompt == "def g(self):"
     assert len(given[1]) < len(given[0]) <= len(given[1]) + 16
     codes = [v.code for v in alone.assessment.violations]
@@ -137,10 +140,17 @@ def test_what_stands_above_is_given_and_judged_with(
 def test_what_stands_above_must_be_readable_and_of_use(answers, tmp_path):
     with pytest.raises(DataError, match="cannot read .*no.py: "):
         answers(above=str(tmp_path / "no.py:3"))
+    broken = tmp_path / "b.py"
+    broken.write_text("class A:\n")
+    with pytest.raises(DataError, match="cannot read .*b.py: expected an ind"):
+        answers(above=str(broken))
     file = tmp_path / "m.gguf"
     file.write_bytes(b"GGUF")
     source = tmp_path / "a.py"
     source.write_text(FILE)
+    for line in (0, 8):
+        with pytest.raises(DataError, match=f"6 lines; got .*a.py:{line}"):
+            answers(above=f"{source}:{line}")
     with pytest.raises(ModelError, match="name the folder"):
         answers(sources={"m": str(file)}, above=str(source))
 
