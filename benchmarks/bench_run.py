@@ -15,9 +15,6 @@ and, by the stages' commands, without reward models and not timed,
 
     strict-N    judge.engine=ruff judge.config=examples/strict.toml
                 ppo.reward={linter: 2.5}, then `stylerl evaluate`
-
-`prompts-N` are no whole runs: FOLDER/ppo/evaluate.json of the command that
-each names, of seed N's models.  `seed-0-zen-3` is seed 0 in fp32.
 """
 
 import datetime

@@ -3,11 +3,10 @@
     make results    after `benchmarks/bench_run.py seed-N --set seed=N`
 
 A document says what it wants: the text between the markers `<!-- NAME -->`
-and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from
-metrics/evaluate.json and metrics/ppo.csv, from what benchmarks/bench_run.py
-kept of whole runs, from what `stylerl evaluate` measured of their models on
-more prompts (runs/prompts-SEED.json), from runs/h100.json, which a script
-wrote that is not kept, or from the first table of benchmarks/results/NAME.md.
+and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from the files
+in metrics/, from what benchmarks/bench_run.py kept of whole runs, from
+runs/h100.json, which a script wrote that is not kept, or from the first table
+of benchmarks/results/NAME.md.
 
 The table over seeds has means, and of differences a 95% interval of Student's
 t over the seeds, which draw labels, SFT model and prompts anew.
@@ -51,7 +50,7 @@ HEADLINE_METRICS = (
 MORE_METRICS = (  # over seeds, on the page of results
     "residual_cut", "compliance", "parse_rate", "finished_rate", "statements",
     "trivial_share", "resolved_names", "distinct_3", "repeated_lines", "ruff",
-    "reformatted", "kl", "bits_per_byte",
+    "reformatted", "kl", "bits_per_byte", "skill_style",
 )  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
@@ -100,26 +99,15 @@ def results() -> str:
 
 
 def lead() -> str:
-    """What today's default gains over its seeds, and whom it does not beat."""
-    runs, whole = seeds(), whole_runs()
+    """What today's default gains over its seeds, and what speaks against."""
+    runs = whole_runs()
     mean = pooled(runs)
-    prompts, fewer = (
-        " or ".join(
-            map(str, sorted({run["size"]["prompts"] for run in each.values()}))
-        )
-        for each in (runs, whole)
-    )
+    prompts = measured()["size"]["prompts"]
     cut = _points(mean, "non_compliance_cut").replace("+", "")
-    cuts = [
-        run["gain"]["standardised_compliance"] / (1 - run["sft"]["compliance"])
+    leads = [
+        run["gain_best_of"]["standardised_residual_low"] > 0
         for run in runs.values()
     ]
-
-    def leads(key: str) -> int:
-        return sum(
-            run["gain_best_of"][f"{key}_low"] > 0 for run in whole.values()
-        )
-
     return (
         "**After ruff has fixed and formatted what the models write, "
         f"{_shown(mean, 'ppo', 'residual_compliance')}% of PPO's completions "
@@ -131,18 +119,43 @@ def lead() -> str:
         "Compared at SFT's lengths, so that shorter bodies earn nothing, the "
         f"gain is {_points(mean, 'standardised_residual')} after the fixer "
         f"and {_points(mean, 'standardised_compliance')} before it. "
-        f"PPO is clearly worse at HumanEval on {lost_skill(runs)}.** As "
-        "written, shorter bodies included, non-compliance falls by "
-        f"{cut}% (the goal is {guards.CUT_GOAL:.0%}), at SFT's lengths by "
-        f"{min(cuts):.0%} to {max(cuts):.0%}. Without PPO, two "
-        "samples of SFT and the linter's choice gain as much or more on "
-        f"{beaten(whole)} (as written, at SFT's lengths, on the runs' own "
-        f"{fewer} prompts); with the choice of two on both sides PPO leads "
-        f"clearly after the fixer on {leads('residual_compliance')}, at "
-        f"SFT's lengths on {leads('standardised_residual')}. All of this, "
-        "and the tables below, are of the default until 2026-11-29; what "
-        "today's gives is under [Is it only shorter?](#measured)"
+        f"PPO is clearly worse at HumanEval on {lost_skill(runs)}.**\n\n"
+        "What speaks against it: as written, non-compliance falls by "
+        f"{cut}%, and the goal of {guards.CUT_GOAL:.0%} was missed on "
+        f"{failing(runs, 'non-compliance cut')}; ruff, by [rules that no "
+        "reward has seen](docs/metrics.md), finds clearly more on "
+        f"{failing(runs, 'unseen linter (ruff)')}; statements, "
+        f"{_shown(mean, 'sft', 'statements')} a body to "
+        f"{_shown(mean, 'ppo', 'statements')}, moved by more than a guard's "
+        f"{guards.SIZE_LIMIT:.0%} on {failing(runs, 'statements')}. And "
+        "without PPO, two samples of SFT and the linter's choice gain as much "
+        "or more on "
+        f"{beaten(runs)} (as written, at SFT's lengths; with the choice of "
+        "two on both sides PPO leads clearly after the fixer at SFT's lengths "
+        f"on {sum(leads)} of {len(leads)})."
     )
+
+
+def checks(metrics: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether each goal was reached, and each guard held."""
+    asked = (*guards.goals(metrics), *guards.guards(metrics))
+    return {each.name: each.held for each in asked}
+
+
+def failing(runs: Mapping[str, Any], name: str) -> str:
+    """On how many seeds a goal was missed, or a guard failed.
+
+    Raises:
+        KeyError: there is no goal or guard of that name.
+    """
+    failed = [not checks(run)[name] for run in runs.values()]
+    return f"{sum(failed) or 'none'} of {len(failed)} seeds"
+
+
+def _failed(metrics: Mapping[str, Any]) -> str:
+    """What was missed or failed, as a cell of a table."""
+    held = checks(metrics)
+    return ", ".join(name for name in held if not held[name]) or "none"
 
 
 def beaten(runs: Mapping[str, Any]) -> str:
@@ -172,24 +185,6 @@ def whole_runs(kind: str = "seed") -> dict[str, Any]:
     }
 
 
-def seeds() -> dict[str, Any]:
-    """What each seed's models measured on many prompts, by their seeds.
-
-    HumanEval, the base and bits per byte are those of the whole run.
-    """
-    runs = whole_runs()
-    for path in sorted(RUNS.glob("prompts-*.json")):
-        seed = f"seed {path.stem.removeprefix('prompts-')}"
-        run, many = runs[seed], storage.read_json(path)["evaluate"]
-        parts = {
-            name: run[name] | many[name] for name in ("sft", "ppo", "gain")
-        }
-        runs[seed] = (
-            run | {"size": many["size"], "human": many["human"]} | parts
-        )
-    return runs
-
-
 def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
     """Means over runs, and an interval over them of each difference."""
     parts: dict[str, dict[str, float]] = {}
@@ -214,17 +209,17 @@ def headline() -> str:
     """What today's default gains over its seeds, and each of them."""
     return (
         "Means over seeds. Differences are over what both models have a value "
-        "for, with intervals over seeds; base and HumanEval are of the whole "
-        "runs. The last columns are each seed's difference, with a star where "
-        "its own interval, by paired bootstrap over prompts, leaves out zero; "
-        "where a row has no difference, SFT and PPO.\n\n"
+        "for, with intervals over seeds. The last columns are each seed's "
+        "difference, with a star where its own interval, by paired bootstrap "
+        "over prompts, leaves out zero; where a row has no difference, SFT "
+        "and PPO.\n\n"
         f"{over_seeds(HEADLINE_METRICS)}"
     )
 
 
 def over_seeds(keys: Iterable[str]) -> str:
     """Means over seeds, and each seed's difference, as a table."""
-    runs = seeds()
+    runs = whole_runs()
     mean = pooled(runs)
     rows = [["metric", "base", "SFT", "PPO", "PPO - SFT [95%]", *runs]]
     for metric in map(display.metric_of, keys):
@@ -260,7 +255,7 @@ def questions() -> str:
     """What tokens are charged for, and the sceptic's two questions."""
     h100 = storage.read_json(RUNS / "h100.json")
     less = {"gain": h100["less_last_token"]}
-    runs = seeds()
+    runs = whole_runs()
     mean = pooled(runs)
     skill = mean["gain"]["skill_low"]
     worse = mean["ppo"]["bits_per_byte"] / mean["sft"]["bits_per_byte"] - 1
@@ -295,7 +290,28 @@ def questions() -> str:
         "The share of their functions' arguments that bodies use is "
         f"{_change(mean, 'used_arguments')}, the authors' "
         f"{_shown(mean, 'human', 'used_arguments')}%.\n"
-        f"{stricter()}"
+        f"{shorter(runs)}\n{stricter()}"
+    )
+
+
+def shorter(runs: Mapping[str, Any]) -> str:
+    """What happened to the lengths of bodies, as a point of the README."""
+    mean = pooled(runs)
+    length, statements = (
+        " to ".join(_shown(mean, model, key) for model in ("sft", "ppo"))
+        for key in ("length_median", "statements")
+    )
+    clear = [
+        run["gain"]["standardised_compliance_low"] > 0 for run in runs.values()
+    ]
+    return (
+        "- **Is it only shorter?** Each batch of PPO [gives a price of length]"
+        "(docs/decisions/0035-prices.md) that is to keep it: over seeds the "
+        f"median goes from {length} tokens, statements from {statements} a "
+        f"body. A guard allows {guards.SIZE_LIMIT:.0%} either way: it failed "
+        f"for the median on {failing(runs, 'median length')}, for statements "
+        f"on {failing(runs, 'statements')}. At SFT's lengths the gain is "
+        f"clear on {sum(clear)} of {len(clear)}."
     )
 
 
@@ -377,15 +393,48 @@ def _points(metrics: Mapping[str, Any], key: str) -> str:
 
 
 def cost() -> str:
-    """What a whole run takes, with bf16 and without, as one line."""
-    fast, slow = (
-        storage.read_json(RUNS / f"{name}.json")
-        for name in ("seed-0", "seed-0-zen-3")
-    )
+    """What a whole run takes, as one line, from the runs that were timed."""
+    runs = map(storage.read_json, sorted(RUNS.glob("seed-*.json")))
+    timed = [run for run in runs if run["seconds"]]
+    if not timed:
+        raise DataError(
+            f"no run in {RUNS} was timed: make one in a clean clone"
+        )
+    memory = max(run["largest_process_gib"] for run in timed)
+    spent = max(run["seconds"] / 60 for run in timed)
     return (
-        f"Two cores and {fast['largest_process_gib']:.0f} GiB of memory are "
-        f"enough; a run took {minutes(fast)} minutes of two cores with bf16 "
-        f"({fast['machine'].split(',')[0]}), {minutes(slow)} without."
+        "Python 3.11, git, make, two cores and "
+        f"{memory:.0f} GiB of memory are enough; a run took "
+        f"{spent:.0f} minutes of two cores with bf16 "
+        f"({timed[0]['machine'].split(',')[0]}), and takes about twice as "
+        "long without."
+    )
+
+
+def aims() -> str:
+    """What was aimed at besides the goals of a run, and what came of it."""
+    runs = map(storage.read_json, sorted(RUNS.glob("seed-*.json")))
+    spent = max((run["seconds"] or 0) / 60 for run in runs)
+    mean = pooled(whole_runs())
+    sft, human = mean["sft"], mean["human"]
+    reward = storage.read_json(ROOT / "metrics/reward.json")
+    aimed = (  # what, value, goal
+        ("minutes of a run", spent, 25),
+        ("% that parse after SFT", 100 * sft["parse_rate"], 97),
+        ("% of names that resolve after SFT", 100 * sft["resolved_names"], 95),
+        (
+            "median length after SFT, % of the authors'",
+            100 * sft["length_median"] / human["length_median"],
+            80,
+        ),
+        (
+            "AUROC of the classifier, seed 0, in % (PPO is not paid by it)",
+            100 * reward["classifier"]["auroc"],
+            95,
+        ),
+    )
+    return "What else was aimed at, and what came of it: " + "; ".join(
+        f"{what} {goal} ({value:.0f})" for what, value, goal in aimed
     )
 
 
@@ -401,7 +450,7 @@ def policy() -> str:
     judge = storage.read_json(ROOT / "metrics/label.json")["judge"]
     learned = storage.read_json(ROOT / "metrics/sft.json")["snippets"]
     params = config.load(ROOT / "params.yaml")
-    more = seeds().items()
+    runs = whole_runs().items()
     return "\n".join(
         [
             f"{source()}. {summary.basis(metrics)}",
@@ -419,8 +468,8 @@ def policy() -> str:
             ),
             "",
             "No other goal was missed, and no other guard failed "
-            "([all of them](results.md)). On more prompts, missed or failed: "
-            f"{'; '.join(f'{name} {_failed(run)}' for name, run in more)}.",
+            "([all of them](results.md)). Over seeds, missed or failed: "
+            f"{'; '.join(f'{name} {_failed(run)}' for name, run in runs)}.",
             alarms(),
         ]
     )
@@ -478,7 +527,7 @@ def table_of_runs() -> str:
         metrics = run["evaluate"]
         gain = metrics["gain"]
         row = [
-            _seed(path),
+            path.stem.removeprefix("seed-"),
             run["commit"],
             minutes(run),
             *(_before_after(metrics, metric) for metric in shown),
@@ -490,18 +539,6 @@ def table_of_runs() -> str:
         ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
-
-
-def _failed(metrics: Mapping[str, Any]) -> str:
-    """The goals that were missed, and the guards that failed."""
-    asked = (*guards.goals(metrics), *guards.guards(metrics))
-    return ", ".join(each.name for each in asked if not each.held) or "none"
-
-
-def _seed(path: Path) -> str:
-    """What a kept run is called: its seed, and what else tells it apart."""
-    number, *words = path.stem.removeprefix("seed-").split("-")
-    return ", ".join([number, " ".join(words)]) if words else number
 
 
 def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
@@ -546,6 +583,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "results": results,
     "policy": policy,
     "runs": table_of_runs,
+    "aims": aims,
     "strict": strict,
     "base": base,
     **{
