@@ -14,6 +14,7 @@ the picture's own.
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,8 +43,8 @@ RULE = (
     "of the prompts that are a signature alone, where SFT does not comply, "
     "nor after the fixer, and PPO does, by a function of "
     f"{LINES[0]} to {LINES[-1]} lines, its body of at most {COLUMNS} columns, "
-    "whose names all resolve and whose lines differ, the one in which PPO has "
-    "most statements; "
+    "whose names all resolve and whose lines differ, the one in which PPO is "
+    "nearest to the author; "
     "longer lines of SFT's are cut"
 )
 
@@ -167,7 +168,14 @@ def choose(
     fit = [at for at in both if _fits(before.loc[at], after.loc[at])]
     if not fit:
         return None
-    place = max(fit, key=lambda at: after.loc[at, "statements"])  # the first
+    human = completions[completions["model"] == "human"]
+    own = human.set_index("prompt_id")["completion"]
+
+    def nearness(at: tuple[int, str]) -> float:
+        texts = own.get(at[1], ""), after.loc[at, "completion"]
+        return SequenceMatcher(None, *texts, autojunk=False).ratio()
+
+    place = max(fit, key=nearness)  # the first
     sft, ppo = before.loc[place], after.loc[place]
     _, prompt_id = place
     return Example(

@@ -34,7 +34,7 @@ CLEAN = "\n    total = a + b\n    return total\n"
 
 def completion(model: str, prompt_id: str, **changes: Any) -> dict[str, Any]:
     """A row of artifacts/evaluate/completions.parquet, as it could be."""
-    found = {"prompt": PROMPT, "statements": 2, "names": 1.0}
+    found = {"prompt": PROMPT, "names": 1.0}
     found |= CHARGED if model == "sft" else {"completion": CLEAN}
     return row(model, prompt_id) | found | changes
 
@@ -103,10 +103,11 @@ def test_what_the_rule_leaves_out(model: str, changes: dict[str, Any]) -> None:
     assert picture.choose(table(*rows)) is None
 
 
-def test_the_most_statements_are_taken() -> None:
-    longer = completion("ppo", "b", statements=3)
-    rows = [*pair("a"), completion("sft", "b"), longer]
-    chosen = picture.choose(table(*rows))
+def test_the_nearest_to_its_author_is_taken() -> None:
+    """Of b all of the body is the author's, of a no line."""
+    own = {"a": "\n    raise ValueError\n", "b": CLEAN}
+    written = [completion("human", name, completion=own[name]) for name in own]
+    chosen = picture.choose(table(*pair("a"), *pair("b"), *written))
     assert chosen and chosen.id == "b"
 
 
