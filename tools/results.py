@@ -347,7 +347,8 @@ def stricter() -> str:
     return (
         "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
-        "(examples/strict.toml), paid by these alone; lengths fell. What "
+        "(examples/strict.toml), paid by these alone, before each batch "
+        "priced length; lengths fell. What "
         f"complies after the fixer: {'; '.join(each)}. The best of two by the "
         f"linter gains as much or more at SFT's lengths on {beaten(runs)}. "
         "[All of it](docs/results.md#a-strict-guide)."
