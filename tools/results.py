@@ -170,19 +170,22 @@ def beaten(runs: Mapping[str, Any]) -> str:
     return f"{sum(as_well)} of {len(as_well)} seeds"
 
 
-def whole_runs(kind: str = "seed") -> dict[str, Any]:
-    """What whole runs measured, by their seeds.
+def kept_runs(kind: str = "seed") -> dict[str, Any]:
+    """What benchmarks/bench_run.py kept of whole runs, by their seeds.
 
     Args:
         kind: seed, of today's default, or strict, under
             examples/strict.toml.
     """
     return {
-        f"seed {path.stem.removeprefix(f'{kind}-')}": storage.read_json(path)[
-            "evaluate"
-        ]
+        path.stem.replace(f"{kind}-", "seed "): storage.read_json(path)
         for path in sorted(RUNS.glob(f"{kind}-[0-9].json"))
     }
+
+
+def whole_runs(kind: str = "seed") -> dict[str, Any]:
+    """What the evaluation of each of `kept_runs` measured."""
+    return {name: run["evaluate"] for name, run in kept_runs(kind).items()}
 
 
 def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
@@ -357,10 +360,10 @@ def stricter() -> str:
 
 def strict() -> str:
     """What was measured under examples/strict.toml, seed by seed."""
-    kept = [
-        storage.read_json(p) for p in sorted(RUNS.glob("strict-[0-9].json"))
-    ]
-    made = {", ".join(run[k] for k in ("commit", "machine")) for run in kept}
+    made = {
+        f"{run['commit']}, {run['machine']}"
+        for run in kept_runs("strict").values()
+    }
     runs = whole_runs("strict")
     rows = [["metric"]]
     for name in runs:
@@ -394,33 +397,38 @@ def _points(metrics: Mapping[str, Any], key: str) -> str:
 
 
 def cost() -> str:
-    """What a whole run takes, as one line, from the runs that were timed."""
-    runs = map(storage.read_json, sorted(RUNS.glob("seed-*.json")))
-    timed = [run for run in runs if run["seconds"]]
+    """What a whole run takes, as one line."""
+    run = longest()
+    return (
+        "Python 3.11, git, make, two cores and "
+        f"{run['largest_process_gib']:.0f} GiB of memory are enough; a run "
+        f"took {run['seconds'] / 60:.0f} minutes of two cores with bf16 "
+        f"({run['machine'].split(',')[0]}), and takes about twice as long "
+        "without."
+    )
+
+
+def longest() -> dict[str, Any]:
+    """The run that took most, of those that were timed.
+
+    Raises:
+        DataError: none was.
+    """
+    timed = [run for run in kept_runs().values() if run["seconds"]]
     if not timed:
         raise DataError(
             f"no run in {RUNS} was timed: make one in a clean clone"
         )
-    memory = max(run["largest_process_gib"] for run in timed)
-    spent = max(run["seconds"] / 60 for run in timed)
-    return (
-        "Python 3.11, git, make, two cores and "
-        f"{memory:.0f} GiB of memory are enough; a run took "
-        f"{spent:.0f} minutes of two cores with bf16 "
-        f"({timed[0]['machine'].split(',')[0]}), and takes about twice as "
-        "long without."
-    )
+    return max(timed, key=lambda run: run["seconds"])
 
 
 def aims() -> str:
     """What was aimed at besides the goals of a run, and what came of it."""
-    runs = map(storage.read_json, sorted(RUNS.glob("seed-*.json")))
-    spent = max((run["seconds"] or 0) / 60 for run in runs)
     mean = pooled(whole_runs())
     sft, human = mean["sft"], mean["human"]
     reward = storage.read_json(ROOT / "metrics/reward.json")
     aimed = (  # what, value, goal
-        ("minutes of a run", spent, 25),
+        ("minutes of a run", longest()["seconds"] / 60, 25),
         ("% that parse after SFT", 100 * sft["parse_rate"], 97),
         ("% of names that resolve after SFT", 100 * sft["resolved_names"], 95),
         (
@@ -523,12 +531,11 @@ def table_of_runs() -> str:
         "| updates with an alarm |",
         "|---:|---|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|---:|",
     ]
-    for path in sorted(RUNS.glob("seed-*.json"), key=lambda p: p.stem):
-        run = storage.read_json(path)
+    for name, run in kept_runs().items():
         metrics = run["evaluate"]
         gain = metrics["gain"]
         row = [
-            path.stem.removeprefix("seed-"),
+            name.removeprefix("seed "),
             run["commit"],
             minutes(run),
             *(_before_after(metrics, metric) for metric in shown),

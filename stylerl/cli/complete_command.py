@@ -117,7 +117,10 @@ def place_in(name: str, prompt: str) -> Place:
     try:
         text, _ = decode(Path(path).read_bytes())
         parse(text)
-    except (OSError, ValueError, SyntaxError, LookupError) as error:
+    except (
+        *(OSError, ValueError, SyntaxError, LookupError),
+        *(RecursionError, MemoryError),  # parsed too deeply
+    ) as error:
         raise DataError(
             "--above takes FILE or FILE:LINE, of Python that parses; cannot "
             f"read {path}: {error}"
