@@ -91,7 +91,7 @@ def mlflow_pages() -> Iterator[Page]:
     compare = f"{MLFLOW}/#/compare-runs?{urllib.parse.urlencode(query)}"
     yield Page("mlflow-runs", f"{start}?{kind}", 800)
     models = f"{home}/models?{kind}"
-    yield Page("mlflow-models", models, 560, width=2900)
+    yield Page("mlflow-models", models, 560, width=3200)
     yield Page("mlflow-run", f"{start}/{runs[0]}?{kind}", 1200)
     fold = ("Visualizations", "Run details", "Parameters", "Artifacts")
     yield Page("mlflow-compare", compare, 700, fold)
