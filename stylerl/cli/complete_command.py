@@ -49,6 +49,7 @@ def complete(
     watch: Callable[[str, str], None] = lambda label, text: None,
     above: str | None = None,
     context: int = 0,
+    best_of: int = 1,
 ) -> list[Answer]:
     """Complete `prompt` with each model of `sources`, by its label.
 
@@ -57,6 +58,8 @@ def complete(
     `sampling.generate`.  `watch` is told each label, and its
     completion as it grows.  `above` names a file that the prompt stands in,
     as `place_in` takes it: `context` tokens of what is above are given too.
+    Of `best_of` completions of a model its answer is the one that the judge
+    prefers, as `baselines.by_linter` has it.
 
     Raises:
         ModelError: none of the models exists, one cannot be loaded, or one is
@@ -92,15 +95,31 @@ def complete(
     for label, name in present.items():
         asked = {**options, "listen": partial(watch, label)}
         if name in gguf:
-            text, ended = llama_cpp.complete(Path(name), prompt, **asked)
+            seed = asked.pop("seed")
+            draws = [
+                llama_cpp.complete(Path(name), prompt, seed=seed + n, **asked)
+                for n in range(best_of)
+            ]
         else:
             given = (place.above, context) if place else ("", 0)
-            text, ended = _by_torch(Path(name), prompt, *given, **asked)
-        judged = text if ended else whole_lines(text)
-        (verdict,) = judge.in_place([(place, prompt, judged)])
-        assessment = assess(prompt, ended, verdict)
-        answers.append(Answer(label, prompt, text, assessment))
+            prompts = [prompt] * best_of
+            draws = _by_torch(Path(name), prompts, *given, **asked)
+        judged = [
+            (place, prompt, text if ended else whole_lines(text))
+            for text, ended in draws
+        ]
+        verdicts = judge.in_place(judged)
+        choice = [
+            Answer(label, prompt, text, assess(prompt, ended, verdict))
+            for (text, ended), verdict in zip(draws, verdicts, strict=True)
+        ]
+        answers.append(max(choice, key=_by_linter))
     return answers
+
+
+def _by_linter(answer: Answer) -> float:
+    outcome, _, score, _ = answer.assessment
+    return (outcome is Outcome.COMPLIANT) + score
 
 
 def place_in(name: str, prompt: str) -> Place:
@@ -143,20 +162,24 @@ def _is_model(path: Path) -> bool:
 
 
 def _by_torch(
-    folder: Path, prompt: str, above: str, context: int, **options: Any
-) -> tuple[str, bool]:
-    """A completion, and whether the model ended it."""
+    folder: Path,
+    prompts: Sequence[str],
+    above: str,
+    context: int,
+    **options: Any,
+) -> list[tuple[str, bool]]:
+    """Completions of one prompt, and whether the model ended each."""
     # Only now, since torch takes seconds.
     from stylerl.lm import encoding, models, sampling
     from stylerl.lm.context import PromptEncoder
 
     tokenizer = encoding.load_tokenizer(folder)
     model = models.load_causal_lm(str(folder), tokenizer=tokenizer)
-    encode = PromptEncoder(tokenizer, context, {prompt: above})
+    encode = PromptEncoder(tokenizer, context, {prompts[0]: above})
     drawn = sampling.generate(
-        model, tokenizer, [prompt], **options, encode=encode
+        model, tokenizer, prompts, **options, encode=encode
     )
-    return drawn.texts[0], drawn.finished[0]
+    return [*zip(drawn.texts, drawn.finished, strict=True)]
 
 
 def labelled(folders: Sequence[Path]) -> dict[str, str]:

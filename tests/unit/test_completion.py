@@ -63,6 +63,36 @@ def test_the_same_model_and_seed_give_the_same_answer(answers, llama_folder):
     assert base.completion != other.completion
 
 
+CLEAN, EQUAL = "\n    return a\n", "\n    return b\n"
+ROUGH, WORSE = "\n    return a ;\n", "\n    return  a ;\n"
+BROKEN, CUT = "\n    return (\n", "\n    return b\n    ret"
+
+
+@pytest.mark.parametrize(
+    ("draws", "best"),
+    [
+        ([ROUGH, CLEAN], CLEAN),
+        ([CLEAN, EQUAL], CLEAN),  # the first of equals
+        ([WORSE, ROUGH], ROUGH),
+        ([BROKEN, ROUGH], ROUGH),
+        ([CUT, ROUGH], CUT),  # neither complies: no violation, score 1
+        ([CUT, CLEAN], CLEAN),
+    ],
+)
+def test_of_several_the_answer_is_the_linter_s_choice(
+    draws, best, answers, monkeypatch
+):
+    def generate(model, tokenizer, prompts, **_):
+        assert prompts == ["def f(a, b):"] * 2
+        return SimpleNamespace(
+            texts=draws, finished=[text != CUT for text in draws]
+        )
+
+    monkeypatch.setattr(sampling, "generate", generate)
+    (found,) = answers(best_of=2)
+    assert found.completion == best
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_prompt_is_utf_8_whatever_the_locale(answers, end):
     """The locale C, of which an image may have no other, knows no letters
