@@ -66,12 +66,14 @@ def write(
         ModelError: the file cannot hold such a model, tokenizer or kind.
         DiskError: the file cannot be written.
     """
-    from gguf import GGMLQuantizationType, GGUFWriter
+    from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 
     weights = dict(tensors(model))
     with storage.replacing(path) as scratch:
         writer = GGUFWriter(scratch, model.config.model_type)
         writer.add_name(path.stem)
+        share = "ALL" if kind == "f32" else "MOSTLY"
+        writer.add_file_type(LlamaFileType[f"{share}_{kind.upper()}"])
         _describe(writer, model.config)
         _add_vocabulary(writer, tokenizer, len(weights["token_embd.weight"]))
         for name, tensor in weights.items():

@@ -186,6 +186,8 @@ def test_the_file_holds_every_weight(
         data = torch.from_numpy(each.data.copy()).view(dtype)
         assert torch.equal(data.reshape(tensor.shape), tensor.to(dtype))
     assert fields["general.architecture"] == "llama"
+    file_type = {"bf16": 32, "f32": 0}  # llama.cpp's own numbers
+    assert fields["general.file_type"] == file_type[kind]
     assert fields["llama.block_count"] == 2
     assert fields["llama.attention.head_count"] == 2
     assert fields["llama.context_length"] == 256
