@@ -132,7 +132,8 @@ def lead() -> str:
         "or more on "
         f"{beaten(runs)} (as written, at SFT's lengths; with the choice of "
         "two on both sides PPO leads clearly after the fixer at SFT's lengths "
-        f"on {sum(leads)} of {len(leads)})."
+        f"on {sum(leads)} of {len(leads)}, so `stylerl complete` shows the "
+        "linter's choice of two)."
     )
 
 
