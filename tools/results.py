@@ -49,8 +49,9 @@ HEADLINE_METRICS = (
 )  # fmt: skip
 MORE_METRICS = (  # over seeds, on the page of results
     "residual_cut", "compliance", "parse_rate", "finished_rate", "statements",
-    "trivial_share", "resolved_names", "distinct_3", "repeated_lines", "ruff",
-    "reformatted", "kl", "bits_per_byte", "skill_style",
+    "trivial_share", "idle_share", "resolved_names", "distinct_3",
+    "repeated_lines", "ruff", "reformatted", "kl", "bits_per_byte",
+    "skill_style",
 )  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
@@ -127,7 +128,12 @@ def lead() -> str:
         f"{failing(runs, 'unseen linter (ruff)')}; statements, "
         f"{_shown(mean, 'sft', 'statements')} a body to "
         f"{_shown(mean, 'ppo', 'statements')}, moved by more than a guard's "
-        f"{guards.SIZE_LIMIT:.0%} on {failing(runs, 'statements')}. And "
+        f"{guards.SIZE_LIMIT:.0%} on {failing(runs, 'statements')}; and "
+        "[code that does nothing](docs/metrics.md), such as `x = x`, stands "
+        f"in {_shown(mean, 'ppo', 'idle_share')}% of bodies "
+        f"({_shown(mean, 'sft', 'idle_share')}% of SFT's, "
+        f"{_shown(mean, 'human', 'idle_share')}% of the authors'), clearly "
+        f"more on {failing(runs, 'idle code')}. And "
         "without PPO, two samples of SFT and the linter's choice gain as much "
         "or more on "
         f"{beaten(runs)} (as written, at SFT's lengths; with the choice of "

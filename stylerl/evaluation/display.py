@@ -49,6 +49,7 @@ TABLE = (
     Metric("long_share", "bodies above 45 tokens %", 100, 1, 0),
     Metric("statements", "statements", 1, 2, 0),
     Metric("trivial_share", "trivial bodies %", 100, 1, -1),
+    Metric("idle_share", "idle code %", 100, 1, -1),
     Metric("used_arguments", "arguments used %", 100, 1, 1),
     Metric("resolved_names", "names that resolve %", 100, 1, 1),
     Metric("distinct_3", "distinct-3 %", 100, 1, 0),

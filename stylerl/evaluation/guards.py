@@ -110,7 +110,8 @@ def guards(metrics: Metrics) -> list[Guard]:
         text = f"{show_gain(metric_of('kl'), gain)} {limit}"
         checked.append(Guard("KL to SFT", ppo["kl"] <= KL_LIMIT, text))
     checked.append(_forgotten(sft, ppo))
-    for name, key in (
+    for name, key in (  # as far as they were measured
+        ("idle code", "idle_share"),
         ("arguments used", "used_arguments"),  # where a prompt has some
         ("names that resolve", "resolved_names"),  # not of literal prompts
         ("skill", "skill"),

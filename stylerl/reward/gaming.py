@@ -83,6 +83,27 @@ def used_arguments(prompt: str, completion: str) -> float:
     return len(arguments & read) / len(arguments) if arguments else math.nan
 
 
+def has_idle_code(prompt: str, completion: str) -> bool:
+    """Whether some code of a body does nothing.
+
+    `x = x`, a line that only names things, an `if` that goes on alike either
+    way.  False where the text does not parse.
+    """
+    body = body_of(prompt, completion) or []
+    block = ast.Module(body, [])
+    nodes = [block, *(node for part in body for node in ast.walk(part))]
+    same = any(
+        isinstance(node, ast.Assign)
+        and [ast.unparse(node.value)] == [*map(ast.unparse, node.targets)]
+        for node in nodes
+    )
+    return same or any(
+        isinstance(node, ast.Name)
+        for part in _idle(nodes)
+        for node in ast.walk(part)
+    )
+
+
 def _idle(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Statements that only name things, and conditions that choose nothing."""
     fields = [field for node in nodes for _, field in ast.iter_fields(node)]

@@ -179,6 +179,33 @@ def test_the_arguments_that_a_body_reads(prompt, completion, share):
     assert math.isnan(found) if share is None else found == share
 
 
+@pytest.mark.parametrize(
+    ("completion", "idle"),
+    [
+        ("\n    a.b = a.b\n", True),
+        ("\n    a = a = b\n", False),  # a chain: not looked into
+        ("\n    a.b = b\n    b = a\n", False),
+        ("\n    if a:\n        return b\n    return b\n", True),
+        ("\n    if a:\n        b()\n    else:\n        b()\n", True),
+        ("\n    if a:\n        return b\n    return a\n", False),
+        ("\n    a, b\n", True),  # of names alone
+        ("\n    for x in a:\n        x.y\n", True),
+        ("\n    a()\n    a()\n", False),  # may do more each time
+        ("\n    ...\n", False),  # a body must have something
+        ('\n    "A string."\n', False),  # prose
+        ("\n    return (\n", False),
+    ],
+)
+def test_code_that_does_nothing(completion, idle):
+    assert guards.has_idle_code("def f(a, b):", completion) == idle
+
+
+def test_what_the_prompt_gives_is_not_the_body_s():
+    prompt = "x = x\n\n\ndef f(a):\n    a = a\n"
+    assert not guards.has_idle_code(prompt, "    return a\n")
+    assert guards.has_idle_code(prompt, "    a = a\n")
+
+
 def test_what_does_not_parse_has_no_body():
     assert guards.body_of("def f(a):", "\n    return (\n") is None
     assert guards.body_of("def f(a):", "") is None

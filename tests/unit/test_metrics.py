@@ -115,6 +115,7 @@ def test_each_number_of_two_completions():
             "long_share": 0,
             "statements": 1,  # of the one that parses
             "trivial_share": 1 / 2,
+            "idle_share": 0,
             "used_arguments": 1 / 2,  # x, and not where it is bound alone
             "repeated_lines": (0 + 1 / 3) / 2,
             "comment_share": (0 + 1 / 3) / 2,

@@ -216,6 +216,7 @@ def _per_completion(rows: pd.DataFrame) -> pd.DataFrame:
                 rows["parsed"].astype(bool)
             ),
             "trivial_share": rows["trivial"],
+            "idle_share": [gaming.has_idle_code(*pair) for pair in pairs],
             "used_arguments": [gaming.used_arguments(*pair) for pair in pairs],
             "repeated_lines": text.map(gaming.repeated_line_share),
             "comment_share": text.map(gaming.comment_line_share),
