@@ -95,8 +95,17 @@ def measured() -> dict[str, Any]:
 
 
 def results() -> str:
-    """Everything that the last run measured, before and after."""
-    return f"{source()}:\n\n{summary.markdown(measured())}{alarms()}"
+    """What the last run came to, in words, and its baselines."""
+    metrics = measured()
+    parts = [
+        f"{source()}:",
+        summary.bold_headline(metrics),
+        summary.external_linters(metrics),
+        summary.basis(metrics),
+        summary.markdown_table(summary.baselines(metrics)),
+        alarms().strip(),
+    ]
+    return "\n\n".join(parts)
 
 
 def lead() -> str:
@@ -484,9 +493,10 @@ def policy() -> str:
             ),
             "",
             "No other goal was missed, and no other guard failed "
-            "([all of them](results.md)). Over seeds, missed or failed: "
+            "([all of them](metrics.md#guards)). Over seeds, missed or "
+            "failed: "
             f"{'; '.join(f'{name} {_failed(run)}' for name, run in runs)}.",
-            alarms(),
+            alarms().strip(),
         ]
     )
 
