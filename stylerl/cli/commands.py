@@ -210,6 +210,8 @@ def _complete(options: argparse.Namespace) -> None:
             options.best_of,
         )
     completion.show(answers, console)
+    if options.best_of > 1:
+        console.print(f"Each is the linter's choice of {options.best_of}.")
 
 
 @command(

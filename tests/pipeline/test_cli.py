@@ -180,8 +180,14 @@ def test_complete_shows_each_model_that_is_there(
     shown = capsys.readouterr().out
     assert "base" in shown and "def add(a, b):" in shown
     assert "PPO" not in shown
+    assert "Each is the linter's choice of 2." in shown
     assert cli.main(["complete", "def add(a, b):", "--seed", "1"]) == 0
     assert capsys.readouterr().out != shown
+    assert cli.main(["complete", "--best-of", "1", "def add(a, b):"]) == 0
+    assert "choice" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["complete", "--best-of", "0", "def add(a, b):"])
+    assert "--best-of" in capsys.readouterr().err
 
 
 def test_complete_takes_model_folders_without_a_checkout(
