@@ -365,11 +365,14 @@ def stricter() -> str:
     clear = [
         run["gain"]["standardised_residual_low"] > 0 for run in runs.values()
     ]
+    residual = display.metric_of("residual_compliance")
+    gained = display.gain_sign(residual, mean["gain"]) > 0
     return (
         "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
         "(examples/strict.toml), paid by these alone, over "
-        f"{len(runs)} seeds. What complies after the fixer: "
+        f"{len(runs)} seeds: {'a' if gained else 'no'} clear gain over them. "
+        "What complies after the fixer: "
         f"{_change(mean, 'residual_compliance')}, at SFT's lengths "
         f"{_points(mean, 'standardised_residual')}, clear on {sum(clear)} of "
         f"{len(clear)}; right and compliant on HumanEval "
