@@ -216,7 +216,7 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
             if all(isinstance(value.get(key), float | int) for value in values)
         }
     gains = [run["gain"] for run in runs.values()]
-    quantile = student.ppf(0.975, len(gains) - 1)
+    quantile = float(student.ppf(0.975, len(gains) - 1))
     for key in [key for key in parts["gain"] if f"{key}_low" in parts["gain"]]:
         spread = statistics.stdev(gain[key] for gain in gains)
         half = quantile * spread / math.sqrt(len(gains))
