@@ -103,7 +103,7 @@ def results() -> str:
         summary.external_linters(metrics),
         summary.basis(metrics),
         summary.markdown_table(summary.baselines(metrics)),
-        alarms().strip(),
+        alarms(),
     ]
     return "\n\n".join(parts)
 
@@ -493,7 +493,8 @@ def policy() -> str:
             "([all of them](metrics.md#guards)). Over seeds, missed or "
             "failed: "
             f"{'; '.join(f'{name} {_failed(run)}' for name, run in runs)}.",
-            alarms().strip(),
+            "",
+            alarms(),
         ]
     )
 
@@ -531,7 +532,7 @@ def minutes(run: dict[str, Any]) -> str:
 
 def alarms() -> str:
     """In how many updates each alarm of PPO was raised, as a sentence."""
-    return f"\n{card.alarms(pd.read_csv(ROOT / 'metrics/ppo.csv'))}"
+    return card.alarms(pd.read_csv(ROOT / "metrics/ppo.csv"))
 
 
 def table_of_runs() -> str:

@@ -95,11 +95,7 @@ def complete(
     for label, name in present.items():
         asked = {**options, "listen": partial(watch, label)}
         if name in gguf:
-            seed = asked.pop("seed")
-            draws = [
-                llama_cpp.complete(Path(name), prompt, seed=seed + n, **asked)
-                for n in range(best_of)
-            ]
+            draws = _by_llama_cpp(Path(name), prompt, best_of, **asked)
         else:
             given = (place.above, context) if place else ("", 0)
             prompts = [prompt] * best_of
@@ -159,6 +155,16 @@ def _is_gguf(path: Path) -> bool:
 def _is_model(path: Path) -> bool:
     """Whether there is a model's folder, or a GGUF file."""
     return _is_gguf(path) or (path / "config.json").is_file()
+
+
+def _by_llama_cpp(
+    file: Path, prompt: str, count: int, seed: int, **options: Any
+) -> list[tuple[str, bool]]:
+    """Completions of a prompt, and whether the model ended each."""
+    return [
+        llama_cpp.complete(file, prompt, seed=seed + n, **options)
+        for n in range(count)
+    ]
 
 
 def _by_torch(
