@@ -16,6 +16,7 @@ import math
 import re
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -132,17 +133,11 @@ def lead() -> str:
         f"PPO is clearly worse at HumanEval on {lost_skill(runs)}.**\n\n"
         "What speaks against it: as written, non-compliance falls by "
         f"{cut}%, and the goal of {guards.CUT_GOAL:.0%} was missed on "
-        f"{failing(runs, 'non-compliance cut')}; ruff, by [rules that no "
-        "reward has seen](docs/metrics.md), finds clearly more on "
-        f"{failing(runs, 'unseen linter (ruff)')}; statements, "
-        f"{_shown(mean, 'sft', 'statements')} a body to "
-        f"{_shown(mean, 'ppo', 'statements')}, moved by more than a guard's "
-        f"{guards.SIZE_LIMIT:.0%} on {failing(runs, 'statements')}; and "
+        f"{failing(runs, 'non-compliance cut')}; {other_failures(runs)}; "
         "[code that does nothing](docs/metrics.md), such as `x = x`, stands "
         f"in {_shown(mean, 'ppo', 'idle_share')}% of bodies "
         f"({_shown(mean, 'sft', 'idle_share')}% of SFT's, "
-        f"{_shown(mean, 'human', 'idle_share')}% of the authors'), clearly "
-        f"more on {failing(runs, 'idle code')}. And "
+        f"{_shown(mean, 'human', 'idle_share')}% of the authors'). And "
         "without PPO, two samples of SFT and the linter's choice gain as much "
         "or more on "
         f"{beaten(runs)} (as written, at SFT's lengths; with the choice of "
@@ -166,6 +161,21 @@ def failing(runs: Mapping[str, Any], name: str) -> str:
     """
     failed = [not checks(run)[name] for run in runs.values()]
     return f"{sum(failed) or 'none'} of {len(failed)} seeds"
+
+
+def other_failures(runs: Mapping[str, Any]) -> str:
+    """Which guards and goals failed besides the cut, on how many seeds."""
+    counts = Counter(
+        name
+        for run in runs.values()
+        for name, held in checks(run).items()
+        if not held and name != "non-compliance cut"
+    )
+    shown = (f"{name} on {count}" for name, count in counts.most_common())
+    return (
+        "of the other [goals and guards](docs/metrics.md#guards) failed, of "
+        f"{len(runs)} seeds: {', '.join(shown) or 'none on any'}"
+    )
 
 
 def _failed(metrics: Mapping[str, Any]) -> str:
