@@ -134,6 +134,9 @@ def lead() -> str:
         "What speaks against it: as written, non-compliance falls by "
         f"{cut}%, and the goal of {guards.CUT_GOAL:.0%} was missed on "
         f"{failing(runs, 'non-compliance cut')}; {other_failures(runs)}; "
+        "by [rules that no reward has seen](docs/metrics.md) ruff finds "
+        f"{_shown(mean, 'sft', 'ruff')} in 10 lines of SFT's and "
+        f"{_shown(mean, 'ppo', 'ruff')} of PPO's; "
         "[code that does nothing](docs/metrics.md), such as `x = x`, stands "
         f"in {_shown(mean, 'ppo', 'idle_share')}% of bodies "
         f"({_shown(mean, 'sft', 'idle_share')}% of SFT's, "
@@ -173,8 +176,8 @@ def other_failures(runs: Mapping[str, Any]) -> str:
     )
     shown = (f"{name} on {count}" for name, count in counts.most_common())
     return (
-        "of the other [goals and guards](docs/metrics.md#guards) failed, of "
-        f"{len(runs)} seeds: {', '.join(shown) or 'none on any'}"
+        "other [goals missed and guards failed](docs/metrics.md#guards), of "
+        f"{len(runs)} seeds: {', '.join(shown) or 'none'}"
     )
 
 
