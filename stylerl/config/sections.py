@@ -222,7 +222,7 @@ class PPOConfig(Section):
     temperature: float = setting(
         0.8, "of sampling and training", ge=0.01, le=100
     )
-    learning_rate: float = setting(6e-4, "peak of Adam's rate", gt=0, le=1)
+    learning_rate: float = setting(5e-4, "peak of Adam's rate", gt=0, le=1)
     gae_lambda: float = setting(
         1.0,
         "lambda of the advantage estimate (GAE): what of a charge reaches the "

@@ -70,6 +70,7 @@ class Learner:
         self.done = 0  # updates
         # The mean of log(1 + length) before any update, once it is known.
         self.log_length: float | None = None
+        self.drift = 0.0  # of that mean, smoothed
         trained = [w for w in policy.parameters() if w.requires_grad]
         self.optimiser = torch.optim.Adam(trained, eps=ADAM_EPS, fused=True)
 
@@ -145,7 +146,7 @@ class Learner:
     def keep_length(
         self, batch: Rollouts, rewards: Rewards, ahead: Tensor
     ) -> tuple[Tensor, float]:
-        """Advantages, (B, R), that keep lengths, and the lengths' drift."""
+        """Advantages, (B, R), that keep lengths, and the batch's drift."""
         logs = length.log_lengths(
             batch.prompts, batch.judged, batch.response_lengths
         )
@@ -156,13 +157,15 @@ class Learner:
             if self.log_length is None:
                 self.log_length = mean
             drift = mean - self.log_length
+        new = length.NEWEST
+        self.drift = (1 - new) * self.drift + new * drift
         half = (1.0 + self.config.gae_lambda) / 2
         priced = self.relative_returns(batch, rewards, half)
         longer = length.advantage_of(logs, ended, self.config.group_size)
-        return (
-            length.without_length(ahead, priced, batch.mask, longer, drift),
-            drift,
+        kept = length.without_length(
+            ahead, priced, batch.mask, longer, self.drift
         )
+        return kept, drift
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
         """The rows of each optimiser step of an update.
@@ -254,7 +257,8 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """The other state of a checkpoint, as JSON."""
-        return {"done": self.done, "log_length": self.log_length}
+        known = {"log_length": self.log_length, "drift": self.drift}
+        return {"done": self.done, **known}
 
     def restore(
         self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]
@@ -264,3 +268,4 @@ class Learner:
         checkpoint.restore_optimiser(self.optimiser, tensors["optimiser"])
         self.done = state["done"]
         self.log_length = state["log_length"]
+        self.drift = state["drift"]

@@ -17,10 +17,12 @@ charges which are not discounted they rise (decision 35).
 
 Noise moves lengths too.  What it has moved comes back by a second term:
 
-    A_{i,t} - (b + 2 s d) L_i
+    A_{i,t} - (b + 4 s d) L_i
 
-s is the deviation of A, and d the batch's mean of l less that of the policy
-before any update, whose own rollouts measure it once.
+s is the deviation of A, and d the mean of l less that of the policy before
+any update, whose own rollouts measure it once.  A batch has few prompts, and
+a prompt says much of its answers' lengths, so d is smoothed over updates:
+two fifths of the newest batch's, and the rest of the d before.
 
 A length is in tokens, and comments, docstrings and lines that repeat an
 earlier one have no part in it.  A completion that was cut at the token limit
@@ -45,7 +47,8 @@ from torch import Tensor
 from stylerl.ppo import formulas
 from stylerl.reward import gaming
 
-ANSWER = 2.0  # to a drift of 1, in deviations of the advantages
+ANSWER = 4.0  # to a drift of 1, in deviations of the advantages
+NEWEST = 0.4  # the share of the newest batch's in the drift
 
 
 def without_length(
@@ -62,7 +65,7 @@ def without_length(
         priced: A', (B, R), the same of charges that are discounted less.
         mask: (B, R) bool, the tokens of the responses.
         longer: L, (B,), as of `advantage_of`.
-        drift: d, of the mean of l.
+        drift: d, of the mean of l, smoothed.
     """
     of_tokens = mask * longer[:, None]
     b = (priced * of_tokens).sum() / (of_tokens**2).sum().clamp(min=1e-6)

@@ -80,7 +80,12 @@ def grade_of(
 
 
 def _arguments(prompt: str, completion: str) -> float:
-    """The share of its arguments that a body reads; 1 where it has none."""
+    """The share of its arguments that a body reads; 1 where it has none.
+
+    0 where some of its code does nothing.
+    """
+    if gaming.has_idle_code(prompt, completion):
+        return 0.0
     share = gaming.used_arguments(prompt, completion)
     return 1.0 if math.isnan(share) else share
 

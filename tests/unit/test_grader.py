@@ -83,6 +83,8 @@ def test_a_violation_is_charged(reward):
         (PROMPT, "    return 0\n", 0.0),
         (PROMPT, "    return (\n", 0.0),  # does not parse
         (PROMPT, "    prices, rate\n    return 0\n", 0.0),  # does nothing
+        (PROMPT, "    rate = rate\n    return prices, rate\n", 0.0),
+        (PROMPT, "    rate = 1 + rate\n    return prices, rate\n", 1.0),
         ('def now():\n    """It."""\n', "", 0.0),  # no statement
         ("def now(self):\n", "    return 0\n", 1.0),  # has none
         ("x = 1\n", "y = x\n", 1.0),  # opens no function

@@ -42,9 +42,9 @@ def test_the_price_of_length_by_hand():
     # Twice the price, of charges that count twice.
     got = without_length(advantages, 2 * advantages, mask, longer, 0.0)
     assert torch.allclose(got, torch.tensor([[1, 0], [2, 2]]) / 3)
-    # 1, 0, 0 have the variance 1/3: lengths that rose by 1 cost 2 / sqrt(3).
+    # 1, 0, 0 have the variance 1/3: lengths that rose by 1 cost 4 / sqrt(3).
     got = without_length(advantages, advantages, mask, longer, 1.0)
-    back = 2 / math.sqrt(3)
+    back = 4 / math.sqrt(3)
     expected = [2 / 3 + back, 1 / 3 - back, 1 / 3 - back]
     assert got[mask].tolist() == pytest.approx(expected, abs=1e-6)
 
@@ -134,9 +134,11 @@ def test_an_update_prices_charges_and_answers_drift():
     )
     assert not torch.allclose(ahead, priced)
     longer = torch.tensor([-0.5, 0.5, 0, 0]) * math.log(3)
-    kept = without_length(ahead, priced, batch.mask, longer, drift)
+    kept = without_length(ahead, priced, batch.mask, longer, 0.4 * drift)
     scale = formulas.deviation(kept, batch.mask)
     assert torch.allclose(given[0][1].advantages, kept / scale, atol=1e-5)
+    again = trainer.update(batch)["length/drift"]
+    assert learner.drift == pytest.approx(0.4 * again + 0.6 * 0.4 * drift)
 
 
 def test_the_first_batch_that_ends_is_the_measure_where_none_was():
