@@ -15,7 +15,8 @@ the same number of episodes and the settings of params.yaml:
                  and its own defaults where params.yaml has no such setting:
                  no token credit, lengths not kept, GRPO by DAPO's loss
     RAFT         of GENERATIONS completions of each prompt the best by the
-                 reward of params.yaml, then SFT on these; again and again
+                 reward of params.yaml, less what length explains of it where
+                 ppo.keep_length, then SFT on these; again and again
     DPO, APO     TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
                  what SFT wrote and the same after the fixer
 
@@ -57,11 +58,11 @@ from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
 from stylerl.lm.cut import whole_lines
-from stylerl.lm.sampling import generate
+from stylerl.lm.sampling import Completions, generate
 from stylerl.lm.saving import save_model
 from stylerl.pipeline import graph
 from stylerl.pipeline.stage_runs import KEY
-from stylerl.ppo import PPOTrainer, formulas
+from stylerl.ppo import PPOTrainer, formulas, length
 from stylerl.ppo.factory import build_trainer
 from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
 from stylerl.supervised.sft import body_logprobs
@@ -403,6 +404,8 @@ def run_raft(params: Params) -> LoadedModel:
             encode=ours.sampler.encode,
         )
         totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
+        if settings.keep_length:
+            totals = without_length(totals, prompts, sampled)
         best = best_of_each(totals, GENERATIONS)
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
@@ -419,6 +422,21 @@ def run_raft(params: Params) -> LoadedModel:
             ours.policy.merge()
             schedule.step()
     return LoadedModel(model.eval(), ours.tokenizer)
+
+
+def without_length(
+    rewards: list[float], prompts: list[str], sampled: Completions
+) -> list[float]:
+    """Rewards less their slope, among siblings, by log length."""
+    totals = torch.tensor(rewards)
+    tokens = torch.tensor([len(ids) for ids in sampled.ids])
+    longer = length.advantage_of(
+        length.log_lengths(prompts, sampled.judged, tokens),
+        torch.tensor(sampled.finished),
+        GENERATIONS,
+    )
+    slope = totals @ longer / (longer @ longer).clamp(min=1e-6)
+    return (totals - slope * longer).tolist()
 
 
 def best_of_each(rewards: list[float], size: int) -> list[int]:

@@ -4,6 +4,7 @@ import pytest
 from conftest import build_trainer
 
 from benchmarks import bench_baselines as bench
+from stylerl.lm.sampling import Completions
 from stylerl.ppo import by_reward
 
 
@@ -20,6 +21,21 @@ def test_the_best_of_each_prompt_is_kept(
     rewards: list[float], size: int, best: list[int]
 ) -> None:
     assert bench.best_of_each(rewards, size) == best
+
+
+def test_what_length_explains_is_taken_from_rewards() -> None:
+    """Lengths of 1, 1, 3, 3 tokens: log(1 + length) is ln 2 / 2 below its
+    mean or above it, and by 1 / ln 2 of it the shorter are worth more."""
+    sampled = Completions(
+        prompt_ids=[[5]] * 4,
+        ids=[[1], [1], [5, 6, 1], [5, 6, 1]],
+        finished=[True] * 4,
+        texts=["    return a\n"] * 4,
+    )
+    found = bench.without_length(
+        [2.0, 1.0, 1.0, 0.0], ["def f(a):"] * 4, sampled
+    )
+    assert found == pytest.approx([1.5, 0.5, 1.5, 0.5])
 
 
 def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
