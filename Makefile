@@ -1,5 +1,5 @@
 # Everything a user types.  `make run` and `make test` are enough on a fresh
-# machine with Python 3.11+, git and make; the rest is listed by `make help`.
+# machine with Python 3.11 to 3.13, git and make; the rest is listed by `make help`.
 
 PYTHON ?= python3
 PRESET ?=

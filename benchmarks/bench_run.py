@@ -15,6 +15,7 @@ and, by the stages' commands, without reward models and not timed,
 
     strict-N    judge.engine=ruff judge.config=examples/strict.toml
                 ppo.reward={linter: 2.5}, then `stylerl evaluate`
+    cold-N      `stylerl evaluate` of a seed's models, evaluate.temperature=0.2
 """
 
 import datetime

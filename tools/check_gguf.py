@@ -1,7 +1,7 @@
 """Check that llama.cpp writes, from GGUF files, what transformers writes.
 
-    pip install --no-deps --target build/xllamacpp xllamacpp
-    PYTHONPATH=build/xllamacpp python tools/check_gguf.py artifacts/base
+    pip install --no-deps xllamacpp
+    python tools/check_gguf.py artifacts/base
 
 First the file of SmolLM2's wheel, which llama.cpp reads quantised, against
 the folder that the stage `base` makes of it.  Then, for each model folder,

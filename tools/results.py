@@ -134,19 +134,19 @@ def lead() -> str:
         "What speaks against it: as written, non-compliance falls by "
         f"{cut}%, and the goal of {guards.CUT_GOAL:.0%} was missed on "
         f"{failing(runs, 'non-compliance cut')}; {other_failures(runs)}; "
-        "by [rules that no reward has seen](docs/metrics.md) ruff finds "
-        f"{_shown(mean, 'sft', 'ruff')} in 10 lines of SFT's and "
-        f"{_shown(mean, 'ppo', 'ruff')} of PPO's; "
-        "[code that does nothing](docs/metrics.md), such as `x = x`, stands "
+        "by [rules that no reward has seen]"
+        "(docs/metrics.md#linters-that-no-reward-has-seen) ruff finds "
+        f"{_shown(mean, 'sft', 'ruff')} violations in 10 lines of SFT's and "
+        f"{_shown(mean, 'ppo', 'ruff')} in PPO's; "
+        "code that does nothing, such as `x = x`, is "
         f"in {_shown(mean, 'ppo', 'idle_share')}% of bodies "
         f"({_shown(mean, 'sft', 'idle_share')}% of SFT's, "
         f"{_shown(mean, 'human', 'idle_share')}% of the authors'). And "
-        "without PPO, two samples of SFT and the linter's choice gain as much "
-        "or more on "
-        f"{beaten(runs)} (as written, at SFT's lengths; with the choice of "
-        "two on both sides PPO leads clearly after the fixer at SFT's lengths "
-        f"on {sum(leads)} of {len(leads)}, so `stylerl complete` shows the "
-        "linter's choice of two)."
+        "without PPO, letting the linter pick from two samples of SFT gains "
+        f"as much or more on {beaten(runs)} (as written, at SFT's lengths). "
+        "Where it picks on both sides, PPO leads clearly on "
+        f"{sum(leads)} of {len(leads)} (after the fixer, at SFT's lengths); "
+        "`stylerl complete` picks from two as well."
     )
 
 
@@ -203,8 +203,8 @@ def kept_runs(kind: str = "seed") -> dict[str, Any]:
     """What benchmarks/bench_run.py kept of whole runs, by their seeds.
 
     Args:
-        kind: seed, of today's default, or strict, under
-            examples/strict.toml.
+        kind: seed, of today's default; strict, under
+            examples/strict.toml; or cold, where models decode at 0.2.
     """
     return {
         path.stem.replace(f"{kind}-", "seed "): storage.read_json(path)
@@ -298,11 +298,11 @@ def questions() -> str:
     return (
         "- **Token-level credit.** flake8 names each violation's row and "
         "column, and PPO charges it to the token that was sampled there; "
-        "what is unused, too complex or does not parse has no such token, and "
-        "lowers the reward at the body's end. Beside [a reward on the last "
-        "token](docs/decisions/0017-credit.md#evidence), on "
-        f"{len(h100['by_seed'])} seeds on an H100, paid by the linter alone, "
-        "compliance at SFT's lengths gains "
+        "what is unused, too complex or cannot be parsed has no such token, "
+        "and lowers the reward at the body's end. Against [a reward on the "
+        "last token](docs/decisions/0017-credit.md#evidence) "
+        f"({len(h100['by_seed'])} seeds on an H100, the linter as the only "
+        "reward), compliance at SFT's lengths gains "
         f"{_points(less, 'standardised_compliance')} points, after the fixer "
         f"{_points(less, 'residual_compliance')}, right and compliant on "
         f"HumanEval {_points(less, 'joint')}.\n"
@@ -317,8 +317,8 @@ def questions() -> str:
         "cannot supply a missing name or mend what does not parse. "
         f"{left_by_fixer(measured())}\n"
         "- **Did the model get worse at its job?** On HumanEval clearly on "
-        f"**{lost_skill(runs)}**. Of the last lines of its solutions, written "
-        "anew and [tested in a sandbox](docs/decisions/0038-skill.md), right: "
+        f"**{lost_skill(runs)}**. The last lines of its solutions, rewritten "
+        "and [tested in a sandbox](docs/decisions/0038-skill.md), are right: "
         f"{_change(mean, 'skill')}; right and compliant: "
         f"{_change(mean, 'joint')}. A loss of {-100 * min(skill, 0):.1f} "
         f"points is not excluded. PPO predicts human code {worse:.1%} worse "
@@ -341,8 +341,8 @@ def shorter(runs: Mapping[str, Any]) -> str:
         run["gain"]["standardised_compliance_low"] > 0 for run in runs.values()
     ]
     return (
-        "- **Is it only shorter?** Each batch of PPO [gives a price of length]"
-        "(docs/decisions/0035-prices.md) that is to keep it: over seeds the "
+        "- **Is it only shorter?** Each batch of PPO [sets a price on length]"
+        "(docs/decisions/0035-prices.md), to keep it as it is: over seeds the "
         f"median goes from {length} tokens, statements from {statements} a "
         f"body. A guard allows {guards.SIZE_LIMIT:.0%} either way: it failed "
         f"for the median on {failing(runs, 'median length')}, for statements "
@@ -383,8 +383,8 @@ def stricter() -> str:
     return (
         "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
-        "(examples/strict.toml), paid by these alone, over "
-        f"{len(runs)} seeds: {'a' if gained else 'no'} clear gain over them. "
+        "(examples/strict.toml) as the only reward: "
+        f"{'a' if gained else 'no'} clear gain over {len(runs)} seeds. "
         "What complies after the fixer: "
         f"{_change(mean, 'residual_compliance')}, at SFT's lengths "
         f"{_points(mean, 'standardised_residual')}, clear on {sum(clear)} of "
@@ -395,13 +395,13 @@ def stricter() -> str:
     )
 
 
-def strict() -> str:
-    """What was measured under examples/strict.toml, over seeds."""
+def others(kind: str) -> str:
+    """What runs of another kind than the default measured, over seeds."""
     made = {
         f"{run['commit']}, {run['machine']}"
-        for run in kept_runs("strict").values()
+        for run in kept_runs(kind).values()
     }
-    table = over_seeds(HEADLINE_METRICS, "strict")
+    table = over_seeds(HEADLINE_METRICS, kind)
     return f"At {'; '.join(made)}.\n\n{table}"
 
 
@@ -426,7 +426,7 @@ def cost() -> str:
     """What a whole run takes, as one line."""
     run = longest()
     return (
-        "Python 3.11, git, make, two cores and "
+        "Linux, Python 3.11, git, make, two cores and "
         f"{run['largest_process_gib']:.0f} GiB of memory are enough; a run "
         f"took {run['seconds'] / 60:.0f} minutes of two cores with bf16 "
         f"({run['machine'].split(',')[0]}), and takes about twice as long "
@@ -620,7 +620,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "policy": policy,
     "runs": table_of_runs,
     "aims": aims,
-    "strict": strict,
+    "strict": partial(others, "strict"),
+    "cold": partial(others, "cold"),
     "base": base,
     **{
         path.stem: partial(table, path.stem)

@@ -116,9 +116,9 @@ def _collect(options: argparse.Namespace) -> None:
 def _judge(options: argparse.Namespace) -> int:
     """Judge Python files: a table, or JSON lines.
 
-    Judge Python files as flake8 (or ruff) would with noqa disabled, by the
-    defaults of the section judge of params.yaml and what is given here: no
-    configuration file and no plugin is picked up by itself.
+    Judge Python files as flake8 (or ruff) would with noqa disabled, by
+    stylerl's default rules and what is given here: params.yaml, other
+    configuration files and plugins are not picked up.
 
     examples:
       stylerl judge src tests                  a table by rule
