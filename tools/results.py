@@ -52,7 +52,7 @@ MORE_METRICS = (  # over seeds, on the page of results
     "residual_cut", "compliance", "parse_rate", "finished_rate", "statements",
     "trivial_share", "idle_share", "resolved_names", "distinct_3",
     "repeated_lines", "ruff", "reformatted", "kl", "bits_per_byte",
-    "skill_style",
+    "skill_greedy", "skill_style",
 )  # fmt: skip
 SEED_METRICS = (
     "compliance", "parse_rate", "length_median", "statements", "distinct_3",
@@ -168,16 +168,20 @@ def failing(runs: Mapping[str, Any], name: str) -> str:
 
 def other_failures(runs: Mapping[str, Any]) -> str:
     """Which guards and goals failed besides the cut, on how many seeds."""
-    counts = Counter(
-        name
+    failed = [
+        [
+            name
+            for name, held in checks(run).items()
+            if not held and name != "non-compliance cut"
+        ]
         for run in runs.values()
-        for name, held in checks(run).items()
-        if not held and name != "non-compliance cut"
-    )
+    ]
+    counts = Counter(name for names in failed for name in names)
     shown = (f"{name} on {count}" for name, count in counts.most_common())
     return (
-        "other [goals missed and guards failed](docs/metrics.md#guards), of "
-        f"{len(runs)} seeds: {', '.join(shown) or 'none'}"
+        "every other [goal and guard](docs/metrics.md#guards) held on "
+        f"{failed.count([])} of {len(runs)} seeds; failed: "
+        f"{', '.join(shown) or 'none'}"
     )
 
 
@@ -258,6 +262,8 @@ def over_seeds(keys: Iterable[str], kind: str = "seed") -> str:
     names = [display.MODELS[role] for role in roles]
     rows = [["metric", *names, "PPO - SFT [95%]", *runs]]
     for metric in map(display.metric_of, keys):
+        if metric.key not in mean["ppo"] | mean["gain"]:
+            continue  # HumanEval was not asked
         values = [display.show_own(metric, mean[role]) for role in roles]
         gain = display.show_gain(metric, mean["gain"])
         shown = [_of_seed(metric, run) for run in runs.values()]
@@ -424,10 +430,11 @@ def _points(metrics: Mapping[str, Any], key: str) -> str:
 
 def cost() -> str:
     """What a whole run takes, as one line."""
-    run = longest()
+    run, runs = longest(), kept_runs().values()
+    memory = math.ceil(max(run["largest_process_gib"] for run in runs))
     return (
         "Linux, Python 3.11, git, make, two cores and "
-        f"{run['largest_process_gib']:.0f} GiB of memory are enough; a run "
+        f"{memory} GiB of memory are enough; a run "
         f"took {run['seconds'] / 60:.0f} minutes of two cores with bf16 "
         f"({run['machine'].split(',')[0]}), and takes about twice as long "
         "without."

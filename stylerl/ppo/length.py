@@ -58,7 +58,7 @@ def without_length(
     longer: Tensor,
     drift: float,
 ) -> Tensor:
-    """A - (b + 2 s d) L, (B, R); see the module's text.
+    """A - (b + 4 s d) L, (B, R); see the module's text.
 
     Args:
         advantages: A, (B, R), 0 after each response.
