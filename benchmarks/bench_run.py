@@ -15,7 +15,11 @@ and, by the stages' commands, without reward models and not timed,
 
     strict-N    judge.engine=ruff judge.config=examples/strict.toml
                 ppo.reward={linter: 2.5}, then `stylerl evaluate`
-    cold-N      `stylerl evaluate` of a seed's models, evaluate.temperature=0.2
+
+and, of a seed's models,
+
+    cold-N      `stylerl evaluate` with evaluate.temperature=0.2,
+                skill.tests=none
 """
 
 import datetime

@@ -434,8 +434,8 @@ def cost() -> str:
     memory = math.ceil(max(run["largest_process_gib"] for run in runs))
     return (
         "Linux, Python 3.11, git, make, two cores and "
-        f"{memory} GiB of memory are enough; a run "
-        f"took {run['seconds'] / 60:.0f} minutes of two cores with bf16 "
+        f"{memory} GiB of memory are enough; a run took "
+        f"{math.ceil(run['seconds'] / 60)} minutes of two cores with bf16 "
         f"({run['machine'].split(',')[0]}), and takes about twice as long "
         "without."
     )

@@ -70,7 +70,7 @@ class Learner:
         self.done = 0  # updates
         # The mean of log(1 + length) before any update, once it is known.
         self.log_length: float | None = None
-        self.drift = 0.0  # of that mean, smoothed
+        self.drift = 0.0  # of that mean: the d of ppo/length.py
         trained = [w for w in policy.parameters() if w.requires_grad]
         self.optimiser = torch.optim.Adam(trained, eps=ADAM_EPS, fused=True)
 
@@ -146,7 +146,7 @@ class Learner:
     def keep_length(
         self, batch: Rollouts, rewards: Rewards, ahead: Tensor
     ) -> tuple[Tensor, float]:
-        """Advantages, (B, R), that keep lengths, and the batch's drift."""
+        """Advantages, (B, R), that keep lengths; the batch's own drift."""
         logs = length.log_lengths(
             batch.prompts, batch.judged, batch.response_lengths
         )
@@ -157,8 +157,8 @@ class Learner:
             if self.log_length is None:
                 self.log_length = mean
             drift = mean - self.log_length
-        new = length.NEWEST
-        self.drift = (1 - new) * self.drift + new * drift
+            new = length.NEWEST
+            self.drift = (1 - new) * self.drift + new * drift
         half = (1.0 + self.config.gae_lambda) / 2
         priced = self.relative_returns(batch, rewards, half)
         longer = length.advantage_of(logs, ended, self.config.group_size)

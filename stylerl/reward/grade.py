@@ -36,7 +36,7 @@ class Grade(NamedTuple):
     parsed: bool  # prompt and completion, without their file
     statements: int
     trivial: bool
-    arguments: float  # the share of the function's that the body reads
+    arguments: float  # the share that the body reads, as of `_arguments`
 
 
 def grade(

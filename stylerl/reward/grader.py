@@ -6,7 +6,8 @@
                  `reward`
     arguments    0 to 1, the share of its function's arguments that a body
                  reads: what no rule of PEP 8 asks for, and what a policy
-                 that is paid for PEP 8 alone unlearns (decision 33)
+                 that is paid for PEP 8 alone unlearns (decision 33); 0 where
+                 some of its code does nothing
     module:function
                  whatever a function of the user's own gives, see functions.py
 Style is 0 for text that does not parse.  The trainer subtracts the penalty for

@@ -82,6 +82,6 @@ def run(folder, phases: Connection):
         samples = step.rollouts.input_ids
     save_file(trainer.policy.trained(), folder / "weights.safetensors")
     (folder / "end.json").write_text(
-        json.dumps([trainer.history, samples, trainer.learner.log_length])
+        json.dumps([trainer.history, samples, trainer.learner.state()])
     )
     phases.close()

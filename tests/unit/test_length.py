@@ -148,6 +148,9 @@ def test_the_first_batch_that_ends_is_the_measure_where_none_was():
     batch = dataclasses.replace(cut, finished=[True, True, False, False])
     assert trainer.update(batch)["length/drift"] == 0
     assert trainer.learner.log_length == pytest.approx(1.5 * math.log(3))
+    trainer.learner.drift = 0.5  # and stays so where nothing ended
+    trainer.update(cut)
+    assert trainer.learner.drift == 0.5
 
 
 def test_the_reference_is_sampled_once_for_each_prompt_and_not_judged():

@@ -24,18 +24,21 @@ def test_the_best_of_each_prompt_is_kept(
 
 
 def test_what_length_explains_is_taken_from_rewards() -> None:
-    """Lengths of 1, 1, 3, 3 tokens: log(1 + length) is ln 2 / 2 below its
-    mean or above it, and by 1 / ln 2 of it the shorter are worth more."""
+    """Two prompts.  Lengths of 1, 1, 3, 3 tokens: log(1 + length) is ln 2 / 2
+    below its mean or above it.  Of 3, 7, 7 and one that was cut, which has
+    none: -2 / 3, 1 / 3, 1 / 3 of ln 2, and 0.  With rewards R the slope is
+    sum(R L) / sum(L^2) = -ln 2 / (5 / 3 ln^2 2) = -0.6 / ln 2."""
     sampled = Completions(
-        prompt_ids=[[5]] * 4,
-        ids=[[1], [1], [5, 6, 1], [5, 6, 1]],
-        finished=[True] * 4,
-        texts=["    return a\n"] * 4,
+        prompt_ids=[[5]] * 8,
+        ids=[[1]] * 2 + [[6, 6, 1]] * 3 + [[6] * 6 + [1]] * 2 + [[6] * 9],
+        finished=[True] * 7 + [False],
+        texts=["    return a\n"] * 8,
     )
     found = bench.without_length(
-        [2.0, 1.0, 1.0, 0.0], ["def f(a):"] * 4, sampled
+        [2.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 5.0], ["def f(a):"] * 8, sampled
     )
-    assert found == pytest.approx([1.5, 0.5, 1.5, 0.5])
+    assert found[:4] == pytest.approx([1.7, 0.7, 1.3, 0.3])
+    assert found[4:] == pytest.approx([0.6, 1.2, 1.2, 5.0])
 
 
 def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
