@@ -111,7 +111,7 @@ def results() -> str:
 
 def lead() -> str:
     """What today's default gains over its seeds, and what speaks against."""
-    runs = whole_runs()
+    runs, cold = whole_runs(), whole_runs("cold")
     mean = pooled(runs)
     prompts = measured()["size"]["prompts"]
     cut = _points(mean, "non_compliance_cut").replace("+", "")
@@ -146,7 +146,11 @@ def lead() -> str:
         f"as much or more on {beaten(runs)} (as written, at SFT's lengths). "
         "Where it picks on both sides, PPO leads clearly on "
         f"{sum(leads)} of {len(leads)} (after the fixer, at SFT's lengths); "
-        "`stylerl complete` picks from two as well."
+        "`stylerl complete` picks from two as well. [Decoded at 0.2]"
+        "(docs/results.md#decoded-cold), as people would, PPO gains "
+        f"{_points(pooled(cold), 'standardised_compliance')} points at SFT's "
+        f"lengths over {len(cold)} seeds, and the pick from two as much on "
+        f"{beaten(cold)}."
     )
 
 
@@ -200,7 +204,7 @@ def beaten(runs: Mapping[str, Any]) -> str:
         >= run["gain"]["standardised_compliance"]
         for run in runs.values()
     ]
-    return f"{sum(as_well)} of {len(as_well)} seeds"
+    return f"{sum(as_well) or 'none'} of {len(as_well)} seeds"
 
 
 def kept_runs(kind: str = "seed") -> dict[str, Any]:
