@@ -162,10 +162,12 @@ class Learner:
         half = (1.0 + self.config.gae_lambda) / 2
         priced = self.relative_returns(batch, rewards, half)
         longer = length.advantage_of(logs, ended, self.config.group_size)
-        kept = length.without_length(
-            ahead, priced, batch.mask, longer, self.drift
+        return (
+            length.without_length(
+                ahead, priced, batch.mask, longer, self.drift
+            ),
+            drift,
         )
-        return kept, drift
 
     def _minibatches(self, count: int) -> Iterator[Tensor]:
         """The rows of each optimiser step of an update.
