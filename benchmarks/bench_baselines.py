@@ -405,7 +405,7 @@ def run_raft(params: Params) -> LoadedModel:
         )
         totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
         if settings.keep_length:
-            totals = without_length(totals, prompts, sampled)
+            totals = relieved_of_length(totals, prompts, sampled)
         best = best_of_each(totals, GENERATIONS)
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
@@ -424,19 +424,21 @@ def run_raft(params: Params) -> LoadedModel:
     return LoadedModel(model.eval(), ours.tokenizer)
 
 
-def without_length(
+def relieved_of_length(
     rewards: list[float], prompts: list[str], sampled: Completions
 ) -> list[float]:
-    """Rewards less their slope, among siblings, by log length."""
-    totals = torch.tensor(rewards)
+    """Rewards less what length among siblings explains, as PPO's advantages:
+    each is that of a response of one token."""
+    totals = torch.tensor(rewards)[:, None]
     tokens = torch.tensor([len(ids) for ids in sampled.ids])
     longer = length.advantage_of(
         length.log_lengths(prompts, sampled.judged, tokens),
         torch.tensor(sampled.finished),
         GENERATIONS,
     )
-    slope = totals @ longer / (longer @ longer).clamp(min=1e-6)
-    return (totals - slope * longer).tolist()
+    mask = torch.ones_like(totals, dtype=torch.bool)
+    left = length.without_length(totals, totals, mask, longer, drift=0.0)
+    return left[:, 0].tolist()
 
 
 def best_of_each(rewards: list[float], size: int) -> list[int]:

@@ -34,7 +34,7 @@ def test_what_length_explains_is_taken_from_rewards() -> None:
         finished=[True] * 7 + [False],
         texts=["    return a\n"] * 8,
     )
-    found = bench.without_length(
+    found = bench.relieved_of_length(
         [2.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 5.0], ["def f(a):"] * 8, sampled
     )
     assert found[:4] == pytest.approx([1.7, 0.7, 1.3, 0.3])
