@@ -1,5 +1,5 @@
 # Everything a user types.  `make run` and `make test` are enough on a fresh
-# machine with Python 3.11 to 3.13, git and make; the rest is listed by `make help`.
+# machine with Python 3.11 to 3.13, git and make; `make help` lists the rest.
 
 PYTHON ?= python3
 PRESET ?=

@@ -20,6 +20,8 @@ and, of a seed's models,
 
     cold-N      `stylerl evaluate` with evaluate.temperature=0.2,
                 skill.tests=none
+
+The last two kinds are written by hand: this script makes whole runs alone.
 """
 
 import datetime

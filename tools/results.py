@@ -146,11 +146,11 @@ def lead() -> str:
         f"as much or more on {beaten(runs)} (as written, at SFT's lengths). "
         "Where it picks on both sides, PPO leads clearly on "
         f"{sum(leads)} of {len(leads)} (after the fixer, at SFT's lengths); "
-        "`stylerl complete` picks from two as well. [Decoded at 0.2]"
+        "`stylerl complete` picks from two as well. But [decoded at 0.2]"
         "(docs/results.md#decoded-cold), as people would, PPO gains "
-        f"{_points(pooled(cold), 'standardised_compliance')} points at SFT's "
-        f"lengths over {len(cold)} seeds, and the pick from two as much on "
-        f"{beaten(cold)}."
+        f"{_points(pooled(cold), 'standardised_compliance')} points as "
+        f"written, at SFT's lengths, over {len(cold)} seeds, and the pick "
+        f"from two as much on {beaten(cold)}."
     )
 
 
@@ -465,7 +465,7 @@ def aims() -> str:
     sft, human = mean["sft"], mean["human"]
     reward = storage.read_json(ROOT / "metrics/reward.json")
     aimed = (  # what, value, goal
-        ("minutes of a run", longest()["seconds"] / 60, 25),
+        ("minutes of a run", math.ceil(longest()["seconds"] / 60), 25),
         ("% that parse after SFT", 100 * sft["parse_rate"], 97),
         ("% of names that resolve after SFT", 100 * sft["resolved_names"], 95),
         (
