@@ -8,9 +8,9 @@ Run it in a repository whose stages are up to date, with the linter in
 ppo.reward.  Each contender starts at artifacts/sft and gets the same prompts,
 the same number of episodes and the settings of params.yaml:
 
-    PPO, linter  what the stage `ppo` has made
-    PPO, STYLE   our trainer, with the classifier or the pairwise model in
-                 the linter's place
+    ppo          what the stage `ppo` has made, with credit by token
+    PPO, STYLE   our trainer, rewarded on the last token: by the linter, or
+                 with the classifier or the pairwise model in its place
     TRL METHOD   TRL's RLOOTrainer or GRPOTrainer with our trainer's reward,
                  and its own defaults where params.yaml has no such setting:
                  no token credit, lengths not kept, GRPO by DAPO's loss
@@ -80,7 +80,7 @@ PASSES = 2  # over its pairs: a hundred or so, of some four hundred completions
 # falls from 0.7 to 0.3 in 30 steps.
 PAIR_RATE = 1e-4
 COLD = (0.2, 0.01)  # temperatures that people decode at, the second greedy
-STYLES = ("classifier", "pairwise")
+STYLES = ("linter", "classifier", "pairwise")
 SMALL = {  # that it runs, not what it shows
     "ppo.updates": 2,
     "ppo.batch_size": 16,
