@@ -1,24 +1,27 @@
-"""PPO by each reward, RLOO, GRPO, RAFT, DPO, APO, from one SFT on one budget.
+"""Other ways from one SFT model to a compliant one, beside PPO's.
 
-    python benchmarks/bench_baselines.py [--scale default|small]
-                                         [--split test|valid]
-                                         [--only NAME ...] [--train]
+    python benchmarks/bench_baselines.py [NAME ...] [--train]
 
 Run it in a repository whose stages are up to date, with the linter in
-ppo.reward.  Each contender starts at artifacts/sft and gets the same prompts,
-the same number of episodes and the settings of params.yaml:
+ppo.reward.  Those that are trained start at artifacts/sft and get PPO's
+prompts, its number of episodes and the settings of params.yaml:
 
-    ppo          what the stage `ppo` has made, with credit by token
-    PPO, STYLE   our trainer, rewarded on the last token: by the linter, or
-                 with the classifier or the pairwise model in its place
-    TRL METHOD   TRL's RLOOTrainer or GRPOTrainer with our trainer's reward,
-                 and its own defaults where params.yaml has no such setting:
-                 no token credit, lengths not kept, GRPO by DAPO's loss
-    RAFT         of GENERATIONS completions of each prompt the best by the
-                 reward of params.yaml, less what length explains of it where
-                 ppo.keep_length, then SFT on these; again and again
-    DPO, APO     TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
-                 what SFT wrote and the same after the fixer
+    last-token, classifier, pairwise
+                our trainer, rewarded on the last token: by the linter, or
+                with the classifier or the pairwise model in its place
+    rloo, grpo  TRL's RLOOTrainer and GRPOTrainer, and their own defaults
+                where params.yaml has no such setting: GRPO by DAPO's loss
+    raft        of GENERATIONS completions of each prompt the best, then SFT
+                on these; again and again
+    dpo, apo    TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
+                what SFT wrote and the same after the fixer
+
+RLOO, GRPO and RAFT get the reward of params.yaml in one number, less what
+length explains of it among siblings where ppo.keep_length; no drift of length
+is answered.  The rest is SFT and PPO as they are, decoded otherwise:
+
+    cold, greedy    at temperatures that people decode at
+    best4, best16   with more samples for the linter to choose from
 
 RAFT (Dong et al., arXiv 2304.06767; as a baseline of RL, arXiv 2504.11343)
 takes as many optimiser steps as PPO, at PPO's rate, with no KL penalty: it
@@ -31,22 +34,22 @@ GENERATIONS completions of a prompt, where PPO compares ppo.group_size by
 default; their learning rate is PPO's and not tuned for them.  Each model is
 kept in checkpoints/baselines/ under the key of the stage `ppo`: a call trains
 what is missing there, and no more with --train, so that two of them share the
-work of two cores.  `stylerl evaluate` then measures them all, HumanEval's
-problems included.  Results go to benchmarks/results/baselines.md.
+work of two cores.  `stylerl evaluate` then measures them, HumanEval's
+problems included.  What it found goes to
+benchmarks/results/runs/NAME-SEED.json, and from there into docs/results.md
+(tools/results.py).
 """
 
 import argparse
 import dataclasses
-import datetime
 import os
-import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import bench_run
 import torch
 from transformers import get_linear_schedule_with_warmup
 
@@ -58,7 +61,7 @@ from stylerl.errors import DataError
 from stylerl.evaluation.measurement.generations import LoadedModel
 from stylerl.judge import Judge, fixer
 from stylerl.lm.cut import whole_lines
-from stylerl.lm.sampling import Completions, generate
+from stylerl.lm.sampling import generate
 from stylerl.lm.saving import save_model
 from stylerl.pipeline import graph
 from stylerl.pipeline.stage_runs import KEY
@@ -68,7 +71,6 @@ from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
 from stylerl.supervised.sft import body_logprobs
 from stylerl.supervised.training import MergeAdapters
 
-RESULTS = Path(__file__).resolve().parent / "results" / "baselines.md"
 FILTER = Path("artifacts/filter")
 LABELS = Path("artifacts/label/labels.parquet")
 SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
@@ -79,59 +81,59 @@ PASSES = 2  # over its pairs: a hundred or so, of some four hundred completions
 # Of DPO's adapters: at PPO's it forgets to write, the accuracy of its tokens
 # falls from 0.7 to 0.3 in 30 steps.
 PAIR_RATE = 1e-4
-COLD = (0.2, 0.01)  # temperatures that people decode at, the second greedy
-STYLES = ("linter", "classifier", "pairwise")
-SMALL = {  # that it runs, not what it shows
-    "ppo.updates": 2,
-    "ppo.batch_size": 16,
-    "ppo.prompts": 32,
-    "evaluate.prompts": 12,
-    "evaluate.samples": 1,
+DECODED: dict[str, dict[str, Any]] = {  # what is changed, of the evaluation
+    "cold": {"evaluate.temperature": 0.2},
+    "greedy": {"evaluate.temperature": 0.01},
+    "best4": {"evaluate.samples": 4, "evaluate.prompts": 100},
+    "best16": {"evaluate.samples": 16, "evaluate.prompts": 100},
 }
 
 
 def main() -> None:
-    """Train and measure every contender; print and keep the table."""
+    """Train what is missing, measure it, and keep what was found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--scale", choices=("default", "small"), default="default"
-    )
-    parser.add_argument("--split", choices=("test", "valid"), default="test")
-    parser.add_argument("--only", nargs="+", help="contenders, by name")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--train", action="store_true")
     options = parser.parse_args()
-    changes: dict[str, Any] = {"evaluate.split": options.split}
-    if options.scale == "small":
-        changes |= SMALL
-    params = config.override(config.load(), changes)
+    params = config.load()
+    contenders = trained_by(params)
+    everyone = [*contenders, *DECODED]
+    names = options.names or everyone
+    if unknown := {*names} - {*everyone}:
+        parser.error(f"no {unknown}; the names are {', '.join(everyone)}")
     key = os.environ.get(KEY) or graph.stage_key(graph.find_stage("ppo"))
-    everyone = contestants(params)
-    if unknown := {*(options.only or ())} - everyone.keys():
-        parser.error(f"no {unknown}; --only takes {', '.join(everyone)}")
-    kept = MODELS / f"{key[:16]}-{options.scale}"
-    contenders = {
-        name: train
-        for name, train in everyone.items()
-        if not options.only or name in options.only
+    models = {
+        name: MODELS / key[:16] / name for name in contenders if name in names
     }
-    for name, train in contenders.items():
-        if not (kept / name / LOG).exists():
-            keep(name, train, kept / name)
+    for name, folder in models.items():
+        if not (folder / LOG).exists():
+            keep(name, contenders[name], folder)
     if options.train:
         return
-    logs = {name: storage.read_json(kept / name / LOG) for name in contenders}
-    folders = [SFT, POLICY, *(kept / name for name in contenders)]
-    with tempfile.TemporaryDirectory() as scratch:
-        out, unpacked = Path(scratch, "out"), Path(scratch)
-        found = evaluate_command.run(folders, params, out, unpacked)
-        for heat in COLD:  # what choosing a temperature is worth
-            cold = config.override(params, {"evaluate.temperature": heat})
-            found += f"\nAt temperature {heat}:\n\n" + evaluate_command.run(
-                [SFT, POLICY], cold, Path(scratch, str(heat)), unpacked
+    if models:
+        measure(models, params)
+    for name in DECODED:
+        if name in names:
+            changes = DECODED[name] | {"skill.tests": "none"}
+            measure({name: POLICY}, config.override(params, changes))
+
+
+def measure(models: Mapping[str, Path], params: Params) -> None:
+    """Print how the models do beside SFT, and keep what was found."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        out = scratch / "out"
+        folders = [SFT, *models.values()]
+        print(evaluate_command.run(folders, params, out, scratch), flush=True)
+        for name, model in models.items():
+            found = storage.read_json(out / model.name / "evaluate.json")
+            log = model / LOG
+            spent = storage.read_json(log) if log.exists() else {}
+            bench_run.keep(
+                f"{name}-{params.seed}",
+                f"python benchmarks/bench_baselines.py {name}",
+                {"seconds": spent.get("seconds"), "evaluate": found},
             )
-    text = report(found, logs, params)
-    print(text)
-    storage.write_text(RESULTS, text)
 
 
 def keep(name: str, train: Callable[[], LoadedModel], folder: Path) -> None:
@@ -141,11 +143,10 @@ def keep(name: str, train: Callable[[], LoadedModel], folder: Path) -> None:
     loaded = train()
     seconds = time.monotonic() - started
     save_model(*loaded, folder)
-    log = {"seconds": seconds, "threads": torch.get_num_threads()}
-    storage.write_json(folder / LOG, log)
+    storage.write_json(folder / LOG, {"seconds": round(seconds)})
 
 
-def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
+def trained_by(params: Params) -> dict[str, Callable[[], LoadedModel]]:
     """How each contender is trained, by its name."""
     others = dict(params.ppo.reward)
     weight = others.pop("linter")
@@ -158,12 +159,15 @@ def contestants(params: Params) -> dict[str, Callable[[], LoadedModel]]:
         )
         return lambda: run_ppo(dataclasses.replace(params, ppo=changed))
 
-    return {f"PPO, {style}": by(style) for style in STYLES} | {
-        "TRL RLOO": lambda: run_trl(params, "RLOO"),
-        "TRL GRPO": lambda: run_trl(params, "GRPO"),
-        "RAFT": lambda: run_raft(params),
-        "DPO": lambda: run_dpo(params, "sigmoid"),
-        "APO": lambda: run_dpo(params, "apo_zero"),
+    return {
+        "last-token": by("linter"),
+        "classifier": by("classifier"),
+        "pairwise": by("pairwise"),
+        "raft": lambda: run_raft(params),
+        "rloo": lambda: run_trl(params, "RLOO"),
+        "grpo": lambda: run_trl(params, "GRPO"),
+        "dpo": lambda: run_dpo(params, "sigmoid"),
+        "apo": lambda: run_dpo(params, "apo_zero"),
     }
 
 
@@ -206,7 +210,8 @@ def run_trl(
     minibatch = settings.batch_size // settings.num_minibatches
 
     def reward(prompts: list[str], **sampled: Any) -> list[float]:
-        return trl_rewards(ours, [given[p] for p in prompts], **sampled)
+        known = [given[prompt] for prompt in prompts]
+        return trl_rewards(ours, known, group=group, **sampled)
 
     # As many steps on as many episodes as ours.
     with tempfile.TemporaryDirectory() as folder:
@@ -347,6 +352,7 @@ def trl_rewards(
     prompts: list[str],
     completions: list[str],
     completion_ids: list[list[int]],
+    group: int,
     **_: Any,
 ) -> list[float]:
     """What our trainer would give the completions that TRL's has sampled."""
@@ -356,23 +362,43 @@ def trl_rewards(
         text if done else whole_lines(text)
         for text, done in zip(completions, finished, strict=True)
     ]
-    return total_rewards(ours, prompts, judged, finished)
+    tokens = [len(ids) for ids in completion_ids]
+    return total_rewards(ours, prompts, judged, tokens, finished, group)
 
 
 def total_rewards(
     ours: PPOTrainer,
     prompts: list[str],
     judged: list[str],
+    tokens: list[int],
     finished: list[bool],
+    group: int,
 ) -> list[float]:
-    """What our trainer would give each episode, its parts summed."""
+    """What our trainer would give each episode, its parts summed.
+
+    Where it keeps lengths, less what length explains among siblings.
+
+    Args:
+        ours: the trainer.
+        prompts: those of neighbours alike.
+        judged: what was written, without a last line that was cut.
+        tokens: lengths.
+        finished: of those that were not cut.
+        group: how many neighbours have the same prompt.
+    """
     parts = dict(ours.sampler.grader(prompts, judged, finished).reward)
-    totals = [sum(each) for each in zip(*parts.values(), strict=True)]
-    missing = ours.config.missing_eos_penalty
-    return [
-        total if done else total - missing
-        for total, done in zip(totals, finished, strict=True)
-    ]
+    rewards = torch.tensor([*parts.values()], dtype=torch.float32).sum(dim=0)
+    ended = torch.tensor(finished)
+    rewards -= ours.config.missing_eos_penalty * ~ended
+    if ours.config.keep_length:
+        logs = length.log_lengths(prompts, judged, torch.tensor(tokens))
+        longer = length.advantage_of(logs, ended, group)
+        # As if all of it were earned by one token.
+        alone = rewards[:, None]
+        mask = torch.ones_like(alone, dtype=torch.bool)
+        left = length.without_length(alone, alone, mask, longer, drift=0.0)
+        rewards = left[:, 0]
+    return rewards.tolist()
 
 
 def run_raft(params: Params) -> LoadedModel:
@@ -403,9 +429,14 @@ def run_raft(params: Params) -> LoadedModel:
             bf16=ours.compute.bf16,
             encode=ours.sampler.encode,
         )
-        totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
-        if settings.keep_length:
-            totals = relieved_of_length(totals, prompts, sampled)
+        totals = total_rewards(
+            ours,
+            prompts,
+            sampled.judged,
+            [len(ids) for ids in sampled.ids],
+            sampled.finished,
+            GENERATIONS,
+        )
         best = best_of_each(totals, GENERATIONS)
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
@@ -424,58 +455,12 @@ def run_raft(params: Params) -> LoadedModel:
     return LoadedModel(model.eval(), ours.tokenizer)
 
 
-def relieved_of_length(
-    rewards: list[float], prompts: list[str], sampled: Completions
-) -> list[float]:
-    """Rewards less what length among siblings explains, as PPO's advantages:
-    each is that of a response of one token."""
-    totals = torch.tensor(rewards)[:, None]
-    tokens = torch.tensor([len(ids) for ids in sampled.ids])
-    longer = length.advantage_of(
-        length.log_lengths(prompts, sampled.judged, tokens),
-        torch.tensor(sampled.finished),
-        GENERATIONS,
-    )
-    mask = torch.ones_like(totals, dtype=torch.bool)
-    left = length.without_length(totals, totals, mask, longer, drift=0.0)
-    return left[:, 0].tolist()
-
-
 def best_of_each(rewards: list[float], size: int) -> list[int]:
     """The place of the best of each `size` neighbours; the first of equals."""
     return [
         max(range(begin, begin + size), key=lambda place: rewards[place])
         for begin in range(0, len(rewards), size)
     ]
-
-
-def report(
-    found: str, logs: Mapping[str, Mapping[str, Any]], params: Params
-) -> str:
-    """What `stylerl evaluate` said, with command, date and machine."""
-    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    command = " ".join(
-        ["python", "benchmarks/bench_baselines.py", *sys.argv[1:]]
-    )
-    spent = ", ".join(
-        f"{name} {log['seconds']:.0f} with {log['threads']} threads"
-        for name, log in logs.items()
-    )
-    return "\n".join(
-        [
-            "# PPO by each reward, RLOO, GRPO, RAFT, DPO and APO",
-            "",
-            f"{datetime.date.today()}, {platform.machine()}, "
-            f"{os.cpu_count()} cores, load {load}, seed {params.seed}: "
-            f"`{command}`",
-            "",
-            "One training run each, of "
-            f"{params.ppo.updates * params.ppo.batch_size:,} episodes. "
-            f"Seconds of training: {spent or 'none'}.",
-            "",
-            found,
-        ]
-    )
 
 
 if __name__ == "__main__":

@@ -11,17 +11,13 @@ there into the README (tools/results.py).  The runs are
 
     seed-N      --set seed=N
 
-and, by the stages' commands, without reward models and not timed,
+and, by the stages' commands, without reward models, not timed, and kept by
+hand,
 
     strict-N    judge.engine=ruff judge.config=examples/strict.toml
                 ppo.reward={linter: 2.5}, then `stylerl evaluate`
 
-and, of a seed's models,
-
-    cold-N      `stylerl evaluate` with evaluate.temperature=0.2,
-                skill.tests=none
-
-The last two kinds are written by hand: this script makes whole runs alone.
+bench_baselines.py keeps what it found beside them.
 """
 
 import datetime
@@ -31,7 +27,9 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from stylerl import storage
 from stylerl.pipeline import machine
@@ -49,12 +47,6 @@ def main() -> int:
         return 2
     name, *arguments = sys.argv[1:]
     command = ["stylerl", "run", *arguments]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
     fresh = not Path("artifacts").exists()
     started = time.monotonic()
     done = subprocess.run(command, check=False)
@@ -62,18 +54,31 @@ def main() -> int:
     if done.returncode:
         return done.returncode
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    kept = {
-        "command": shlex.join(command),
-        "commit": commit.stdout.strip(),
-        "date": str(datetime.date.today()),
-        "machine": f"{machine.cpu()}, {os.cpu_count()} cores",
+    measured = {
         "seconds": round(seconds) if fresh else None,
         "largest_process_gib": round(used.ru_maxrss / 2**20, 2),
         **{key: storage.read_json(path) for key, path in METRICS.items()},
     }
-    storage.write_json(RESULTS / f"{name}.json", kept)
+    keep(name, shlex.join(command), measured)
     print(f"{seconds:.0f} s; kept in {RESULTS / name}.json")
     return 0
+
+
+def keep(name: str, command: str, measured: Mapping[str, Any]) -> None:
+    """Write what a command measured, and where and when it did."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    made = {
+        "command": command,
+        "commit": commit.stdout.strip(),
+        "date": str(datetime.date.today()),
+        "machine": f"{machine.cpu()}, {os.cpu_count()} cores",
+    }
+    storage.write_json(RESULTS / f"{name}.json", {**made, **measured})
 
 
 if __name__ == "__main__":

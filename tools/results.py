@@ -4,9 +4,9 @@
 
 A document says what it wants: the text between the markers `<!-- NAME -->`
 and `<!-- /NAME -->` is replaced by what TEXTS gives for NAME, from the files
-in metrics/, from what benchmarks/bench_run.py kept of whole runs, from
-runs/h100.json, which a script wrote that is not kept, or from the first table
-of benchmarks/results/NAME.md.
+in metrics/, from what bench_run.py and bench_baselines.py of benchmarks/ kept,
+from runs/h100.json, which a script wrote that is not kept, or from the first
+table of benchmarks/results/NAME.md.
 
 The table over seeds has means, and of differences a 95% interval of Student's
 t over the seeds, which draw labels, SFT model and prompts anew.
@@ -14,7 +14,6 @@ t over the seeds, which draw labels, SFT model and prompts anew.
 
 import math
 import re
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,13 +22,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from scipy.stats import t as student
 
 from stylerl import config, storage
 from stylerl.errors import DataError
 from stylerl.evaluation import display, guards
 from stylerl.export import card
 from stylerl.report import summary
+from tools import rivals
+from tools.runs import (
+    RUNS,
+    checks,
+    failures,
+    kept_runs,
+    longest,
+    pooled,
+    whole_runs,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
@@ -42,7 +50,6 @@ MARKED = re.compile(
     r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL
 )
 BENCHMARKS = ROOT / "benchmarks/results"
-RUNS = BENCHMARKS / "runs"
 BASE_METRICS = ("compliance", "parse_rate", "finished_rate", "length_median")
 HEADLINE_METRICS = (
     "residual_compliance", "standardised_residual", "standardised_compliance",
@@ -154,12 +161,6 @@ def lead() -> str:
     )
 
 
-def checks(metrics: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether each goal was reached, and each guard held."""
-    asked = (*guards.goals(metrics), *guards.guards(metrics))
-    return {each.name: each.held for each in asked}
-
-
 def failing(runs: Mapping[str, Any], name: str) -> str:
     """On how many seeds a goal was missed, or a guard failed.
 
@@ -189,12 +190,6 @@ def other_failures(runs: Mapping[str, Any]) -> str:
     )
 
 
-def _failed(metrics: Mapping[str, Any]) -> str:
-    """What was missed or failed, as a cell of a table."""
-    held = checks(metrics)
-    return ", ".join(name for name in held if not held[name]) or "none"
-
-
 def beaten(runs: Mapping[str, Any]) -> str:
     """On how many seeds SFT's best of n by the linter does as well as PPO."""
     as_well = [
@@ -205,45 +200,6 @@ def beaten(runs: Mapping[str, Any]) -> str:
         for run in runs.values()
     ]
     return f"{sum(as_well) or 'none'} of {len(as_well)} seeds"
-
-
-def kept_runs(kind: str = "seed") -> dict[str, Any]:
-    """What benchmarks/bench_run.py kept of whole runs, by their seeds.
-
-    Args:
-        kind: seed, of today's default; strict, under
-            examples/strict.toml; or cold, where models decode at 0.2.
-    """
-    return {
-        path.stem.replace(f"{kind}-", "seed "): storage.read_json(path)
-        for path in sorted(RUNS.glob(f"{kind}-[0-9].json"))
-    }
-
-
-def whole_runs(kind: str = "seed") -> dict[str, Any]:
-    """What the evaluation of each of `kept_runs` measured."""
-    return {name: run["evaluate"] for name, run in kept_runs(kind).items()}
-
-
-def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
-    """Means over runs, and an interval over them of each difference."""
-    parts: dict[str, dict[str, float]] = {}
-    first = next(iter(runs.values()))
-    for model in first.keys() & {"base", "sft", "ppo", "human", "gain"}:
-        values = [run[model] for run in runs.values()]
-        parts[model] = {
-            key: statistics.fmean(value[key] for value in values)
-            for key in values[0]
-            if all(isinstance(value.get(key), float | int) for value in values)
-        }
-    gains = [run["gain"] for run in runs.values()]
-    quantile = float(student.ppf(0.975, len(gains) - 1))
-    for key in [key for key in parts["gain"] if f"{key}_low" in parts["gain"]]:
-        spread = statistics.stdev(gain[key] for gain in gains)
-        half = quantile * spread / math.sqrt(len(gains))
-        parts["gain"][f"{key}_low"] = parts["gain"][key] - half
-        parts["gain"][f"{key}_high"] = parts["gain"][key] + half
-    return parts
 
 
 def headline() -> str:
@@ -272,7 +228,7 @@ def over_seeds(keys: Iterable[str], kind: str = "seed") -> str:
         gain = display.show_gain(metric, mean["gain"])
         shown = [_of_seed(metric, run) for run in runs.values()]
         rows.append([metric.label, *values, gain, *shown])
-    failed = [_failed(run) for run in runs.values()]
+    failed = [failures(run) for run in runs.values()]
     blank = ["–"] * (len(roles) + 1)
     rows.append(["missed or failed", *blank, *failed])
     return summary.markdown_table(rows)
@@ -445,20 +401,6 @@ def cost() -> str:
     )
 
 
-def longest() -> dict[str, Any]:
-    """The run that took most, of those that were timed.
-
-    Raises:
-        DataError: none was.
-    """
-    timed = [run for run in kept_runs().values() if run["seconds"]]
-    if not timed:
-        raise DataError(
-            f"no run in {RUNS} was timed: make one in a clean clone"
-        )
-    return max(timed, key=lambda run: run["seconds"])
-
-
 def aims() -> str:
     """What was aimed at besides the goals of a run, and what came of it."""
     mean = pooled(whole_runs())
@@ -516,7 +458,7 @@ def policy() -> str:
             "No other goal was missed, and no other guard failed "
             "([all of them](metrics.md#guards)). Over seeds, missed or "
             "failed: "
-            f"{'; '.join(f'{name} {_failed(run)}' for name, run in runs)}.",
+            f"{'; '.join(f'{name} {failures(run)}' for name, run in runs)}.",
             "",
             alarms(),
         ]
@@ -581,7 +523,7 @@ def table_of_runs() -> str:
             display.show(guards.CUT, gain.get(guards.CUT.key)),
             display.show_gain(display.metric_of("compliance"), gain),
             display.show_gain(guards.STANDARDISED, gain),
-            _failed(metrics),
+            failures(metrics),
             str(run["ppo"]["alarms"]),
         ]
         lines.append(f"| {' | '.join(row)} |")
@@ -634,6 +576,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "strict": partial(others, "strict"),
     "cold": partial(others, "cold"),
     "base": base,
+    "rivals": rivals.trained,
+    "decoded": rivals.decoded,
     **{
         path.stem: partial(table, path.stem)
         for path in sorted(BENCHMARKS.glob("*.md"))

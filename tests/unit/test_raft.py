@@ -1,10 +1,9 @@
 """The rivals of the benchmarks: RAFT's choice, DPO's pairs."""
 
+import bench_baselines as bench
 import pytest
 from conftest import build_trainer
 
-from benchmarks import bench_baselines as bench
-from stylerl.lm.sampling import Completions
 from stylerl.ppo import by_reward
 
 
@@ -28,14 +27,20 @@ def test_what_length_explains_is_taken_from_rewards() -> None:
     below its mean or above it.  Of 3, 7, 7 and one that was cut, which has
     none: -2 / 3, 1 / 3, 1 / 3 of ln 2, and 0.  With rewards R the slope is
     sum(R L) / sum(L^2) = -ln 2 / (5 / 3 ln^2 2) = -0.6 / ln 2."""
-    sampled = Completions(
-        prompt_ids=[[5]] * 8,
-        ids=[[1]] * 2 + [[6, 6, 1]] * 3 + [[6] * 6 + [1]] * 2 + [[6] * 9],
-        finished=[True] * 7 + [False],
-        texts=["    return a\n"] * 8,
+    rewards = [2.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 5.0]
+    trainer = build_trainer(
+        by_reward(lambda prompts, texts: {"score": rewards}),
+        ["def f(a):"],
+        keep_length=True,
+        missing_eos_penalty=0.0,
     )
-    found = bench.relieved_of_length(
-        [2.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 5.0], ["def f(a):"] * 8, sampled
+    found = bench.total_rewards(
+        trainer,
+        ["def f(a):"] * 8,
+        ["    return a\n"] * 8,
+        [1, 1, 3, 3, 3, 7, 7, 9],
+        [True] * 7 + [False],
+        4,
     )
     assert found[:4] == pytest.approx([1.7, 0.7, 1.3, 0.3])
     assert found[4:] == pytest.approx([0.6, 1.2, 1.2, 5.0])
@@ -50,13 +55,16 @@ def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
             "upper": [float(text.isupper()) for text in texts],
         }
     )
-    trainer = build_trainer(judging, ["x"], missing_eos_penalty=0.5)
+    trainer = build_trainer(
+        judging, ["x"], keep_length=False, missing_eos_penalty=0.5
+    )
     eos = tokenizer.eos_token_id
     found = bench.trl_rewards(
         trainer,
         ["x", "x", "x"],
         ["AB", "a\nbc", ""],
         [[5, eos], [5, 6, 7], [eos]],
+        group=3,
         trainer_state=None,
     )
     assert found == [3.0, 1.5, 0.0]
