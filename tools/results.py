@@ -61,10 +61,6 @@ MORE_METRICS = (  # over seeds, on the page of results
     "repeated_lines", "ruff", "reformatted", "kl", "bits_per_byte",
     "skill_greedy", "skill_style",
 )  # fmt: skip
-SEED_METRICS = (
-    "compliance", "parse_rate", "length_median", "statements", "distinct_3",
-    "skill",
-)  # fmt: skip
 
 
 def main() -> str | None:
@@ -157,7 +153,7 @@ def lead() -> str:
         "(docs/results.md#decoded-cold), as people would, PPO gains "
         f"{_points(pooled(cold), 'standardised_compliance')} points as "
         f"written, at SFT's lengths, over {len(cold)} seeds, and the pick "
-        f"from two as much on {beaten(cold)}."
+        f"from two as much on {beaten(cold)}. {rivals.choosing()}."
     )
 
 
@@ -271,7 +267,7 @@ def questions() -> str:
         "reward), compliance at SFT's lengths gains "
         f"{_points(less, 'standardised_compliance')} points, after the fixer "
         f"{_points(less, 'residual_compliance')}, right and compliant on "
-        f"HumanEval {_points(less, 'joint')}.\n"
+        f"HumanEval {_points(less, 'joint')}. {rivals.credit()}.\n"
         "- **Why not just run a formatter?** We did, on every completion: "
         "ruff's safe fixes, then its format. They take SFT from "
         f"{_shown(mean, 'sft', 'compliance')} to "
@@ -492,8 +488,8 @@ def source() -> str:
 
 
 def minutes(run: dict[str, Any]) -> str:
-    """What a run took; a dash for one that was not timed."""
-    return f"{run['seconds'] / 60:.1f}" if run["seconds"] else "–"
+    """What a run that was timed took."""
+    return f"{run['seconds'] / 60:.1f}"
 
 
 def alarms() -> str:
@@ -501,33 +497,14 @@ def alarms() -> str:
     return card.alarms(pd.read_csv(ROOT / "metrics/ppo.csv"))
 
 
-def table_of_runs() -> str:
-    """What PPO did to SFT in whole runs, on their prompts, as a table."""
-    shown = [metric for metric in display.TABLE if metric.key in SEED_METRICS]
-    lines = [
-        "| seed | commit | minutes | "
-        + " | ".join(f"{m.label}: SFT, PPO" for m in shown)
-        + " | non-compliance cut % | compliance, PPO - SFT "
-        "| at SFT's lengths | goals missed, guards failed "
-        "| updates with an alarm |",
-        "|---:|---|---:|" + "---:|" * len(shown) + "---:|---:|---:|---|---:|",
-    ]
+def made() -> str:
+    """Where whole runs were made, what they took and where alarms sounded."""
+    lines = []
     for name, run in kept_runs().items():
-        metrics = run["evaluate"]
-        gain = metrics["gain"]
-        row = [
-            name.removeprefix("seed "),
-            run["commit"],
-            minutes(run),
-            *(_before_after(metrics, metric) for metric in shown),
-            display.show(guards.CUT, gain.get(guards.CUT.key)),
-            display.show_gain(display.metric_of("compliance"), gain),
-            display.show_gain(guards.STANDARDISED, gain),
-            failures(metrics),
-            str(run["ppo"]["alarms"]),
-        ]
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+        spent = f" in {minutes(run)} minutes" if run["seconds"] else ""
+        count = run["ppo"]["alarms"] or "no"
+        lines.append(f"{name} at {run['commit']}{spent}, {count}")
+    return f"Updates with an alarm: {'; '.join(lines)}."
 
 
 def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
@@ -571,7 +548,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "more": partial(over_seeds, MORE_METRICS),
     "results": results,
     "policy": policy,
-    "runs": table_of_runs,
+    "runs": made,
     "aims": aims,
     "strict": partial(others, "strict"),
     "cold": partial(others, "cold"),
