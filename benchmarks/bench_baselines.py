@@ -3,8 +3,9 @@
     python benchmarks/bench_baselines.py [NAME ...] [--train]
 
 Run it in a repository whose stages are up to date, with the linter in
-ppo.reward.  Those that are trained start at artifacts/sft and get PPO's
-prompts, its number of episodes and the settings of params.yaml:
+ppo.reward and the seed in params.yaml.  Those that are trained, in some four
+hours of two cores, start at artifacts/sft and get PPO's prompts and, but for
+DPO and APO, its number of episodes and its reward:
 
     last-token, classifier, pairwise
                 our trainer, rewarded on the last token: by the linter, or
@@ -16,9 +17,11 @@ prompts, its number of episodes and the settings of params.yaml:
     dpo, apo    TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
                 what SFT wrote and the same after the fixer
 
-RLOO, GRPO and RAFT get the reward of params.yaml in one number, less what
-length explains of it among siblings where ppo.keep_length; no drift of length
-is answered.  The rest is SFT and PPO as they are, decoded otherwise:
+RLOO, GRPO and RAFT get the reward as one number a completion.  Where
+ppo.keep_length, TRL's are given it less what length explains of it among
+siblings, and RAFT chooses at the price of length by which what it takes is as
+long as all of it; unlike PPO, none brings back lengths that moved.  The rest
+is SFT and PPO as they are, decoded otherwise:
 
     cold, greedy    at temperatures that people decode at
     best4, best16   with more samples for the linter to choose from
@@ -32,9 +35,9 @@ PASSES passes over their pairs at a rate of their own.  RLOO (Ahmadian
 et al., arXiv 2402.14740) and GRPO (Shao et al., arXiv 2402.03300) compare
 GENERATIONS completions of a prompt, where PPO compares ppo.group_size by
 default; their learning rate is PPO's and not tuned for them.  Each model is
-kept in checkpoints/baselines/ under the key of the stage `ppo`: a call trains
-what is missing there, and no more with --train, so that two of them share the
-work of two cores.  `stylerl evaluate` then measures them, HumanEval's
+kept in checkpoints/baselines/ under the key of the stage `ppo`, which knows
+nothing of this file: a call trains what is missing there, and no more with
+--train.  `stylerl evaluate` then measures them, HumanEval's
 problems included.  What it found goes to
 benchmarks/results/runs/NAME-SEED.json, and from there into docs/results.md
 (tools/results.py).
@@ -77,13 +80,15 @@ SFT, POLICY = Path("artifacts/sft"), Path("artifacts/ppo")
 MODELS, LOG = Path("checkpoints/baselines"), "log.json"
 GENERATIONS = 4  # completions of a prompt that RLOO, GRPO and RAFT compare
 PAIRS = 8  # of DPO's optimiser steps, which read two texts for each
-PASSES = 2  # over its pairs: a hundred or so, of some four hundred completions
+PASSES = 2  # over its pairs, of GENERATIONS completions a prompt
 # Of DPO's adapters: at PPO's it forgets to write, the accuracy of its tokens
 # falls from 0.7 to 0.3 in 30 steps.
 PAIR_RATE = 1e-4
+PRICE = 100.0  # of a unit of log length: rewards differ by less than ten
+HALVINGS = 30  # of the prices from minus that up
 DECODED: dict[str, dict[str, Any]] = {  # what is changed, of the evaluation
     "cold": {"evaluate.temperature": 0.2},
-    "greedy": {"evaluate.temperature": 0.01},
+    "greedy": {"evaluate.temperature": 0.01, "evaluate.samples": 1},
     "best4": {"evaluate.samples": 4, "evaluate.prompts": 100},
     "best16": {"evaluate.samples": 16, "evaluate.prompts": 100},
 }
@@ -107,7 +112,7 @@ def main() -> None:
     }
     for name, folder in models.items():
         if not (folder / LOG).exists():
-            keep(name, contenders[name], folder)
+            train(name, contenders[name], folder)
     if options.train:
         return
     if models:
@@ -119,7 +124,12 @@ def main() -> None:
 
 
 def measure(models: Mapping[str, Path], params: Params) -> None:
-    """Print how the models do beside SFT, and keep what was found."""
+    """Print how the models do beside SFT, and keep what was found.
+
+    Args:
+        models: their folders, by names of this script.
+        params: of the evaluation.
+    """
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         out = scratch / "out"
@@ -127,23 +137,25 @@ def measure(models: Mapping[str, Path], params: Params) -> None:
         print(evaluate_command.run(folders, params, out, scratch), flush=True)
         for name, model in models.items():
             found = storage.read_json(out / model.name / "evaluate.json")
-            log = model / LOG
-            spent = storage.read_json(log) if log.exists() else {}
+            trained = storage.read_json(model / LOG) if model != POLICY else {}
             bench_run.keep(
                 f"{name}-{params.seed}",
                 f"python benchmarks/bench_baselines.py {name}",
-                {"seconds": spent.get("seconds"), "evaluate": found},
+                {"seconds": None, **trained, "evaluate": found},
             )
 
 
-def keep(name: str, train: Callable[[], LoadedModel], folder: Path) -> None:
-    """Train a contender, and keep it and what that took."""
+def train(name: str, way: Callable[[], LoadedModel], folder: Path) -> None:
+    """Train a contender, and save it with its commit and its seconds."""
     print(f"training {name}", flush=True)
     started = time.monotonic()
-    loaded = train()
-    seconds = time.monotonic() - started
+    loaded = way()
+    log = {
+        "commit": bench_run.commit(),
+        "seconds": round(time.monotonic() - started),
+    }
     save_model(*loaded, folder)
-    storage.write_json(folder / LOG, {"seconds": round(seconds)})
+    storage.write_json(folder / LOG, log)
 
 
 def trained_by(params: Params) -> dict[str, Callable[[], LoadedModel]]:
@@ -355,50 +367,59 @@ def trl_rewards(
     group: int,
     **_: Any,
 ) -> list[float]:
-    """What our trainer would give the completions that TRL's has sampled."""
+    """Rewards for TRL, less what length explains of them where it is kept.
+
+    Args:
+        ours: the trainer whose reward it is.
+        prompts: those of neighbours alike.
+        completions: their texts.
+        completion_ids: their tokens.
+        group: how many neighbours have the same prompt.
+    """
     eos = ours.tokenizer.eos_token_id
     finished = [ids[-1:] == [eos] for ids in completion_ids]
     judged = [
         text if done else whole_lines(text)
         for text, done in zip(completions, finished, strict=True)
     ]
+    totals = total_rewards(ours, prompts, judged, finished)
+    if not ours.config.keep_length:
+        return totals
     tokens = [len(ids) for ids in completion_ids]
-    return total_rewards(ours, prompts, judged, tokens, finished, group)
+    longer = longer_than_siblings(prompts, judged, tokens, finished, group)
+    # A completion counts as one token, which earned all of it.
+    alone = torch.tensor(totals)[:, None]
+    mask = torch.ones_like(alone, dtype=torch.bool)
+    left = length.without_length(alone, alone, mask, longer, drift=0.0)
+    return left[:, 0].tolist()
 
 
 def total_rewards(
     ours: PPOTrainer,
     prompts: list[str],
     judged: list[str],
+    finished: list[bool],
+) -> list[float]:
+    """What our trainer would give each episode, its parts summed."""
+    parts = dict(ours.sampler.grader(prompts, judged, finished).reward)
+    totals = [sum(each) for each in zip(*parts.values(), strict=True)]
+    missing = ours.config.missing_eos_penalty
+    return [
+        total if done else total - missing
+        for total, done in zip(totals, finished, strict=True)
+    ]
+
+
+def longer_than_siblings(
+    prompts: list[str],
+    judged: list[str],
     tokens: list[int],
     finished: list[bool],
     group: int,
-) -> list[float]:
-    """What our trainer would give each episode, its parts summed.
-
-    Where it keeps lengths, less what length explains among siblings.
-
-    Args:
-        ours: the trainer.
-        prompts: those of neighbours alike.
-        judged: what was written, without a last line that was cut.
-        tokens: lengths.
-        finished: of those that were not cut.
-        group: how many neighbours have the same prompt.
-    """
-    parts = dict(ours.sampler.grader(prompts, judged, finished).reward)
-    rewards = torch.tensor([*parts.values()], dtype=torch.float32).sum(dim=0)
-    ended = torch.tensor(finished)
-    rewards -= ours.config.missing_eos_penalty * ~ended
-    if ours.config.keep_length:
-        logs = length.log_lengths(prompts, judged, torch.tensor(tokens))
-        longer = length.advantage_of(logs, ended, group)
-        # As if all of it were earned by one token.
-        alone = rewards[:, None]
-        mask = torch.ones_like(alone, dtype=torch.bool)
-        left = length.without_length(alone, alone, mask, longer, drift=0.0)
-        rewards = left[:, 0]
-    return rewards.tolist()
+) -> torch.Tensor:
+    """By how much the log length is above the mean of its prompt's, (B,)."""
+    logs = length.log_lengths(prompts, judged, torch.tensor(tokens))
+    return length.advantage_of(logs, torch.tensor(finished), group)
 
 
 def run_raft(params: Params) -> LoadedModel:
@@ -429,15 +450,17 @@ def run_raft(params: Params) -> LoadedModel:
             bf16=ours.compute.bf16,
             encode=ours.sampler.encode,
         )
-        totals = total_rewards(
-            ours,
-            prompts,
-            sampled.judged,
-            [len(ids) for ids in sampled.ids],
-            sampled.finished,
-            GENERATIONS,
-        )
+        totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
         best = best_of_each(totals, GENERATIONS)
+        if settings.keep_length:
+            longer = longer_than_siblings(
+                prompts,
+                sampled.judged,
+                [len(ids) for ids in sampled.ids],
+                sampled.finished,
+                GENERATIONS,
+            )
+            best = best_as_long(totals, longer.tolist(), GENERATIONS)
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
         for part in filter(None, parts):
@@ -461,6 +484,33 @@ def best_of_each(rewards: list[float], size: int) -> list[int]:
         max(range(begin, begin + size), key=lambda place: rewards[place])
         for begin in range(0, len(rewards), size)
     ]
+
+
+def best_as_long(
+    rewards: Sequence[float], longer: Sequence[float], size: int
+) -> list[int]:
+    """The best of each, at the price of length that keeps lengths.
+
+    Those chosen are shorter the higher the price is; it is halved in on from
+    both sides, and of what is tried the choice nearest to its neighbours'
+    mean length is taken.
+
+    Args:
+        rewards: of completions.
+        longer: by how much their log lengths are above their neighbours'.
+        size: how many neighbours one is chosen of.
+    """
+    tried: dict[float, list[int]] = {}  # by how much longer they are
+    low, high = -PRICE, PRICE
+    for _ in range(HALVINGS):
+        price = (low + high) / 2
+        pairs = zip(rewards, longer, strict=True)
+        priced = [reward - price * above for reward, above in pairs]
+        best = best_of_each(priced, size)
+        total = sum(longer[place] for place in best)
+        tried[abs(total)] = best
+        low, high = (price, high) if total > 0 else (low, price)
+    return tried[min(tried)]
 
 
 if __name__ == "__main__":

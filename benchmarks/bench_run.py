@@ -65,20 +65,31 @@ def main() -> int:
 
 
 def keep(name: str, command: str, measured: Mapping[str, Any]) -> None:
-    """Write what a command measured, and where and when it did."""
-    commit = subprocess.run(
+    """Write what a command measured, and where and when it did.
+
+    Args:
+        name: of the file.
+        command: as it was typed.
+        measured: what else the file says; it goes before what is known here.
+    """
+    made = {
+        "command": command,
+        "commit": commit(),
+        "date": str(datetime.date.today()),
+        "machine": f"{machine.cpu()}, {os.cpu_count()} cores",
+    }
+    storage.write_json(RESULTS / f"{name}.json", {**made, **measured})
+
+
+def commit() -> str:
+    """The short hash of the checkout's commit."""
+    done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         check=True,
         capture_output=True,
         text=True,
     )
-    made = {
-        "command": command,
-        "commit": commit.stdout.strip(),
-        "date": str(datetime.date.today()),
-        "machine": f"{machine.cpu()}, {os.cpu_count()} cores",
-    }
-    storage.write_json(RESULTS / f"{name}.json", {**made, **measured})
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -478,8 +478,8 @@ def source() -> str:
     cost = "some of its stages were there before, so not timed"
     if run["seconds"]:
         cost = (
-            f"in a clean clone {minutes(run)} minutes, the largest process "
-            f"{run['largest_process_gib']} GiB"
+            f"in a clean clone {run['seconds'] / 60:.1f} minutes, the largest "
+            f"process {run['largest_process_gib']} GiB"
         )
     return (
         f"`preset: {params.preset}`, `{run['command']}` at {run['commit']} "
@@ -487,24 +487,9 @@ def source() -> str:
     )
 
 
-def minutes(run: dict[str, Any]) -> str:
-    """What a run that was timed took."""
-    return f"{run['seconds'] / 60:.1f}"
-
-
 def alarms() -> str:
     """In how many updates each alarm of PPO was raised, as a sentence."""
     return card.alarms(pd.read_csv(ROOT / "metrics/ppo.csv"))
-
-
-def made() -> str:
-    """Where whole runs were made, what they took and where alarms sounded."""
-    lines = []
-    for name, run in kept_runs().items():
-        spent = f" in {minutes(run)} minutes" if run["seconds"] else ""
-        count = run["ppo"]["alarms"] or "no"
-        lines.append(f"{name} at {run['commit']}{spent}, {count}")
-    return f"Updates with an alarm: {'; '.join(lines)}."
 
 
 def _before_after(metrics: Mapping[str, Any], metric: display.Metric) -> str:
@@ -548,7 +533,6 @@ TEXTS: dict[str, Callable[[], str]] = {
     "more": partial(over_seeds, MORE_METRICS),
     "results": results,
     "policy": policy,
-    "runs": made,
     "aims": aims,
     "strict": partial(others, "strict"),
     "cold": partial(others, "cold"),

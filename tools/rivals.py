@@ -7,6 +7,7 @@ kept.
 from collections.abc import Mapping
 from typing import Any
 
+from stylerl.errors import DataError
 from stylerl.evaluation.display import metric_of, show, show_gain
 from stylerl.evaluation.guards import STANDARDISED
 from stylerl.report import summary
@@ -25,35 +26,38 @@ TRAINED = {  # from SFT, and what the table calls them
     "apo": "APO",
 }
 DECODED = {  # SFT and PPO, at which temperature
-    "seed": "0.6",
+    "seed": "the default",
     "cold": "0.2",
-    "greedy": "greedy",
-    "best4": "0.6",
-    "best16": "0.6",
+    "greedy": "0.01",
+    "best4": "the default",
+    "best16": "the default",
 }
 GAINS = (
     "standardised_residual", "standardised_compliance", "non_compliance_cut",
     "joint",
 )  # fmt: skip
 OWN = (
-    "residual_compliance", "used_arguments", "statements", "length_median",
-    "kl",
+    "residual_compliance", "used_arguments", "ruff", "statements",
+    "length_median", "kl",
 )  # fmt: skip
 
 
 def trained() -> str:
     """SFT, PPO, and what else was trained from SFT."""
-    gains, own = map(metric_of, GAINS), map(metric_of, OWN)
-    heads = [f"{metric.label}: less SFT" for metric in gains]
-    heads += [metric.label for metric in own]
-    rows = [["", *heads, "minutes of training", "missed or failed"]]
+    heads = [metric_of(key).label for key in (*GAINS, *OWN)]
+    rows = [["model", *heads, "minutes of training", "missed or failed"]]
+    sft = _first("seed")["evaluate"]["sft"]
+    rows.append(["SFT", *_cells({}, sft), "–", "–"])
     for kind, name in TRAINED.items():
         run = kept_runs(kind).get(SEED)
         if run is None:
             continue
         metrics = run["evaluate"]
-        if len(rows) == 1:
-            rows.append(["SFT", *_cells({}, metrics["sft"]), "–", "–"])
+        if metrics["sft"] != sft:
+            raise DataError(
+                f"{kind} must start at the SFT model of {SEED}; it was "
+                "measured beside another: run bench_baselines.py again"
+            )
         # A whole run's seconds are not those of its PPO.
         seconds = None if kind == "seed" else run["seconds"]
         spent = "–" if seconds is None else f"{seconds / 60:.0f}"
@@ -73,7 +77,7 @@ def decoded() -> str:
             "PPO",
             "the linter's choice of SFT's",
             "of PPO's",
-            "at SFT's lengths: PPO over SFT",
+            "as written, at SFT's lengths: PPO over SFT",
             "the choice of SFT's over SFT",
             "the choice of PPO's over that of SFT's",
         ]
@@ -85,18 +89,20 @@ def decoded() -> str:
             continue
         metrics = run["evaluate"]
         samples, prompts = (metrics["size"][k] for k in ("samples", "prompts"))
-        best = summary.LINTER.format(samples)
-        ours = summary.OURS.format(samples)
-        values = (metrics[m][residual.key] for m in ("sft", "ppo", best, ours))
+        best, ours = (
+            metrics.get(name.format(samples), {})
+            for name in (summary.LINTER, summary.OURS)
+        )
+        models = (metrics["sft"], metrics["ppo"], best, ours)
         rows.append(
             [
                 temperature,
                 str(samples),
                 str(prompts),
-                *(show(residual, value) for value in values),
+                *(show(residual, m.get(residual.key)) for m in models),
                 show_gain(STANDARDISED, metrics["gain"]),
-                show_gain(summary.OVER_SFT[1], metrics[best]),
-                show_gain(STANDARDISED, metrics["gain_best_of"]),
+                show_gain(summary.OVER_SFT[1], best),
+                show_gain(STANDARDISED, metrics.get("gain_best_of", {})),
             ]
         )
     return summary.markdown_table(rows)
@@ -104,32 +110,49 @@ def decoded() -> str:
 
 def credit() -> str:
     """Token credit beside the same reward on the last token, in a sentence."""
-    residual = metric_of("standardised_residual")
     last, token = (
-        show_gain(residual, kept_runs(kind)[SEED]["evaluate"]["gain"])
-        for kind in ("last-token", "seed")
+        _first(kind)["evaluate"]["gain"] for kind in ("last-token", "seed")
+    )
+    residual, used = map(
+        metric_of, ("standardised_residual", "used_arguments")
     )
     return (
-        f"Under today's default, on {SEED}, the last token gains {last} after "
-        f"the fixer at SFT's lengths, token credit {token}"
+        f"Under today's default, whose rate was chosen with token credit, on "
+        f"{SEED}: after the fixer at SFT's lengths the last token gains "
+        f"{show_gain(residual, last)}, token credit "
+        f"{show_gain(residual, token)}; in arguments used "
+        f"{show_gain(used, last)} and {show_gain(used, token)}"
     )
 
 
 def choosing() -> str:
     """How RAFT, the trained rival that comes nearest, does; a sentence."""
-    raft, ours = (
-        kept_runs(kind)[SEED]["evaluate"]["ppo"] for kind in ("raft", "seed")
-    )
+    raft, ours = (_first(kind)["evaluate"]["ppo"] for kind in ("raft", "seed"))
     complies, statements = (
         [show(metric_of(key), model[key]) for model in (raft, ours)]
         for key in ("residual_compliance", "statements")
     )
     return (
         f"On {SEED} [RAFT](docs/results.md#rivals-from-the-same-sft-model), "
-        "which trains on the linter's choice of four, complies in "
-        f"{complies[0]}% (PPO {complies[1]}) after the fixer, with bodies of "
-        f"{statements[0]} statements ({statements[1]})"
+        f"SFT on the best of four by the reward, reaches {complies[0]}% after "
+        f"the fixer (PPO {complies[1]}%), with bodies of {statements[0]} "
+        f"statements ({statements[1]})"
     )
+
+
+def _first(kind: str) -> dict[str, Any]:
+    """What was kept of the first seed.
+
+    Raises:
+        DataError: nothing was.
+    """
+    run: dict[str, Any] | None = kept_runs(kind).get(SEED)
+    if run is None:
+        raise DataError(
+            f"no run of {kind} was kept for {SEED}: run "
+            f"benchmarks/bench_baselines.py {kind}"
+        )
+    return run
 
 
 def _cells(gain: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:

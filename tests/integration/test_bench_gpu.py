@@ -1,24 +1,17 @@
 """`make gpu` at a toy size: what of it runs on a CPU, and what it says."""
 
-import importlib
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import bench_gpu
 import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def bench_gpu(monkeypatch):
-    """The script, imported."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("bench_gpu")
 
 
 @pytest.fixture
@@ -43,9 +36,7 @@ def bench(root, *options):
     return done.returncode, done.stdout
 
 
-def test_both_trainers_give_a_line_for_each_model(
-    bench_gpu, monkeypatch, capsys
-):
+def test_both_trainers_give_a_line_for_each_model(monkeypatch, capsys):
     def here(command, _):
         """A case in this process, which has imported everything."""
         bench_gpu.child(command[command.index("--case") + 1], toy=True)
@@ -93,7 +84,7 @@ def test_a_toy_is_not_taken_for_a_gpu(elsewhere):
     assert not (elsewhere / "benchmarks" / "results").exists()
 
 
-def test_every_file_with_tests_of_the_device_is_named(bench_gpu):
+def test_every_file_with_tests_of_the_device_is_named():
     marked = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests").rglob("*.py")
@@ -104,7 +95,7 @@ def test_every_file_with_tests_of_the_device_is_named(bench_gpu):
 
 @pytest.mark.parametrize("toy", [False, True])
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-0.5b"])
-def test_the_floor_counts_the_matrices_of_the_model(bench_gpu, name, toy):
+def test_the_floor_counts_the_matrices_of_the_model(name, toy):
     size = (bench_gpu.TOYS if toy else bench_gpu.SIZES)[name]
     with torch.device("meta"):
         model = bench_gpu.model_of(size)

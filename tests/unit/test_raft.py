@@ -22,6 +22,23 @@ def test_the_best_of_each_prompt_is_kept(
     assert bench.best_of_each(rewards, size) == best
 
 
+@pytest.mark.parametrize(
+    ("rewards", "longer", "best"),
+    [
+        # Without a price 0 and 3 are best, 2 units shorter; from 0.5 a unit
+        # down the second pair's longer one is, and the sum is 0.
+        ([1.0, 0.0, 0.0, 0.5], [-1.0, 1.0, 1.0, -1.0], [0, 2]),
+        # Equal rewards: at any price both are short, or both long.
+        ([1.0, 1.0, 1.0, 1.0], [-0.5, 0.5, 1.0, -1.0], [0, 2]),
+        ([0.0, 1.0], [0.0, 0.0], [1]),  # no length to choose by
+    ],
+)
+def test_those_chosen_are_as_long_as_all(
+    rewards: list[float], longer: list[float], best: list[int]
+) -> None:
+    assert bench.best_as_long(rewards, longer, 2) == best
+
+
 def test_what_length_explains_is_taken_from_rewards() -> None:
     """Two prompts.  Lengths of 1, 1, 3, 3 tokens: log(1 + length) is ln 2 / 2
     below its mean or above it.  Of 3, 7, 7 and one that was cut, which has
@@ -34,13 +51,14 @@ def test_what_length_explains_is_taken_from_rewards() -> None:
         keep_length=True,
         missing_eos_penalty=0.0,
     )
-    found = bench.total_rewards(
+    eos = trainer.tokenizer.eos_token_id
+    lengths = [1, 1, 3, 3, 3, 7, 7]
+    found = bench.trl_rewards(
         trainer,
         ["def f(a):"] * 8,
         ["    return a\n"] * 8,
-        [1, 1, 3, 3, 3, 7, 7, 9],
-        [True] * 7 + [False],
-        4,
+        [[6] * (n - 1) + [eos] for n in lengths] + [[6] * 9],
+        group=4,
     )
     assert found[:4] == pytest.approx([1.7, 0.7, 1.3, 0.3])
     assert found[4:] == pytest.approx([0.6, 1.2, 1.2, 5.0])
