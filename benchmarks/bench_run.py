@@ -14,8 +14,8 @@ there into the README (tools/results.py).  The runs are
 and, by the stages' commands, without reward models, not timed, and kept by
 hand,
 
-    strict-N    judge.engine=ruff judge.config=examples/strict.toml
-                ppo.reward={linter: 2.5}, then `stylerl evaluate`
+    strict-N    judge.engine=ruff judge.config=examples/strict.toml, then
+                `stylerl evaluate artifacts/sft artifacts/ppo`
 
 bench_baselines.py keeps what it found beside them.
 """
