@@ -345,7 +345,7 @@ def stricter() -> str:
     return (
         "- **A guide that a formatter cannot meet alone**, [ruff's rules on "
         "unused arguments, likely bugs, returns and complexity]"
-        "(examples/strict.toml) as the only reward: "
+        "(examples/strict.toml) in flake8's place: "
         f"{'a' if gained else 'no'} clear gain over {len(runs)} seeds. "
         "What complies after the fixer: "
         f"{_change(mean, 'residual_compliance')}, at SFT's lengths "
