@@ -37,10 +37,9 @@ GENERATIONS completions of a prompt, where PPO compares ppo.group_size by
 default; their learning rate is PPO's and not tuned for them.  Each model is
 kept in checkpoints/baselines/ under the key of the stage `ppo`, which knows
 nothing of this file: a call trains what is missing there, and no more with
---train.  `stylerl evaluate` then measures them, HumanEval's
-problems included.  What it found goes to
-benchmarks/results/runs/NAME-SEED.json, and from there into docs/results.md
-(tools/results.py).
+--train.  `stylerl evaluate` then measures them, HumanEval's problems included.
+What it found goes to benchmarks/results/runs/NAME-SEED.json, and from there
+into docs/results.md (tools/rivals.py).
 """
 
 import argparse
@@ -97,12 +96,16 @@ DECODED: dict[str, dict[str, Any]] = {  # what is changed, of the evaluation
 def main() -> None:
     """Train what is missing, measure it, and keep what was found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--train", action="store_true")
-    options = parser.parse_args()
     params = config.load()
     contenders = trained_by(params)
     everyone = [*contenders, *DECODED]
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=", ".join(everyone)
+    )
+    parser.add_argument(
+        "--train", action="store_true", help="train, and measure nothing"
+    )
+    options = parser.parse_args()
     names = options.names or everyone
     if unknown := {*names} - {*everyone}:
         parser.error(f"no {unknown}; the names are {', '.join(everyone)}")

@@ -359,10 +359,12 @@ def stricter() -> str:
 
 def others(kind: str) -> str:
     """What runs of another kind than the default measured, over seeds."""
-    made = {
-        f"{run['commit']}, {run['machine']}"
-        for run in kept_runs(kind).values()
-    }
+    made = sorted(
+        {
+            f"{run['commit']}, {run['machine']}"
+            for run in kept_runs(kind).values()
+        }
+    )
     table = over_seeds(HEADLINE_METRICS, kind)
     return f"At {'; '.join(made)}.\n\n{table}"
 

@@ -1,0 +1,57 @@
+"""The table of rivals, from what was kept of them."""
+
+import json
+
+import pytest
+
+from stylerl.errors import DataError
+from stylerl.evaluation import guards
+from tools import rivals, runs
+
+
+@pytest.fixture
+def keep(tmp_path, monkeypatch):
+    """Keeps a run of seed 0 as the only ones that there are."""
+    monkeypatch.setattr(runs, "RUNS", tmp_path)
+    monkeypatch.setattr(guards, "goals", lambda metrics: [])
+    monkeypatch.setattr(guards, "guards", lambda metrics: [])
+
+    def write(kind, of_sft, gain, seconds=None):
+        own = dict.fromkeys(rivals.OWN, 0.5)
+        evaluated = {
+            "sft": own | {"residual_compliance": of_sft},
+            "ppo": own,
+            "gain": {
+                "joint": gain,
+                "joint_low": gain - 0.01,
+                "joint_high": gain + 0.01,
+            },
+        }
+        text = json.dumps({"seconds": seconds, "evaluate": evaluated})
+        (tmp_path / f"{kind}-0.json").write_text(text)
+
+    return write
+
+
+def test_a_rival_stands_below_ppo_with_its_minutes(keep):
+    keep("seed", 0.75, 0.02, seconds=2000)  # of a whole run: not PPO's
+    keep("raft", 0.75, -0.03, seconds=420)
+    _, _, sft, ppo, raft = rivals.trained().splitlines()
+    assert sft.startswith("| SFT | – | – | – | – | 75.0 |")
+    assert "| PPO | – | – | – | +2.0 [+1.0, +3.0] | 50.0 |" in ppo
+    assert ppo.endswith("| – | none |")
+    assert "| RAFT | – | – | – | -3.0 [-4.0, -2.0] |" in raft
+    assert raft.endswith("| 7 | none |")
+
+
+def test_a_rival_of_another_sft_model_is_refused(keep):
+    keep("seed", 0.75, 0.02)
+    keep("raft", 0.70, 0.02)
+    with pytest.raises(DataError, match="raft must start at the SFT model"):
+        rivals.trained()
+
+
+def test_what_was_not_kept_is_named(keep):
+    keep("seed", 0.75, 0.02)
+    with pytest.raises(DataError, match="no run of raft was kept"):
+        rivals.choosing()
