@@ -156,6 +156,7 @@ def train(name: str, way: Callable[[], LoadedModel], folder: Path) -> None:
     log = {
         "commit": bench_run.commit(),
         "seconds": round(time.monotonic() - started),
+        "threads": torch.get_num_threads(),
     }
     save_model(*loaded, folder)
     storage.write_json(folder / LOG, log)
@@ -464,6 +465,8 @@ def run_raft(params: Params) -> LoadedModel:
                 GENERATIONS,
             )
             best = best_as_long(totals, longer.tolist(), GENERATIONS)
+            above = longer[best].mean().item()
+            print(f"update {update}: log length {above:+.3f} of siblings'")
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
         for part in filter(None, parts):
