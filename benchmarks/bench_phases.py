@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_baselines import LABELS, SFT, untrained
+from bench_baselines import untrained
 from bench_judge_files import floor as judge_floor
 from rates import hardware, matmul_rate
 
 from stylerl import config, storage
-from stylerl.config import Params
+from stylerl.config import Params, paths
 from stylerl.data.prompts import unread_prompts
 from stylerl.lm import encoding, models
 from stylerl.lm.precision import computes_in_bf16
@@ -97,7 +97,7 @@ def fine_tune(
     settings = dataclasses.replace(
         params.sft, snippets=BATCHES * params.sft.batch_size
     )
-    labels = storage.read_table(LABELS)
+    labels = storage.read_table(paths.LABELS)
     marks: dict[int, float] = {}  # when a step was first logged
     tuned = sft.fine_tune(
         labels,
@@ -150,10 +150,10 @@ def complete(
     params: Params, _: int, seconds: Seconds, needed: Seconds
 ) -> None:
     """Some completions of the stage `evaluate`."""
-    tokenizer = encoding.load_tokenizer(SFT)
-    model = models.load_causal_lm(SFT, tokenizer=tokenizer)
+    tokenizer = encoding.load_tokenizer(paths.SFT)
+    model = models.load_causal_lm(paths.SFT, tokenizer=tokenizer)
     settings = params.evaluate
-    labels = storage.read_table(LABELS)
+    labels = storage.read_table(paths.LABELS)
     prompts = unread_prompts(labels, "valid", params.seed)
     begin = time.perf_counter()
     found = generate(

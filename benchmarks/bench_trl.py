@@ -25,7 +25,8 @@ from typing import Any
 
 import torch
 import trl
-from bench_baselines import run_trl, untrained
+from bench_baselines import untrained
+from by_trl import run_trl
 from rates import hardware, peak_gib
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
@@ -99,7 +100,7 @@ def measure(side: str, params: Params) -> dict[str, float]:
         seconds = time.perf_counter() - begin
     else:
         marks = Marks()
-        run_trl(params, side, params.ppo.group_size, marks)
+        run_trl(untrained(params), side, params.ppo.group_size, marks)
         warm = params.ppo.num_minibatches * params.ppo.update_epochs - 1
         seconds = marks.seconds[-1] - marks.seconds[warm]
         tokens = marks.tokens[-1] - marks.tokens[warm]

@@ -1,7 +1,7 @@
 """Other ways from one SFT model to a compliant one, as tables.
 
-Of seed 0 and on its test prompts, from what benchmarks/bench_baselines.py
-kept.
+On test prompts, from what benchmarks/bench_baselines.py kept: all of seed 0,
+and RAFT, the one that comes nearest, of more seeds.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from stylerl.errors import DataError
 from stylerl.evaluation.display import metric_of, show, show_gain
 from stylerl.evaluation.guards import STANDARDISED
 from stylerl.report import summary
-from tools.runs import failures, kept_runs
+from tools.runs import failures, kept_runs, pooled, starred
 
 SEED = "seed 0"
 TRAINED = {  # from SFT, and what the table calls them
@@ -24,6 +24,7 @@ TRAINED = {  # from SFT, and what the table calls them
     "grpo": "TRL's GRPO",
     "dpo": "DPO",
     "apo": "APO",
+    "formatted": "SFT on formatted code",
 }
 DECODED = {  # SFT and PPO, at which temperature
     "seed": "the default",
@@ -34,11 +35,15 @@ DECODED = {  # SFT and PPO, at which temperature
 }
 GAINS = (
     "standardised_residual", "standardised_compliance", "non_compliance_cut",
-    "joint",
+    "skill", "joint",
 )  # fmt: skip
 OWN = (
     "residual_compliance", "used_arguments", "ruff", "statements",
     "length_median", "kl",
+)  # fmt: skip
+BESIDE = (
+    "residual_compliance", *GAINS, "used_arguments", "ruff", "statements",
+    "distinct_3", "bits_per_byte", "kl",
 )  # fmt: skip
 
 
@@ -64,6 +69,40 @@ def trained() -> str:
         cells = _cells(metrics["gain"], metrics["ppo"])
         rows.append([name, *cells, spent, failures(metrics)])
     return summary.markdown_table(rows)
+
+
+def nearest() -> str:
+    """PPO and RAFT over the seeds of both, and between them."""
+    ours, raft = kept_runs("seed"), kept_runs("raft")
+    seeds = sorted(ours.keys() & raft.keys())
+    both = [
+        {seed: runs[seed]["evaluate"] for seed in seeds}
+        for runs in (ours, raft)
+    ]
+    between = {
+        seed: {"gain": _less(*(runs[seed]["gain"] for runs in both))}
+        for seed in seeds
+    }
+    means = [pooled(runs) for runs in (*both, between)]
+    models = means[0]["sft"], *(mean["ppo"] for mean in means[:2])
+    heads = ["PPO - SFT [95%]", "RAFT - SFT", "PPO - RAFT"]
+    rows = [["metric", "SFT", "PPO", "RAFT", *heads, *seeds]]
+    for metric in map(metric_of, BESIDE):
+        own = [show(metric, model.get(metric.key)) for model in models]
+        gains = [show_gain(metric, mean["gain"]) for mean in means]
+        each = [
+            ", ".join(starred(metric, runs[seed]["gain"]) for runs in both)
+            for seed in seeds
+        ]
+        rows.append([metric.label, *own, *gains, *each])
+    failed = [failures(both[1][seed]) for seed in seeds]
+    rows.append(["RAFT missed or failed", *["–"] * 6, *failed])
+    return summary.markdown_table(rows)
+
+
+def _less(first: Mapping[str, float], other: Mapping[str, float]) -> Any:
+    """What one gained, less what the other did."""
+    return {key: first[key] - other[key] for key in first.keys() & other}
 
 
 def decoded() -> str:
@@ -113,15 +152,16 @@ def credit() -> str:
     last, token = (
         _first(kind)["evaluate"]["gain"] for kind in ("last-token", "seed")
     )
-    residual, used = map(
-        metric_of, ("standardised_residual", "used_arguments")
+    residual, used, joint = map(
+        metric_of, ("standardised_residual", "used_arguments", "joint")
     )
     return (
         f"Under today's default, whose rate was chosen with token credit, on "
         f"{SEED}: after the fixer at SFT's lengths the last token gains "
         f"{show_gain(residual, last)}, token credit "
         f"{show_gain(residual, token)}; in arguments used "
-        f"{show_gain(used, last)} and {show_gain(used, token)}"
+        f"{show_gain(used, last)} and {show_gain(used, token)}; right and "
+        f"compliant {show_gain(joint, last)} and {show_gain(joint, token)}"
     )
 
 

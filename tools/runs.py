@@ -11,7 +11,9 @@ from scipy.stats import t as student
 from stylerl import storage
 from stylerl.errors import DataError
 from stylerl.evaluation import guards
+from stylerl.evaluation.display import Metric, show
 
+BEST = "linter_best_of_2"  # SFT's samples, of which the linter picks
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks/results/runs"
 
 
@@ -51,7 +53,7 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
     """Means over runs, and an interval over them of each difference."""
     parts: dict[str, dict[str, float]] = {}
     first = next(iter(runs.values()))
-    for model in first.keys() & {"base", "sft", "ppo", "human", "gain"}:
+    for model in first.keys() & {"base", "sft", "ppo", "human", BEST, "gain"}:
         values = [run[model] for run in runs.values()]
         parts[model] = {
             key: statistics.fmean(value[key] for value in values)
@@ -66,6 +68,14 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
         parts["gain"][f"{key}_low"] = parts["gain"][key] - half
         parts["gain"][f"{key}_high"] = parts["gain"][key] + half
     return parts
+
+
+def starred(metric: Metric, gain: Mapping[str, Any]) -> str:
+    """A difference, with a star where its interval leaves out zero."""
+    if metric.key not in gain:
+        return "–"
+    clear = gain[f"{metric.key}_low"] > 0 or gain[f"{metric.key}_high"] < 0
+    return show(metric, gain[metric.key], signed=True) + "*" * clear
 
 
 def checks(metrics: Mapping[str, Any]) -> dict[str, bool]:

@@ -46,14 +46,14 @@ OVER_SFT = [
 ]
 BASELINE_METRICS = [
     metric_of(key)
-    for key in ("compliance", "parse_rate", "length", "long_share",
-                "statements")
+    for key in ("compliance", "residual_compliance", "parse_rate", "length",
+                "long_share", "statements")
 ]  # fmt: skip
 
 
 CONTEST = (
-    "standardised_compliance", "compliance", "skill", "joint",
-    "skill_greedy", "parse_rate", "length_median",
+    "standardised_compliance", "compliance", "residual_compliance", "skill",
+    "joint", "skill_greedy", "parse_rate", "length_median",
     "long_share", "statements", "distinct_3", "kl", "ruff", "flake8",
     "reformatted",
 )  # fmt: skip

@@ -25,6 +25,15 @@ PROBLEM = Problem("toy/0", "double", PROMPT, "\n    return x * 2\n", TESTS)
 HERE = Path(__file__).resolve()
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind():
+    """No process below this one, nor one that the first took in."""
+    yield
+    below = psutil.Process().children(recursive=True)
+    adopted = [p for p in psutil.process_iter() if p.ppid() == 1]
+    assert not [p for p in below + adopted if "-S" in arguments_of(p)]
+
+
 def is_right(body: str) -> bool:
     """Whether a body passes, at the module's level what follows it."""
     return trial.is_right(PROBLEM, body)
@@ -158,10 +167,6 @@ def test_what_has_no_end_is_ended(body, monkeypatch):
     started = time.monotonic()
     assert not is_right(body)
     assert time.monotonic() - started < 60
-    # Neither below this process, nor taken in by the first one.
-    below = psutil.Process().children(recursive=True)
-    adopted = [p for p in psutil.process_iter() if p.ppid() == 1]
-    assert not [p for p in below + adopted if "-S" in arguments_of(p)]
 
 
 def arguments_of(process: psutil.Process) -> list[str]:

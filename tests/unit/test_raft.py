@@ -1,7 +1,10 @@
-"""The rivals of the benchmarks: RAFT's choice, DPO's pairs."""
+"""The rivals of the benchmarks: what they choose, and what they learn."""
 
-import bench_baselines as bench
+import by_sft
+import by_trl
+import pandas as pd
 import pytest
+from by_raft import best_as_long, best_of_each
 from conftest import build_trainer
 
 from stylerl.ppo import by_reward
@@ -19,7 +22,7 @@ from stylerl.ppo import by_reward
 def test_the_best_of_each_prompt_is_kept(
     rewards: list[float], size: int, best: list[int]
 ) -> None:
-    assert bench.best_of_each(rewards, size) == best
+    assert best_of_each(rewards, size) == best
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,7 @@ def test_the_best_of_each_prompt_is_kept(
 def test_those_chosen_are_as_long_as_all(
     rewards: list[float], longer: list[float], best: list[int]
 ) -> None:
-    assert bench.best_as_long(rewards, longer, 2) == best
+    assert best_as_long(rewards, longer, 2) == best
 
 
 def test_what_length_explains_is_taken_from_rewards() -> None:
@@ -53,7 +56,7 @@ def test_what_length_explains_is_taken_from_rewards() -> None:
     )
     eos = trainer.tokenizer.eos_token_id
     lengths = [1, 1, 3, 3, 3, 7, 7]
-    found = bench.trl_rewards(
+    found = by_trl.trl_rewards(
         trainer,
         ["def f(a):"] * 8,
         ["    return a\n"] * 8,
@@ -77,7 +80,7 @@ def test_trl_s_completions_get_our_trainers_reward(tokenizer) -> None:
         judging, ["x"], keep_length=False, missing_eos_penalty=0.5
     )
     eos = tokenizer.eos_token_id
-    found = bench.trl_rewards(
+    found = by_trl.trl_rewards(
         trainer,
         ["x", "x", "x"],
         ["AB", "a\nbc", ""],
@@ -93,7 +96,7 @@ def test_the_fixer_s_own_text_is_preferred(judge) -> None:
         ("def f(a):", "\n    return  a\n"),
         ("def g(a):", "\n    return a\n"),  # as the fixer has it
     ]
-    assert bench.autofix_pairs(written, judge) == [
+    assert by_trl.autofix_pairs(written, judge) == [
         {
             "prompt": "def f(a):",
             "chosen": "\n    return a\n",
@@ -102,8 +105,17 @@ def test_the_fixer_s_own_text_is_preferred(judge) -> None:
     ]
 
 
+def test_bodies_are_learnt_as_the_fixer_leaves_them(judge) -> None:
+    texts = ["def f(a):\n    return  a\n", "def g(a):\n    return a\n"]
+    labels = pd.DataFrame(
+        {"source_id": ["1", "2"], "text": texts, "body_start": [9, 9]}
+    )
+    found = by_sft.formatted(labels, {}, judge)
+    assert [*found["text"]] == ["def f(a):\n    return a\n", texts[1]]
+
+
 def test_a_prompt_is_given_as_our_sampler_gives_it(tokenizer) -> None:
     judging = by_reward(lambda prompts, texts: [0.0] * len(texts))
     trainer = build_trainer(judging, ["x = 1"])
-    text = bench.as_given(trainer, "x = 1")
+    text = by_trl.as_given(trainer, "x = 1")
     assert tokenizer.encode(text) == trainer.sampler.encode("x = 1")
