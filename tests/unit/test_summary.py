@@ -430,13 +430,13 @@ def test_only_measured_baselines_are_listed():
     ]
     assert listed[0][1:] == [
         "100", "+10.0 [+5.0, +15.0]", "+4.0 [+2.0, +6.0]",
-        "40.0", "90.0", "40.0", "15.0", "4.00",
+        "40.0", "50.0", "90.0", "40.0", "15.0", "4.00",
     ]  # fmt: skip
     assert len(heads) == len(listed[0])
     assert summary.baselines(metrics()) == []
     assert lines[-2] == (
         "| SFT, best of 4 by the classifier | 100 | +10.0 [+5.0, +15.0] "
-        "| +4.0 [+2.0, +6.0] | 40.0 | 90.0 | 40.0 | 15.0 | 4.00 |"
+        "| +4.0 [+2.0, +6.0] | 40.0 | 50.0 | 90.0 | 40.0 | 15.0 | 4.00 |"
     )
 
 
