@@ -41,10 +41,7 @@ OWN = (
     "residual_compliance", "used_arguments", "ruff", "statements",
     "length_median", "kl",
 )  # fmt: skip
-BESIDE = (
-    "residual_compliance", *GAINS, "used_arguments", "ruff", "statements",
-    "distinct_3", "bits_per_byte", "kl",
-)  # fmt: skip
+BESIDE = (*GAINS, "residual_compliance", "used_arguments", "statements")
 
 
 def trained() -> str:
@@ -83,20 +80,18 @@ def nearest() -> str:
         seed: {"gain": _less(*(runs[seed]["gain"] for runs in both))}
         for seed in seeds
     }
-    means = [pooled(runs) for runs in (*both, between)]
-    models = means[0]["sft"], *(mean["ppo"] for mean in means[:2])
+    means = [pooled(runs)["gain"] for runs in (*both, between)]
     heads = ["PPO - SFT [95%]", "RAFT - SFT", "PPO - RAFT"]
-    rows = [["metric", "SFT", "PPO", "RAFT", *heads, *seeds]]
+    rows = [["metric", *heads, *seeds]]
     for metric in map(metric_of, BESIDE):
-        own = [show(metric, model.get(metric.key)) for model in models]
-        gains = [show_gain(metric, mean["gain"]) for mean in means]
         each = [
             ", ".join(starred(metric, runs[seed]["gain"]) for runs in both)
             for seed in seeds
         ]
-        rows.append([metric.label, *own, *gains, *each])
+        gains = (show_gain(metric, mean) for mean in means)
+        rows.append([metric.label, *gains, *each])
     failed = [failures(both[1][seed]) for seed in seeds]
-    rows.append(["RAFT missed or failed", *["–"] * 6, *failed])
+    rows.append(["RAFT missed or failed", *["–"] * len(heads), *failed])
     return summary.markdown_table(rows)
 
 
