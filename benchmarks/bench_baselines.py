@@ -5,7 +5,8 @@
 Run it in a repository whose stages are up to date, with the linter in
 ppo.reward and the seed in params.yaml.  Those that are trained, in some four
 hours of two cores, start at artifacts/sft and get PPO's prompts; but for DPO
-and APO, its number of episodes and its reward too:
+and APO, its number of episodes and its reward too.  The last starts at the
+base:
 
     last-token, classifier, pairwise
                 our trainer, rewarded on the last token: by the linter, or
@@ -15,8 +16,7 @@ and APO, its number of episodes and its reward too:
                 these; again and again (by_raft.py)
     dpo, apo    TRL's DPOTrainer, with the losses sigmoid and apo_zero, on
                 what SFT wrote and the same after the fixer (by_trl.py)
-    formatted   no rival of PPO's but of SFT's: it starts at the base, and
-                learns SFT's bodies as the fixer leaves them (by_sft.py)
+    formatted   SFT on its bodies as the fixer leaves them (by_sft.py)
 
 RLOO, GRPO and RAFT get the reward as one number a completion.  Where
 ppo.keep_length, TRL's are given it less what length explains of it among

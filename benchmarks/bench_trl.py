@@ -4,7 +4,7 @@
 
 Run it in a repository whose stages up to `sft` are up to date.  Each side
 starts at artifacts/sft with the prompts, the reward, the linter included, and
-the settings of params.yaml, as far as TRL has them (bench_baselines.py): as
+the settings of params.yaml, as far as TRL has them (by_trl.py): as
 many episodes an update and completions a prompt, as many optimiser steps,
 adapters of the same rank, the same precision.  Each runs in a process of its
 own; the first update warms up and is not counted.  The model ends its

@@ -15,19 +15,20 @@ from stylerl.supervised import sft
 
 
 def run_sft(params: Params) -> LoadedModel:
-    """The stage `sft`, on what the fixer makes of the bodies it learns."""
+    """As the stage `sft`, on bodies of functions as the fixer leaves them.
+
+    They are not judged again.  What fits `sft.max_tokens` may be others.
+    """
     labels = storage.read_table(paths.LABELS)
     clean = labels[labels["compliant"] & (labels["body_start"] > 0)]
-    above = places.texts_above(paths.FILTER, clean)
     snippets = storage.read_table(paths.SNIPPETS)
     cut = snippets[snippets["id"].isin(clean["source_id"])]
     where = places.places(paths.FILES, cut)
     learnt = formatted(clean, where, Judge(params.judge))
-    pairs = zip(clean["text"], learnt["text"], strict=True)
-    moved = {after: above[text] for text, after in pairs if text in above}
-    tuned = sft.fine_tune(learnt, params.sft, params.seed, above=moved)
+    above = places.texts_above(paths.FILTER, learnt)
+    tuned = sft.fine_tune(learnt, params.sft, params.seed, above=above)
     tag_with_judge(tuned.model, labels.attrs.get("judge"))
-    return LoadedModel(tuned.model.eval(), tuned.tokenizer)
+    return LoadedModel(tuned.model, tuned.tokenizer)
 
 
 def formatted(

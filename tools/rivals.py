@@ -11,10 +11,10 @@ from stylerl.errors import DataError
 from stylerl.evaluation.display import metric_of, show, show_gain
 from stylerl.evaluation.guards import STANDARDISED
 from stylerl.report import summary
-from tools.runs import failures, kept_runs, pooled, starred
+from tools.runs import failures, kept_runs, pooled, starred, whole_runs
 
 SEED = "seed 0"
-TRAINED = {  # from SFT, and what the table calls them
+TRAINED = {  # and what the table calls them
     "seed": "PPO",
     "last-token": "PPO, reward on the last token",
     "classifier": "PPO, by the classifier",
@@ -45,7 +45,7 @@ BESIDE = (*GAINS, "residual_compliance", "used_arguments", "statements")
 
 
 def trained() -> str:
-    """SFT, PPO, and what else was trained from SFT."""
+    """SFT, PPO, and what else was trained."""
     heads = [metric_of(key).label for key in (*GAINS, *OWN)]
     rows = [["model", *heads, "minutes of training", "missed or failed"]]
     sft = _first("seed")["evaluate"]["sft"]
@@ -54,12 +54,8 @@ def trained() -> str:
         run = kept_runs(kind).get(SEED)
         if run is None:
             continue
+        _check_sft(kind, SEED)
         metrics = run["evaluate"]
-        if metrics["sft"] != sft:
-            raise DataError(
-                f"{kind} must start at the SFT model of {SEED}; it was "
-                "measured beside another: run bench_baselines.py again"
-            )
         # A whole run's seconds are not those of its PPO.
         seconds = None if kind == "seed" else run["seconds"]
         spent = "–" if seconds is None else f"{seconds / 60:.0f}"
@@ -70,12 +66,11 @@ def trained() -> str:
 
 def nearest() -> str:
     """PPO and RAFT over the seeds of both, and between them."""
-    ours, raft = kept_runs("seed"), kept_runs("raft")
+    ours, raft = whole_runs(), whole_runs("raft")
     seeds = sorted(ours.keys() & raft.keys())
-    both = [
-        {seed: runs[seed]["evaluate"] for seed in seeds}
-        for runs in (ours, raft)
-    ]
+    both = [{seed: runs[seed] for seed in seeds} for runs in (ours, raft)]
+    for seed in seeds:
+        _check_sft("raft", seed)
     between = {
         seed: {"gain": _less(*(runs[seed]["gain"] for runs in both))}
         for seed in seeds
@@ -95,7 +90,9 @@ def nearest() -> str:
     return summary.markdown_table(rows)
 
 
-def _less(first: Mapping[str, float], other: Mapping[str, float]) -> Any:
+def _less(
+    first: Mapping[str, float], other: Mapping[str, float]
+) -> dict[str, float]:
     """What one gained, less what the other did."""
     return {key: first[key] - other[key] for key in first.keys() & other}
 
@@ -188,6 +185,20 @@ def _first(kind: str) -> dict[str, Any]:
             f"benchmarks/bench_baselines.py {kind}"
         )
     return run
+
+
+def _check_sft(kind: str, seed: str) -> None:
+    """Refuse a run that was not measured beside the seed's SFT model.
+
+    Raises:
+        DataError: it was not.
+    """
+    ours, other = (whole_runs(name)[seed]["sft"] for name in ("seed", kind))
+    if ours != other:
+        raise DataError(
+            f"{kind} must be measured beside the SFT model of {seed}; it was "
+            "beside another: run bench_baselines.py again"
+        )
 
 
 def _cells(gain: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:

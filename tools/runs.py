@@ -13,7 +13,7 @@ from stylerl.errors import DataError
 from stylerl.evaluation import guards
 from stylerl.evaluation.display import Metric, show
 
-BEST = "linter_best_of_2"  # SFT's samples, of which the linter picks
+BEST = "linter_best_of_2"  # the linter's pick of the default's two, of SFT
 RUNS = Path(__file__).resolve().parent.parent / "benchmarks/results/runs"
 
 
@@ -72,8 +72,6 @@ def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
 
 def starred(metric: Metric, gain: Mapping[str, Any]) -> str:
     """A difference, with a star where its interval leaves out zero."""
-    if metric.key not in gain:
-        return "–"
     clear = gain[f"{metric.key}_low"] > 0 or gain[f"{metric.key}_high"] < 0
     return show(metric, gain[metric.key], signed=True) + "*" * clear
 

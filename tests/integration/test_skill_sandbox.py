@@ -30,8 +30,17 @@ def nothing_is_left_behind():
     """No process below this one, nor one that the first took in."""
     yield
     below = psutil.Process().children(recursive=True)
-    adopted = [p for p in psutil.process_iter() if p.ppid() == 1]
+    every = psutil.process_iter(["ppid"])
+    adopted = [p for p in every if p.info["ppid"] == 1]
     assert not [p for p in below + adopted if "-S" in arguments_of(p)]
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """Its command; none of what has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def is_right(body: str) -> bool:
@@ -167,14 +176,6 @@ def test_what_has_no_end_is_ended(body, monkeypatch):
     started = time.monotonic()
     assert not is_right(body)
     assert time.monotonic() - started < 60
-
-
-def arguments_of(process: psutil.Process) -> list[str]:
-    """Its command; none of what has ended."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def test_a_sandbox_that_does_not_start_is_a_reason(monkeypatch):
