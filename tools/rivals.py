@@ -66,26 +66,24 @@ def trained() -> str:
 
 def nearest() -> str:
     """PPO and RAFT over the seeds of both, and between them."""
-    ours, raft = whole_runs(), whole_runs("raft")
-    seeds = sorted(ours.keys() & raft.keys())
-    both = [{seed: runs[seed] for seed in seeds} for runs in (ours, raft)]
-    for seed in seeds:
-        _check_sft("raft", seed)
+    raft, ours = _both()
     between = {
-        seed: {"gain": _less(*(runs[seed]["gain"] for runs in both))}
-        for seed in seeds
+        seed: {"gain": _less(run["gain"], raft[seed]["gain"])}
+        for seed, run in ours.items()
     }
-    means = [pooled(runs)["gain"] for runs in (*both, between)]
+    means = [pooled(runs)["gain"] for runs in (ours, raft, between)]
     heads = ["PPO - SFT [95%]", "RAFT - SFT", "PPO - RAFT"]
-    rows = [["metric", *heads, *seeds]]
+    rows = [["metric", *heads, *(f"{seed}: PPO, RAFT" for seed in ours)]]
     for metric in map(metric_of, BESIDE):
-        each = [
-            ", ".join(starred(metric, runs[seed]["gain"]) for runs in both)
-            for seed in seeds
-        ]
         gains = (show_gain(metric, mean) for mean in means)
+        each = (
+            ", ".join(
+                starred(metric, runs[seed]["gain"]) for runs in (ours, raft)
+            )
+            for seed in ours
+        )
         rows.append([metric.label, *gains, *each])
-    failed = [failures(both[1][seed]) for seed in seeds]
+    failed = [failures(run) for run in raft.values()]
     rows.append(["RAFT missed or failed", *["–"] * len(heads), *failed])
     return summary.markdown_table(rows)
 
@@ -159,17 +157,37 @@ def credit() -> str:
 
 def choosing() -> str:
     """How RAFT, the trained rival that comes nearest, does; a sentence."""
-    raft, ours = (_first(kind)["evaluate"]["ppo"] for kind in ("raft", "seed"))
+    raft, ours = _both()
+    means = [pooled(runs) for runs in (raft, ours)]
     complies, statements = (
-        [show(metric_of(key), model[key]) for model in (raft, ours)]
+        [show(metric_of(key), mean["ppo"][key]) for mean in means]
         for key in ("residual_compliance", "statements")
     )
+    gained = metric_of("standardised_residual")
+    there = [show_gain(gained, mean["gain"]) for mean in means]
+    lost = [run["gain"]["skill_high"] < 0 for run in raft.values()]
     return (
-        f"On {SEED} [RAFT](docs/results.md#rivals-from-the-same-sft-model), "
-        f"SFT on the best of four by the reward, reaches {complies[0]}% after "
-        f"the fixer (PPO {complies[1]}%), with bodies of {statements[0]} "
-        f"statements ({statements[1]})"
+        f"Over {len(raft)} seeds "
+        "[RAFT](docs/results.md#rivals-from-the-same-sft-model), SFT on the "
+        f"best of four by the reward, reaches {complies[0]}% after the fixer "
+        f"(PPO there {complies[1]}%) by bodies of {statements[0]} statements "
+        f"({statements[1]}); at SFT's lengths it gains {there[0]} "
+        f"({there[1]}), and it clearly lost skill on {sum(lost)} of "
+        f"{len(lost)}"
     )
+
+
+def _both() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The evaluations of RAFT and PPO, by the seeds of both.
+
+    Raises:
+        DataError: a seed's two were not measured beside one SFT model.
+    """
+    raft, ours = whole_runs("raft"), whole_runs()
+    seeds = sorted(raft.keys() & ours.keys())
+    for seed in seeds:
+        _check_sft("raft", seed)
+    return {s: raft[s] for s in seeds}, {s: ours[s] for s in seeds}
 
 
 def _first(kind: str) -> dict[str, Any]:

@@ -50,7 +50,16 @@ def longest() -> dict[str, Any]:
 
 
 def pooled(runs: Mapping[str, Any]) -> dict[str, Any]:
-    """Means over runs, and an interval over them of each difference."""
+    """Means over runs, and an interval over them of each difference.
+
+    Raises:
+        DataError: an interval needs two.
+    """
+    if len(runs) < 2:
+        raise DataError(
+            f"a mean over seeds needs two runs or more; got {len(runs)}: "
+            f"{RUNS} holds what bench_run.py and bench_baselines.py keep"
+        )
     parts: dict[str, dict[str, float]] = {}
     first = next(iter(runs.values()))
     for model in first.keys() & {"base", "sft", "ppo", "human", BEST, "gain"}:

@@ -53,7 +53,7 @@ def test_raft_is_beside_ppo_over_the_seeds_of_both(keep):
     for seed, gain in enumerate((-0.03, -0.02)):
         keep("raft", 0.75, gain, seed=seed)
     rows = rivals.nearest().splitlines()
-    assert rows[0].endswith("| PPO - RAFT | seed 0 | seed 1 |")
+    assert rows[0].endswith("| seed 0: PPO, RAFT | seed 1: PPO, RAFT |")
     joint = next(row for row in rows if "right and compliant" in row)
     assert joint.endswith(
         "| +2.5 [-3.9, +8.9] | -2.5 [-8.9, +3.9] | +5.0 [+5.0, +5.0] "
@@ -72,5 +72,7 @@ def test_a_rival_of_another_sft_model_is_refused(keep):
 
 def test_what_was_not_kept_is_named(keep):
     keep("seed", 0.75, 0.02)
-    with pytest.raises(DataError, match="no run of raft was kept"):
+    with pytest.raises(DataError, match="no run of last-token was kept"):
+        rivals.credit()
+    with pytest.raises(DataError, match="two runs or more; got 0"):
         rivals.choosing()
