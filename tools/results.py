@@ -175,7 +175,7 @@ def lead() -> str:
         f"(PPO {_shown(mean, 'ppo', 'standardised_residual')}%) and "
         f"{_shown(mean, BEST, 'standardised_compliance')}% as written "
         f"({_shown(mean, 'ppo', 'standardised_compliance')}%), there as much "
-        f"as PPO or more on {beaten(runs)}. "
+        f"as PPO or more on {beaten(runs)}. {rivals.picking()}. "
         "Where it picks on both sides, PPO leads clearly on "
         f"{sum(leads)} of {len(leads)} (after the fixer, at SFT's lengths); "
         "`stylerl complete` picks from two as well. But [decoded at 0.2]"

@@ -155,6 +155,21 @@ def credit() -> str:
     )
 
 
+def picking() -> str:
+    """What the linter's pick of more samples of SFT gains; a sentence."""
+    runs = [_first(kind)["evaluate"] for kind in ("best4", "best16")]
+    counts = [run["size"]["samples"] for run in runs]
+    gains = [
+        show_gain(summary.OVER_SFT[1], run[summary.LINTER.format(count)])
+        for count, run in zip(counts, runs, strict=True)
+    ]
+    return (
+        f"The pick of {' and '.join(map(str, counts))} gains "
+        f"{' and '.join(gains)} there on {runs[0]['size']['prompts']} prompts "
+        f"of {SEED} (PPO {show_gain(STANDARDISED, runs[0]['gain'])})"
+    )
+
+
 def choosing() -> str:
     """How RAFT, the trained rival that comes nearest, does; a sentence."""
     raft, ours = _both()
