@@ -60,7 +60,7 @@ HEADLINE_METRICS = (
 MORE_METRICS = (  # over seeds, on the page of results
     "residual_cut", "compliance", "parse_rate", "finished_rate", "statements",
     "idle_share", "resolved_names", "distinct_3", "repeated_lines", "ruff",
-    "reformatted", "kl", "bits_per_byte", "skill_greedy", "skill_style",
+    "kl", "bits_per_byte", "skill_greedy", "skill_style",
 )  # fmt: skip
 SEEN = 1.0  # of a rule, in 100 completions of SFT or PPO, to be in the table
 CREDIT_METRICS = (

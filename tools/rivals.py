@@ -11,7 +11,7 @@ from stylerl.errors import DataError
 from stylerl.evaluation.display import metric_of, show, show_gain
 from stylerl.evaluation.guards import STANDARDISED
 from stylerl.report import summary
-from tools.runs import failures, kept_runs, pooled, starred, whole_runs
+from tools.runs import failed_guards, kept_runs, pooled, starred, whole_runs
 
 SEED = "seed 0"
 TRAINED = {  # and what the table calls them
@@ -47,7 +47,7 @@ BESIDE = (*GAINS, "residual_compliance", "used_arguments", "statements")
 def trained() -> str:
     """SFT, PPO, and what else was trained."""
     heads = [metric_of(key).label for key in (*GAINS, *OWN)]
-    rows = [["model", *heads, "minutes of training", "missed or failed"]]
+    rows = [["model", *heads, "minutes of training", "guards that failed"]]
     sft = _first("seed")["evaluate"]["sft"]
     rows.append(["SFT", *_cells({}, sft), "–", "–"])
     for kind, name in TRAINED.items():
@@ -60,7 +60,7 @@ def trained() -> str:
         seconds = None if kind == "seed" else run["seconds"]
         spent = "–" if seconds is None else f"{seconds / 60:.0f}"
         cells = _cells(metrics["gain"], metrics["ppo"])
-        rows.append([name, *cells, spent, failures(metrics)])
+        rows.append([name, *cells, spent, failed_guards(metrics)])
     return summary.markdown_table(rows)
 
 
@@ -83,8 +83,8 @@ def nearest() -> str:
             for seed in ours
         )
         rows.append([metric.label, *gains, *each])
-    failed = [failures(run) for run in raft.values()]
-    rows.append(["RAFT missed or failed", *["–"] * len(heads), *failed])
+    failed = [failed_guards(run) for run in raft.values()]
+    rows.append(["guards that failed, RAFT", *["–"] * len(heads), *failed])
     return summary.markdown_table(rows)
 
 

@@ -91,6 +91,12 @@ def checks(metrics: Mapping[str, Any]) -> dict[str, bool]:
     return {each.name: each.held for each in asked}
 
 
+def failed_guards(metrics: Mapping[str, Any]) -> str:
+    """Which guards failed, as a cell of a table."""
+    failed = [each.name for each in guards.guards(metrics) if not each.held]
+    return ", ".join(failed) or "none"
+
+
 def failures(metrics: Mapping[str, Any]) -> str:
     """What was missed or failed, as a cell of a table."""
     held = checks(metrics)
