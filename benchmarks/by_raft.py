@@ -28,6 +28,7 @@ def run_raft(ours: PPOTrainer) -> LoadedModel:
     Args:
         ours: the trainer whose model, prompts, reward and settings it takes.
     """
+    # 1. As many optimiser steps as PPO's.
     settings, model = ours.config, ours.policy.model
     steps = settings.num_minibatches * settings.update_epochs
     total = settings.updates * steps
@@ -39,6 +40,7 @@ def run_raft(ours: PPOTrainer) -> LoadedModel:
     )
     count = settings.batch_size // GENERATIONS
     for update in range(settings.updates):
+        # 2. Completions of as many episodes.
         places = draws.positions(
             update * count, count, len(ours.prompts), ours.seed
         )
@@ -53,6 +55,7 @@ def run_raft(ours: PPOTrainer) -> LoadedModel:
             bf16=ours.compute.bf16,
             encode=ours.sampler.encode,
         )
+        # 3. The best of each prompt.
         totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
         best = best_of_each(totals, GENERATIONS)
         if settings.keep_length:
@@ -66,6 +69,7 @@ def run_raft(ours: PPOTrainer) -> LoadedModel:
             best = best_as_long(totals, longer.tolist(), GENERATIONS)
             above = longer[best].mean().item()
             print(f"update {update}: log length {above:+.3f} of siblings'")
+        # 4. SFT's steps on these.
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
         for part in filter(None, parts):
