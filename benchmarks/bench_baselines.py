@@ -5,7 +5,7 @@
 Run it in a repository whose stages are up to date, with the linter in
 ppo.reward and the seed in params.yaml.  Those that are trained, in some four
 hours of two cores, start at artifacts/sft and get PPO's prompts; but for DPO
-and APO, its number of episodes and its reward too.  The last starts at the
+and APO, its number of episodes and its reward too.  `formatted` starts at the
 base:
 
     last-token, classifier, pairwise

@@ -33,6 +33,7 @@ from tools.runs import (
     BEST,
     RUNS,
     checks,
+    failed_guards,
     failures,
     kept_runs,
     longest,
@@ -71,7 +72,7 @@ STRICT_METRICS = (
     *HEADLINE_METRICS, "residual_violations", "skill_greedy",
     "skill_compliance",
 )  # fmt: skip
-GREEDY_METRICS = (*HEADLINE_METRICS[:4], "statements")
+GREEDY_METRICS = HEADLINE_METRICS[:3]
 
 
 def main() -> str | None:
@@ -180,16 +181,23 @@ def lead() -> str:
         f"{_shown(mean, BEST, 'standardised_compliance')}% as written "
         f"({_shown(mean, 'ppo', 'standardised_compliance')}%), there as much "
         f"as PPO or more on {beaten(runs)}. {rivals.picking()}. "
-        "Where it picks on both sides, PPO leads clearly on "
+        "Where the pick of two is taken on both sides, PPO leads clearly on "
         f"{sum(leads)} of {len(leads)} (after the fixer, at SFT's lengths); "
         "`stylerl complete` picks from two as well. But [decoded at 0.2]"
         "(docs/results.md#decoded-cold), as people would, PPO gains "
         f"{_points(pooled(cold), 'standardised_compliance')} points as "
         f"written, at SFT's lengths, over {len(cold)} seeds, and the pick "
-        f"from two as much on {beaten(cold)}; greedy "
+        f"from two as much on {beaten(cold)}; but every guard held there on "
+        f"{guarded(cold)}. Greedy it gains "
         f"{_points(greedy, 'standardised_compliance')} points over "
-        f"{len(whole_runs('greedy'))}. {rivals.choosing()}."
+        f"{len(whole_runs('greedy'))} seeds. {rivals.choosing()}."
     )
+
+
+def guarded(runs: Mapping[str, Any]) -> str:
+    """On how many seeds every guard held."""
+    held = [failed_guards(run) == "none" for run in runs.values()]
+    return f"{sum(held) or 'none'} of {len(held)} seeds"
 
 
 def failing(runs: Mapping[str, Any], name: str) -> str:
@@ -304,7 +312,7 @@ def questions() -> str:
         f"({len(h100['by_seed'])} seeds on an H100, the linter as the only "
         "reward), compliance at SFT's lengths gains "
         f"{_points(less, 'standardised_compliance')} points, after the fixer "
-        f"{_points(less, 'residual_compliance')}, right and compliant on "
+        f"{_points(less, 'standardised_residual')}, right and compliant on "
         f"HumanEval {_points(less, 'joint')}. {rivals.credit()}.\n"
         "- **Why not just run a formatter?** We did, on every completion: "
         "ruff's safe fixes, then its format. They take SFT from "
@@ -365,7 +373,7 @@ def left_by_fixer(metrics: Mapping[str, Any]) -> str:
         for model in (rival, "sft", "ppo")
     )
     return (
-        f"What it leaves on seed 0 is [mostly](metrics/rules.csv) {most}: "
+        f"What it leaves [most](metrics/rules.csv) on seed 0 is {most}: "
         f"{before:.1f} in 100 completions of SFT, {after:.1f} of PPO. The "
         f"rival is to take {samples} samples of SFT, keep the one that the "
         f"linter prefers, and fix that: {best}% on that run's {prompts} "
@@ -392,7 +400,9 @@ def stricter() -> str:
         f"{_points(mean, 'standardised_residual')}, clear on {sum(clear)} of "
         f"{len(clear)}; right and compliant on HumanEval "
         f"{_points(mean, 'joint')}. The best of two by the linter gains as "
-        f"much or more at SFT's lengths on {beaten(runs)}. "
+        f"much or more at SFT's lengths on {beaten(runs)}; the goal of a cut "
+        f"was missed on {failing(runs, 'non-compliance cut')}, and greedy, "
+        f"HumanEval is clearly lost on {lost_skill(runs, 'skill_greedy')}. "
         "[All of it](docs/results.md#a-strict-guide)."
     )
 
@@ -464,9 +474,9 @@ def aims() -> str:
     )
 
 
-def lost_skill(runs: Mapping[str, Any]) -> str:
+def lost_skill(runs: Mapping[str, Any], key: str = "skill") -> str:
     """On how many seeds PPO is clearly worse at HumanEval."""
-    lost = [run["gain"]["skill_high"] < 0 for run in runs.values()]
+    lost = [run["gain"][f"{key}_high"] < 0 for run in runs.values()]
     return f"{sum(lost) or 'none'} of {len(lost)} seeds"
 
 

@@ -28,10 +28,14 @@ HERE = Path(__file__).resolve()
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind():
     """No process below this one, nor one that the first took in."""
+    started = time.time()
     yield
     below = psutil.Process().children(recursive=True)
-    every = psutil.process_iter(["ppid"])
-    adopted = [p for p in every if p.info["ppid"] == 1]
+    adopted = [
+        p
+        for p in psutil.process_iter(["ppid", "create_time"])
+        if p.info["ppid"] == 1 and p.info["create_time"] > started
+    ]
     assert not [p for p in below + adopted if "-S" in arguments_of(p)]
 
 
