@@ -35,13 +35,15 @@ DECODED = {  # SFT and PPO, at which temperature
 }
 GAINS = (
     "standardised_residual", "standardised_compliance", "non_compliance_cut",
-    "skill", "joint",
+    "joint",
 )  # fmt: skip
 OWN = (
     "residual_compliance", "used_arguments", "ruff", "statements",
     "length_median", "kl",
 )  # fmt: skip
-BESIDE = (*GAINS, "residual_compliance", "used_arguments", "statements")
+BESIDE = (
+    *GAINS, "skill", "residual_compliance", "used_arguments", "statements",
+)  # fmt: skip
 
 
 def trained() -> str:
