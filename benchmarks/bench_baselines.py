@@ -4,9 +4,8 @@
 
 Run it in a repository whose stages are up to date, with the linter in
 ppo.reward and the seed in params.yaml.  Those that are trained, in some four
-hours of two cores, start at artifacts/sft and get PPO's prompts; but for DPO
-and APO, its number of episodes and its reward too.  `formatted` starts at the
-base:
+hours of two cores, start at artifacts/sft (`formatted` at the base) and get
+PPO's prompts; but for DPO and APO, its number of episodes and its reward too:
 
     last-token, classifier, pairwise
                 our trainer, rewarded on the last token: by the linter, or

@@ -13,7 +13,7 @@ from transformers import get_linear_schedule_with_warmup
 
 from stylerl import draws
 from stylerl.evaluation.measurement.generations import LoadedModel
-from stylerl.lm.sampling import generate
+from stylerl.lm.sampling import Completions, generate
 from stylerl.ppo import PPOTrainer, formulas
 from stylerl.ppo.learner import ADAM_EPS, MAX_GRAD_NORM
 from stylerl.supervised.sft import body_logprobs
@@ -56,19 +56,7 @@ def run_raft(ours: PPOTrainer) -> LoadedModel:
             encode=ours.sampler.encode,
         )
         # 3. The best of each prompt.
-        totals = total_rewards(ours, prompts, sampled.judged, sampled.finished)
-        best = best_of_each(totals, GENERATIONS)
-        if settings.keep_length:
-            longer = longer_than_siblings(
-                prompts,
-                sampled.judged,
-                [len(ids) for ids in sampled.ids],
-                sampled.finished,
-                GENERATIONS,
-            )
-            best = best_as_long(totals, longer.tolist(), GENERATIONS)
-            above = longer[best].mean().item()
-            print(f"update {update}: log length {above:+.3f} of siblings'")
+        best = chosen(ours, prompts, sampled)
         # 4. SFT's steps on these.
         minibatches = settings.num_minibatches
         parts = [best[i % minibatches :: minibatches] for i in range(steps)]
@@ -85,6 +73,23 @@ def run_raft(ours: PPOTrainer) -> LoadedModel:
             ours.policy.merge()
             schedule.step()
     return LoadedModel(model.eval(), ours.tokenizer)
+
+
+def chosen(
+    ours: PPOTrainer, prompts: list[str], sampled: Completions
+) -> list[int]:
+    """The places of the best, as long as all where lengths are kept."""
+    judged, finished = sampled.judged, sampled.finished
+    rewards = total_rewards(ours, prompts, judged, finished)
+    if not ours.config.keep_length:
+        return best_of_each(rewards, GENERATIONS)
+    tokens = [len(ids) for ids in sampled.ids]
+    longer = longer_than_siblings(
+        prompts, judged, tokens, finished, GENERATIONS
+    )
+    best = best_as_long(rewards, longer.tolist(), GENERATIONS)
+    print(f"log length less siblings': {longer[best].mean().item():+.3f}")
+    return best
 
 
 def best_of_each(rewards: list[float], size: int) -> list[int]:

@@ -33,7 +33,6 @@ from tools.runs import (
     BEST,
     RUNS,
     checks,
-    failed_guards,
     failures,
     kept_runs,
     longest,
@@ -196,7 +195,9 @@ def lead() -> str:
 
 def guarded(runs: Mapping[str, Any]) -> str:
     """On how many seeds every guard held."""
-    held = [failed_guards(run) == "none" for run in runs.values()]
+    held = [
+        all(each.held for each in guards.guards(run)) for run in runs.values()
+    ]
     return f"{sum(held) or 'none'} of {len(held)} seeds"
 
 
